@@ -1,0 +1,1 @@
+"""Multi-agent workflows that survive anything."""

@@ -1,0 +1,1 @@
+"""Where envelopes are kept: one protocol, several backends."""
