@@ -8,7 +8,7 @@
     │   ├── ChannelPending        not everyone has accepted the invitation yet
     │   ├── ChannelClosed         the last word has been said
     │   ├── OutOfTurn             the floor belongs to somebody else
-    │   ├── NotYet                an interjection came while a packet was in flight; the hub waits and tries again
+    │   ├── NotYet                an interjection came while a packet was in flight; the hub tries again
     │   ├── TurnTaken             somebody else has claimed the turn
     │   ├── ClaimLost             the claim was taken over, or the turn is over
     │   ├── ContextMismatch       a context variable is not what `expect` said
@@ -83,7 +83,8 @@ class NotParticipant(Refused):
         self.sender = sender
         self.participants = tuple(participants)
         super().__init__(
-            f"{sender!r} is not on channel {channel_id!r}; its participants are {', '.join(self.participants)}."
+            f"{sender!r} is not on channel {channel_id!r}; its participants are "
+            f"{', '.join(self.participants)}."
         )
 
 
@@ -94,8 +95,8 @@ class ChannelPending(Refused):
         self.channel_id = channel_id
         self.awaiting = tuple(awaiting)
         super().__init__(
-            f"channel {channel_id!r} is not open yet: {', '.join(self.awaiting)} has not accepted the invitation. "
-            f"Wait for `open` to return."
+            f"channel {channel_id!r} is not open yet: {', '.join(self.awaiting)} has not accepted the "
+            f"invitation. Wait for `open` to return."
         )
 
 
@@ -141,7 +142,9 @@ class TurnTaken(Refused):
         self.channel_id = channel_id
         self.turn = turn
         self.worker = worker
-        super().__init__(f"turn {turn} of channel {channel_id!r} is claimed by worker {worker!r}; leave it to that one.")
+        super().__init__(
+            f"turn {turn} of channel {channel_id!r} is claimed by worker {worker!r}; leave it to that one."
+        )
 
 
 class ClaimLost(Refused):
@@ -153,7 +156,9 @@ class ClaimLost(Refused):
         self.live = live
         found = "no claim" if claim is None else f"the claim at seq {claim}"
         expected = "no claim is live" if live is None else f"the live claim is at seq {live}"
-        super().__init__(f"a packet for channel {channel_id!r} names {found}, but {expected}; drop the packet.")
+        super().__init__(
+            f"a packet for channel {channel_id!r} names {found}, but {expected}; drop the packet."
+        )
 
 
 class ContextMismatch(Refused):
@@ -165,8 +170,8 @@ class ContextMismatch(Refused):
         self.expected = expected
         self.found = found
         super().__init__(
-            f"context variable {key!r} of channel {channel_id!r} is {_short(found)}, not {_short(expected)} as `expect` "
-            f"said; read it again and decide anew."
+            f"context variable {key!r} of channel {channel_id!r} is {_short(found)}, not {_short(expected)} "
+            f"as `expect` said; read it again and decide anew."
         )
 
 
@@ -190,7 +195,9 @@ class RoutingFailed(Refused):
         self.what = what
         self.index = index
         where = "the default target" if index is None else f"transition {index}"
-        super().__init__(f"{what} of {where} raised {type(cause).__name__}: {cause}. The turn was not accepted; mend it.")
+        super().__init__(
+            f"{what} of {where} raised {type(cause).__name__}: {cause}. The turn was not accepted; mend it."
+        )
 
 
 class NotDue(Refused):
@@ -210,8 +217,8 @@ class EnvelopeIdReused(Refused):
         self.envelope_id = envelope_id
         self.seq = seq
         super().__init__(
-            f"envelope id {envelope_id!r} is taken on channel {channel_id!r} (seq {seq}) by a different draft. "
-            f"Re-send the same draft unchanged, or use a new id."
+            f"envelope id {envelope_id!r} is taken on channel {channel_id!r} (seq {seq}) by a different "
+            f"draft. Re-send the same draft unchanged, or use a new id."
         )
 
 
@@ -242,7 +249,9 @@ class InviteRejected(OpenFailed):
         self.because = because
         tail = f": {because}" if because else "."
         super().__init__(
-            channel_id, reason="invite_rejected", message=f"{agent_id!r} rejected the invite to {channel_id!r}{tail}"
+            channel_id,
+            reason="invite_rejected",
+            message=f"{agent_id!r} rejected the invite to {channel_id!r}{tail}",
         )
 
 
@@ -255,8 +264,8 @@ class InviteTimeout(OpenFailed):
         super().__init__(
             channel_id,
             reason="invite_timeout",
-            message=f"{', '.join(self.awaiting)} did not accept the invite to {channel_id!r} within {seconds:g} s. "
-            f"Is it registered in a running process?",
+            message=f"{', '.join(self.awaiting)} did not accept the invite to {channel_id!r} within "
+            f"{seconds:g} s. Is it registered in a running process?",
         )
 
 
@@ -291,9 +300,8 @@ class UnknownName(TurnwiseError):
         self.name = name
         self.known = tuple(sorted(known))
         listed = ", ".join(self.known) or "none"
-        super().__init__(
-            f"no {what} is known as {name!r}; known: {listed}.{_hint(name, self.known)}{' ' + do if do else ''}"
-        )
+        told = f"no {what} is known as {name!r}; known: {listed}.{_hint(name, self.known)}"
+        super().__init__(f"{told} {do}".rstrip())
 
 
 class UnknownParticipant(UnknownName):
@@ -307,7 +315,9 @@ class UnknownChannel(UnknownName):
     """No channel has this id."""
 
     def __init__(self, channel_id: str) -> None:
-        TurnwiseError.__init__(self, f"no channel {channel_id!r} is on this log; `hub.list_channels()` lists them.")
+        TurnwiseError.__init__(
+            self, f"no channel {channel_id!r} is on this log; `hub.list_channels()` lists them."
+        )
         self.what, self.name, self.known = "channel", channel_id, ()
 
 
@@ -369,7 +379,9 @@ class CorruptRecord(LogError):
         self.channel_id = channel_id
         self.seq = seq
         self.because = because
-        super().__init__(f"record {seq} of channel {channel_id!r} is damaged: {because}. Restore it from a backup.")
+        super().__init__(
+            f"record {seq} of channel {channel_id!r} is damaged: {because}. Restore it from a backup."
+        )
 
 
 class LogUnavailable(LogError):

@@ -60,7 +60,9 @@ def decode(body: bytes, *, upcasters: Mapping[int, Upcaster] = _UPCASTERS) -> En
     if version == SCHEMA_VERSION:
         return _decoder.decode(body)
     if version > SCHEMA_VERSION:
-        raise ValueError(f"schema version {version} is newer than this program's {SCHEMA_VERSION}; upgrade turnwise")
+        raise ValueError(
+            f"schema version {version} is newer than this program's {SCHEMA_VERSION}; upgrade turnwise"
+        )
     line: JsonObject = msgspec.json.decode(body)
     for step in range(version, SCHEMA_VERSION):
         if step not in upcasters:

@@ -43,7 +43,9 @@ def _check(value: object, path: str, depth: int) -> None:
             _check_text(value, path)
         case float():
             if not isfinite(value):
-                raise BadDraft(path, found=repr(value), expected="a finite number; JSON has no NaN or infinity")
+                raise BadDraft(
+                    path, found=repr(value), expected="a finite number; JSON has no NaN or infinity"
+                )
         case dict():
             _check_depth(path, depth)
             for key, item in value.items():
@@ -54,7 +56,9 @@ def _check(value: object, path: str, depth: int) -> None:
             for index, item in enumerate(value):
                 _check(item, f"{path}[{index}]", depth + 1)
         case _:
-            raise BadDraft(path, found=_describe(value), expected="JSON: text, number, true, false, null, list or object")
+            raise BadDraft(
+                path, found=_describe(value), expected="JSON: text, number, true, false, null, list or object"
+            )
 
 
 def _check_depth(path: str, depth: int) -> None:
@@ -66,7 +70,9 @@ def _check_key(key: object, path: str) -> None:
     if not isinstance(key, str):
         raise BadDraft(path, found=f"keyed by {_describe(key)}", expected="string keys only")
     if len(key) > MAX_KEY_CHARACTERS:
-        raise BadDraft(path, found=f"keyed by {len(key)} characters", expected=f"at most {MAX_KEY_CHARACTERS}")
+        raise BadDraft(
+            path, found=f"keyed by {len(key)} characters", expected=f"at most {MAX_KEY_CHARACTERS}"
+        )
     _check_text(key, path)
 
 

@@ -1,0 +1,245 @@
+"""What every channel with turns has in common.
+
+Rule 1: refuse first, then compute. `decide` either raises, and nothing happens,
+or returns everything the draft brings about.
+
+Rule 2: a line with a decision is a turn; without one it is not. (The decision
+that opens the channel is nobody's turn: its basis is `initial`.)
+
+Rule 3: a subclass says three things: who speaks first, who may speak now, and
+where the floor goes after a turn.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from turnwise.core import claims, lifecycle, variables
+from turnwise.core import event_types as ev
+from turnwise.core.adapter import Manifest
+from turnwise.core.batch import Batch
+from turnwise.core.channel import ChannelSpec, ChannelState, Expectation, check_id
+from turnwise.core.envelope import Close, Decision, Draft, Envelope
+from turnwise.core.expectations import Deadline, check_expectations, deadlines
+from turnwise.core.fold import fold, taken
+from turnwise.core.json import normalised
+from turnwise.core.packet import check_packet, check_text
+from turnwise.core.state import State
+from turnwise.core.views import view_for
+from turnwise.errors import (
+    BadDraft,
+    BadSpec,
+    ChannelClosed,
+    ChannelPending,
+    NotParticipant,
+    NotYet,
+    OutOfTurn,
+)
+
+S = TypeVar("S", bound=State)
+
+_COMMON_KNOBS: Final = frozenset({"context_vars", "view", "views"})
+
+
+class TurnTaking(ABC, Generic[S]):
+    """The base of the built-in adapters; see `turnwise.core.adapter.Adapter`."""
+
+    manifest: Manifest
+    state_type: type[S]
+
+    # What a subclass says.
+
+    def first_speaker(self, state: S) -> str:
+        """Who has the floor when the channel opens."""
+        return state.creator_id
+
+    def may_speak(self, state: S, sender_id: str) -> bool:
+        """Whether `sender_id` can take the turn as things stand."""
+        return sender_id == state.expected_next_speaker
+
+    @abstractmethod
+    def route(self, state: S, envelope: Envelope) -> Decision:
+        """Where the floor goes after `envelope`, which `state` includes."""
+
+    def check_spec(self, state: S) -> None:
+        """Refuse knobs that only this channel type understands."""
+
+    # The four functions.
+
+    def initial(self, spec: ChannelSpec) -> S:
+        variables_given = spec.knobs.get("context_vars", {})
+        return self.state_type(
+            spec=spec,
+            participant_order=[one.agent_id for one in spec.participants],
+            creator_id=spec.creator_id,
+            context_vars=variables_given,
+            settled_vars=variables_given,
+        )
+
+    def decide(self, state: S, draft: Draft, now: datetime) -> tuple[Envelope, ...]:
+        check_id(draft.envelope_id, "envelope_id")
+        ev.check_event_type(draft.event_type, draft.sender_id)
+        if state.is_over:
+            raise ChannelClosed(state.channel_id, reason=state.pending_close_reason)
+        batch = Batch(self.fold, state, self._checked(state, draft), now)
+        _ROWS.get(draft.event_type, TurnTaking._keep)(self, batch)
+        return tuple(batch.envelopes)
+
+    def fold(self, state: S, envelope: Envelope) -> S:
+        return fold(state, envelope)
+
+    def due(self, state: S, awake_since: datetime) -> Sequence[Deadline]:
+        return deadlines(state, self._expectations(state.spec), awake_since)
+
+    # What each kind of draft brings about.
+
+    def _speak(self, batch: Batch[S]) -> None:
+        state, draft = batch.state, batch.draft
+        check_text(draft.event_data) if draft.event_type == ev.EV_TEXT else check_packet(draft.event_data)
+        self._require_active(batch)
+        if self._is_interjection(state, draft):
+            if state.claim is not None:
+                raise NotYet(state.channel_id, sender=draft.sender_id, speaker=state.claim.agent_id)
+            batch.accept()
+            return
+        if not self.may_speak(state, draft.sender_id):
+            raise OutOfTurn(
+                state.channel_id, sender=draft.sender_id, speaker=str(state.expected_next_speaker)
+            )
+        claims.check_claim(state, draft)
+        said = batch.next(
+            draft.event_type, draft.event_data, sender_id=draft.sender_id, audience=draft.audience
+        )
+        self._take_turn(batch, said)
+
+    def _take_turn(self, batch: Batch[S], envelope: Envelope) -> None:
+        """Add `envelope` with the decision about the floor, and the close if that is the decision."""
+        seen = taken(replace(batch.state, seq=envelope.seq, last_at=envelope.created_at), envelope)
+        decision = self.route(seen, envelope)
+        batch.add(replace(envelope, decision=decision))
+        if isinstance(decision, Close):
+            lifecycle.close(batch, decision.reason)
+
+    def _set_context(self, batch: Batch[S]) -> None:
+        self._require_active(batch)
+        if batch.draft.claim is not None:
+            claims.check_claim(batch.state, batch.draft)
+        variables.check(batch.state.channel_id, batch.state.context_vars, batch.draft.event_data)
+        batch.accept()
+
+    def _keep(self, batch: Batch[S]) -> None:
+        """An application's own type, a task, a question to a person: kept and delivered."""
+        self._require_active(batch)
+        batch.accept()
+
+    def _invite(self, batch: Batch[S]) -> None:
+        self._check_spec(batch.state)
+        lifecycle.invite(batch, self.first_speaker(batch.state), self._take_turn)
+
+    def _acknowledge(self, batch: Batch[S]) -> None:
+        lifecycle.acknowledge(batch, self.first_speaker(batch.state), self._take_turn)
+
+    def _claim(self, batch: Batch[S]) -> None:
+        claims.claim(batch, self._take_turn)
+
+    def _fail(self, batch: Batch[S]) -> None:
+        claims.fail(batch, self._take_turn)
+
+    # Checks.
+
+    def _checked(self, state: S, draft: Draft) -> Draft:
+        """The draft as it will be read back, under the live claim's id if it was made under a claim."""
+        data = normalised(draft.event_data)
+        audience = None if draft.audience is None else [_addressed(state.spec, one) for one in draft.audience]
+        cause = draft.causation_id
+        if cause is None and draft.claim is not None and state.claim is not None:
+            cause = state.claim.envelope_id
+        return replace(draft, event_data=data, audience=audience, causation_id=cause)
+
+    def _require_active(self, batch: Batch[S]) -> None:
+        state, sender = batch.state, batch.draft.sender_id
+        if sender != ev.HUB and state.spec.participant(sender) is None:
+            names = [one.name for one in state.spec.participants]
+            raise NotParticipant(state.channel_id, sender=sender, participants=names)
+        if state.status is ChannelState.PENDING:
+            raise ChannelPending(state.channel_id, awaiting=state.awaiting)
+
+    def _is_interjection(self, state: S, draft: Draft) -> bool:
+        if draft.interject:
+            return True
+        participant = state.spec.participant(draft.sender_id)
+        is_person = participant is not None and participant.kind == "human"
+        return is_person and not self.may_speak(state, draft.sender_id)
+
+    def _expectations(self, spec: ChannelSpec) -> Sequence[Expectation]:
+        return self.manifest.expectations if spec.expectations is None else spec.expectations
+
+    def _check_spec(self, state: S) -> None:
+        spec, manifest = state.spec, self.manifest
+        _check_participants(spec, manifest)
+        known = manifest.knobs | _COMMON_KNOBS
+        if spec.knobs.keys() - known:
+            raise BadSpec(
+                "knobs", found=f"with {sorted(spec.knobs.keys() - known)}", expected=f"only {sorted(known)}"
+            )
+        if manifest.required_knobs - spec.knobs.keys():
+            missing = sorted(manifest.required_knobs - spec.knobs.keys())
+            raise BadSpec(
+                "knobs", found=f"without {missing}", expected=f"them for a {manifest.type!r} channel"
+            )
+        if not isinstance(state.context_vars, dict):
+            raise BadSpec(
+                "knobs.context_vars", found=f"a {type(state.context_vars).__name__}", expected="an object"
+            )
+        variables.check_keys(state.context_vars, "knobs.context_vars")
+        check_expectations(self._expectations(spec))
+        for participant in spec.participants:
+            view_for(participant.agent_id, spec)
+        self.check_spec(state)
+
+
+def _check_participants(spec: ChannelSpec, manifest: Manifest) -> None:
+    count = len(spec.participants)
+    most = manifest.max_participants
+    if count < manifest.min_participants or (most is not None and count > most):
+        wanted = (
+            f"{manifest.min_participants}"
+            if most == manifest.min_participants
+            else f"{manifest.min_participants} or more"
+        )
+        raise BadSpec("target", found=f"{count} participants, the opener included", expected=wanted)
+    if len({one.agent_id for one in spec.participants}) != count:
+        raise BadSpec(
+            "target", found="somebody twice", expected="each participant once; the opener is one already"
+        )
+
+
+def _addressed(spec: ChannelSpec, name: str) -> str:
+    names = spec.names()
+    if name not in names:
+        known = ", ".join(one.name for one in spec.participants)
+        raise BadDraft("audience", found=f"{name!r}", expected=f"participants of this channel: {known}")
+    return names[name]
+
+
+_ROWS: Final[dict[str, Callable[[TurnTaking[Any], Batch[Any]], None]]] = {
+    ev.EV_TEXT: TurnTaking._speak,
+    ev.EV_PACKET: TurnTaking._speak,
+    ev.EV_CONTEXT_SET: TurnTaking._set_context,
+    ev.EV_CHANNEL_INVITE: TurnTaking._invite,
+    ev.EV_CHANNEL_INVITE_ACK: TurnTaking._acknowledge,
+    ev.EV_CHANNEL_INVITE_REJECT: lambda _, batch: lifecycle.reject(batch),
+    ev.EV_CHANNEL_CLOSED: lambda _, batch: lifecycle.close_on_request(batch),
+    ev.EV_CHANNEL_EXPIRED: lambda _, batch: lifecycle.expire(batch),
+    ev.EV_EXPECTATION_VIOLATED: lambda _, batch: lifecycle.violate(batch),
+    ev.EV_TURN_CLAIMED: TurnTaking._claim,
+    ev.EV_TURN_RELEASED: lambda _, batch: claims.release(batch),
+    ev.EV_TURN_MODEL: lambda _, batch: claims.record(batch),
+    ev.EV_TURN_TOOL: lambda _, batch: claims.record(batch),
+    ev.EV_TURN_FAILED: TurnTaking._fail,
+}

@@ -1,0 +1,65 @@
+"""`workflow`: a graph says who is next."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from turnwise.core.adapter import Manifest
+from turnwise.core.adapters.turn_taking import TurnTaking
+from turnwise.core.channel import ChannelSpec
+from turnwise.core.envelope import Decision, Envelope
+from turnwise.core.expectations import turn_within
+from turnwise.core.router import Router, compile_graph
+from turnwise.core.state import WorkflowState
+
+WORKFLOW_TYPE: Final = "workflow"
+_ROUTERS: Final = 1024
+"""How many compiled graphs are remembered. One that was forgotten is compiled again."""
+
+
+class WorkflowAdapter(TurnTaking[WorkflowState]):
+    """Two or more participants; turn order by `TransitionGraph`."""
+
+    manifest = Manifest(
+        type=WORKFLOW_TYPE,
+        knobs=frozenset({"graph"}),
+        required_knobs=frozenset({"graph"}),
+        expectations=(turn_within(120, "warn"), turn_within(600, "auto_close")),
+    )
+    state_type = WorkflowState
+
+    def __init__(self) -> None:
+        self._routers: OrderedDict[str, Router] = OrderedDict()
+
+    def initial(self, spec: ChannelSpec) -> WorkflowState:
+        graph = spec.knobs.get("graph", {})
+        state = super().initial(spec)
+        return msgspec.structs.replace(state, graph_data=graph, graph_key=_key(spec))
+
+    def first_speaker(self, state: WorkflowState) -> str:
+        return self.router(state).initial_speaker
+
+    def route(self, state: WorkflowState, envelope: Envelope) -> Decision:
+        return self.router(state).route(state, envelope)
+
+    def check_spec(self, state: WorkflowState) -> None:
+        self.router(state)
+
+    def router(self, state: WorkflowState) -> Router:
+        """The channel's graph, compiled at its first use (W1)."""
+        router = self._routers.get(state.graph_key)
+        if router is None:
+            router = self._routers[state.graph_key] = compile_graph(state.graph_data, state.spec)
+            if len(self._routers) > _ROUTERS:
+                self._routers.popitem(last=False)
+        return router
+
+
+def _key(spec: ChannelSpec) -> str:
+    """Equal for channels with the same graph among the same participants."""
+    named = [(one.agent_id, one.name) for one in spec.participants]
+    return blake2b(msgspec.json.encode([spec.knobs.get("graph"), named]), digest_size=16).hexdigest()

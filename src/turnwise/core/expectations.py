@@ -1,0 +1,145 @@
+"""Deadlines: what falls due on a channel, and when.
+
+    deadlines(state, awake_since) -> the moments at which the hub has to post something
+
+Rule 1: time enters as envelopes. A deadline is computed from the state; when it
+passes, the hub posts the draft it names, and `decide` checks that the moment it
+speaks of is still the current one. So it fires once, whoever posts it.
+
+Rule 2: an outage expires nothing. Deadlines are measured from `awake_since`, when
+the hub began to serve, where that is later than the moment itself; a TTL leaves
+the participants `GRACE_SECONDS` after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from math import isfinite
+from typing import Final
+
+from msgspec import Struct
+
+from turnwise.core.channel import ChannelState, Expectation
+from turnwise.core.envelope import JsonObject
+from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_EXPIRED, EV_EXPECTATION_VIOLATED
+from turnwise.core.state import State
+from turnwise.errors import BadSpec, UnknownName
+
+GRACE_SECONDS: Final = 60.0
+INVITE_TIMEOUT: Final = "invite_timeout"
+TTL_EXPIRED: Final = "ttl_expired"
+HANDLERS: Final = ("warn", "auto_close")
+
+
+class Deadline(Struct, frozen=True, kw_only=True):
+    """At `at`, unless the channel has moved on, the hub posts this."""
+
+    at: datetime
+    event_type: str
+    event_data: JsonObject
+
+
+class Moment(Struct, frozen=True):
+    """What an expectation is measured from: a line of the log, and its time."""
+
+    seq: int
+    at: datetime
+
+
+def turn_within(seconds: float, handler: str = "warn") -> Expectation:
+    """Whoever has the floor takes the turn within so many seconds."""
+    return Expectation("turn_within", seconds, handler)
+
+
+def reply_within(seconds: float, handler: str = "warn") -> Expectation:
+    """After a turn, the next one comes within so many seconds."""
+    return Expectation("reply_within", seconds, handler)
+
+
+def max_silence(seconds: float, handler: str = "warn") -> Expectation:
+    """Somebody says something, interjections included, at least every so many seconds."""
+    return Expectation("max_silence", seconds, handler)
+
+
+def acks_within(seconds: float, handler: str = "warn") -> Expectation:
+    """Everybody invited answers within so many seconds."""
+    return Expectation("acks_within", seconds, handler)
+
+
+def check_expectations(expectations: Iterable[Expectation]) -> None:
+    """Refuse unknown names, unknown handlers and impossible times (W11)."""
+    for one in expectations:
+        if one.name not in _MOMENTS:
+            raise UnknownName("expectation", one.name, _MOMENTS)
+        if one.handler not in HANDLERS:
+            raise UnknownName("expectation handler", one.handler, HANDLERS)
+        if not isfinite(one.seconds) or one.seconds <= 0:
+            raise BadSpec(f"{one.name}.seconds", found=repr(one.seconds), expected="a number above 0")
+
+
+def deadlines(state: State, expectations: Iterable[Expectation], awake_since: datetime) -> list[Deadline]:
+    """Return everything that can fall due as things stand, soonest first."""
+    if state.is_over or not state.seq:
+        return []
+    due = [*_lifetime(state, awake_since), *_violations(state, expectations, awake_since)]
+    return sorted(due, key=lambda deadline: deadline.at)
+
+
+def current_moment(state: State, name: str) -> Moment | None:
+    """What the expectation is measured from as things stand; None if nothing is expected."""
+    return _MOMENTS[name](state)
+
+
+def _lifetime(state: State, awake_since: datetime) -> Iterable[Deadline]:
+    spec = state.spec
+    if state.status is ChannelState.PENDING:
+        at = max(state.created_at, awake_since) + timedelta(seconds=spec.ack_timeout_seconds)
+        yield Deadline(at=at, event_type=EV_CHANNEL_CLOSED, event_data={"reason": INVITE_TIMEOUT})
+    if spec.ttl_seconds is not None:
+        ends = state.created_at + timedelta(seconds=spec.ttl_seconds)
+        if ends < awake_since + timedelta(seconds=GRACE_SECONDS) and state.created_at < awake_since:
+            ends = awake_since + timedelta(seconds=GRACE_SECONDS)
+        yield Deadline(at=ends, event_type=EV_CHANNEL_EXPIRED, event_data={"reason": TTL_EXPIRED})
+
+
+def _violations(
+    state: State, expectations: Iterable[Expectation], awake_since: datetime
+) -> Iterable[Deadline]:
+    for index, one in enumerate(expectations):
+        moment = current_moment(state, one.name)
+        if moment is None or state.warned.get(str(index)) == moment.seq:
+            continue
+        data = {"expectation": index, "name": one.name, "seconds": one.seconds, "handler": one.handler}
+        yield Deadline(
+            at=max(moment.at, awake_since) + timedelta(seconds=one.seconds),
+            event_type=EV_EXPECTATION_VIOLATED,
+            event_data=data | {"since": moment.seq},
+        )
+
+
+def _turn(state: State) -> Moment | None:
+    waits = state.status is ChannelState.ACTIVE and state.expected_next_speaker is not None
+    return Moment(state.floor_seq, state.floor_at) if waits else None
+
+
+def _reply(state: State) -> Moment | None:
+    return _turn(state) if state.turn_count else None
+
+
+def _silence(state: State) -> Moment | None:
+    if state.status is not ChannelState.ACTIVE:
+        return None
+    return Moment(state.spoken_seq, max(state.spoken_at, state.opened_at))
+
+
+def _acks(state: State) -> Moment | None:
+    return Moment(1, state.created_at) if state.status is ChannelState.PENDING else None
+
+
+_MOMENTS: Final[dict[str, Callable[[State], Moment | None]]] = {
+    "turn_within": _turn,
+    "reply_within": _reply,
+    "max_silence": _silence,
+    "acks_within": _acks,
+}

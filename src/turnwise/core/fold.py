@@ -1,0 +1,168 @@
+"""Fold: (state, envelope) -> the next state.
+
+Rule: a fold applies what was decided and decides nothing. It evaluates no
+condition, reads no clock, refuses nothing and never raises, so a log written
+last year replays to the same state after the rules have been rewritten.
+
+One row per event type in `_FOLDS`; a type without a row changes nothing but the seq.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
+
+from turnwise.core import event_types as ev
+from turnwise.core.channel import ChannelState
+from turnwise.core.conditions import speaker_of
+from turnwise.core.envelope import Close, Envelope, JsonObject, Speak
+from turnwise.core.state import Claim, State
+from turnwise.core.variables import applied
+
+S = TypeVar("S", bound=State)
+
+
+def fold(state: S, envelope: Envelope) -> S:
+    """Return the state after `envelope`."""
+    state = replace(state, seq=envelope.seq, last_at=envelope.created_at)
+    row = _FOLDS.get(envelope.event_type)
+    return state if row is None else row(state, envelope)
+
+
+def taken(state: S, envelope: Envelope) -> S:
+    """Return the state with `envelope`'s turn counted, before the floor moves: what conditions see (W2)."""
+    variables = state.context_vars
+    update = _packet_update(envelope.event_data)
+    if update:
+        variables = applied(variables, update)
+    return replace(
+        state,
+        turn_count=state.turn_count + 1,
+        last_speaker_id=speaker_of(envelope),
+        last_envelope_id=envelope.envelope_id,
+        context_vars=variables,
+        settled_vars=variables,
+        claim=None,
+        claims=0,
+        spoken_seq=envelope.seq,
+        spoken_at=envelope.created_at,
+    )
+
+
+def _said(state: S, envelope: Envelope) -> S:
+    if envelope.decision is None or envelope.decision.by.kind == "initial":
+        # An interjection, or the opening words of somebody who does not have the floor: not a turn.
+        state = replace(state, spoken_seq=envelope.seq, spoken_at=envelope.created_at)
+        return _moved(state, envelope)
+    return _moved(taken(state, envelope), envelope)
+
+
+def _moved(state: S, envelope: Envelope) -> S:
+    match envelope.decision:
+        case Speak(agent_id=agent_id):
+            return replace(
+                state, expected_next_speaker=agent_id, floor_seq=envelope.seq, floor_at=envelope.created_at
+            )
+        case Close(reason=reason):
+            return replace(
+                state, expected_next_speaker=None, pending_close_reason=reason, status=ChannelState.CLOSING
+            )
+        case _:
+            return state
+
+
+def _context_set(state: S, envelope: Envelope) -> S:
+    update = envelope.event_data
+    variables = applied(state.context_vars, update)
+    if state.claim is not None and envelope.causation_id == state.claim.envelope_id:
+        return replace(state, context_vars=variables)
+    same = state.settled_vars is state.context_vars
+    settled = variables if same else applied(state.settled_vars, update)
+    return replace(state, context_vars=variables, settled_vars=settled)
+
+
+def _invited(state: S, envelope: Envelope) -> S:
+    return replace(state, created_at=envelope.created_at, awaiting=list(state.spec.invited))
+
+
+def _accepted(state: S, envelope: Envelope) -> S:
+    agent_id = envelope.event_data.get("agent_id")
+    return replace(state, awaiting=[one for one in state.awaiting if one != agent_id])
+
+
+def _opened(state: S, envelope: Envelope) -> S:
+    state = replace(state, status=ChannelState.ACTIVE, opened_at=envelope.created_at, spoken_seq=envelope.seq)
+    return _moved(state, envelope)
+
+
+def _expired(state: S, envelope: Envelope) -> S:
+    return replace(state, status=ChannelState.EXPIRED)
+
+
+def _closed(state: S, envelope: Envelope) -> S:
+    return replace(
+        state,
+        status=ChannelState.EXPIRED if state.status is ChannelState.EXPIRED else ChannelState.CLOSED,
+        expected_next_speaker=None,
+        pending_close_reason=str(envelope.event_data.get("reason", "")),
+        closed_at=envelope.created_at,
+        claim=None,
+    )
+
+
+def _claimed(state: S, envelope: Envelope) -> S:
+    data = envelope.event_data
+    claim = Claim(
+        seq=envelope.seq,
+        envelope_id=envelope.envelope_id,
+        agent_id=str(data.get("agent_id", "")),
+        worker=str(data.get("worker", "")),
+        lease_seconds=float(data.get("lease_seconds", 0.0)),
+    )
+    return replace(state, claim=claim, claims=state.claims + 1)
+
+
+def _released(state: S, envelope: Envelope) -> S:
+    return replace(state, claim=None)
+
+
+def _abandoned(state: S, envelope: Envelope) -> S:
+    return replace(state, claim=None, context_vars=state.settled_vars)
+
+
+def _failed(state: S, envelope: Envelope) -> S:
+    return _moved(taken(state, envelope), envelope)
+
+
+def _violated(state: S, envelope: Envelope) -> S:
+    data = envelope.event_data
+    told = {str(data.get("expectation")): int(data.get("since", 0))}
+    return replace(state, warned=state.warned | told)
+
+
+def _packet_update(data: JsonObject) -> JsonObject:
+    update: JsonObject = {}
+    if data.get("context_deletes"):
+        update["delete"] = data["context_deletes"]
+    if data.get("context_updates"):
+        update["set"] = data["context_updates"]
+    return update
+
+
+_FOLDS: Final[dict[str, Callable[[Any, Envelope], Any]]] = {
+    ev.EV_TEXT: _said,
+    ev.EV_PACKET: _said,
+    ev.EV_CONTEXT_SET: _context_set,
+    ev.EV_CHANNEL_INVITE: _invited,
+    ev.EV_CHANNEL_INVITE_ACK: _accepted,
+    ev.EV_CHANNEL_OPENED: _opened,
+    ev.EV_CHANNEL_EXPIRED: _expired,
+    ev.EV_CHANNEL_CLOSED: _closed,
+    ev.EV_TURN_CLAIMED: _claimed,
+    ev.EV_TURN_RELEASED: _released,
+    ev.EV_TURN_ABANDONED: _abandoned,
+    ev.EV_TURN_FAILED: _failed,
+    ev.EV_EXPECTATION_VIOLATED: _violated,
+}
