@@ -7,8 +7,9 @@ refused, whatever its clock says.
 Rule 2: `decide` does not know whether a worker is dead. Whoever takes over says
 which claim it replaces; if that is no longer the live one, it lost the race.
 
-Rule 3: what a turn recorded stays when its claim is released or taken over: the
-next worker goes on from there (T3). Only giving up the turn undoes it (T5).
+Rule 3: whoever claims a turn anew goes on after its last recorded entry (T3): the
+context writes up to there stay, later ones are undone, for they will be made
+again. Giving up the turn undoes them all (T5).
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol
 
 from turnwise.core.envelope import Envelope
-from turnwise.core.event_types import EV_TURN_FAILED
+from turnwise.core.event_types import EV_PACKET, EV_TURN_FAILED
 from turnwise.core.expressions import Expression, compile_expression
 from turnwise.core.registry import Registry
 from turnwise.core.state import State
@@ -176,6 +176,8 @@ class ContextThreshold(TransitionCondition):
     op: str = ">="
 
     def __post_init__(self) -> None:
+        if not isinstance(self.threshold, int | float) or isinstance(self.threshold, bool):
+            raise BadGraph("ContextThreshold.threshold", found=repr(self.threshold)[:80], expected="a number")
         if self.op not in _OPERATORS:
             raise BadGraph(
                 "ContextThreshold.op", found=repr(self.op), expected=f"one of {', '.join(_OPERATORS)}"
@@ -251,6 +253,10 @@ class Not(TransitionCondition):
     name: ClassVar[str] = "not"
     condition: Condition
 
+    def __post_init__(self) -> None:
+        if not hasattr(self.condition, "evaluate"):
+            raise BadGraph("Not", found=repr(self.condition)[:80], expected="a condition")
+
     def evaluate(self, state: State, envelope: Envelope) -> bool:
         return not self.condition.evaluate(state, envelope)
 
@@ -263,19 +269,19 @@ def speaker_of(envelope: Envelope) -> str:
 
 
 def routing_of(envelope: Envelope) -> dict[str, Any]:
-    routing = envelope.event_data.get("routing")
+    """What a packet says about the floor; nothing else says anything about it."""
+    routing = envelope.event_data.get("routing") if envelope.event_type == EV_PACKET else None
     return routing if isinstance(routing, dict) else {}
 
 
 def parts_of(condition: Condition) -> Iterable[Condition]:
     """`condition` and every condition inside it."""
     yield condition
-    match condition:
-        case _Combination(conditions=inner):
-            for part in inner:
+    for f in fields(condition):  # type: ignore[arg-type]  # a registered condition is a dataclass
+        value = getattr(condition, f.name)
+        for part in value if isinstance(value, list | tuple) else (value,):
+            if conditions.knows(part):
                 yield from parts_of(part)
-        case Not(condition=part):
-            yield from parts_of(part)
 
 
 def _parts(kind: type[_Combination], condition: Condition) -> tuple[Condition, ...]:

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 SCHEMA_VERSION: Final = 1
 """The version this code writes. `codec` brings older lines up to it."""
@@ -91,10 +92,17 @@ class Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"s
 
 
 def visible_to(envelope: Envelope, agent_id: str) -> bool:
-    """Whether `agent_id`, a participant, may see `envelope`."""
+    """Whether `agent_id`, a participant, may see what is in `envelope`."""
     return envelope.audience is None or agent_id in envelope.audience or envelope.sender_id == agent_id
 
 
 def gives_floor_to(envelope: Envelope) -> str | None:
     """Who has the floor because of `envelope`; None if it did not give it to anybody."""
     return envelope.decision.agent_id if isinstance(envelope.decision, Speak) else None
+
+
+def shown_to(envelope: Envelope, agent_id: str) -> Envelope | None:
+    """What `agent_id` gets of `envelope`: all, nothing, or only that it has the floor now."""
+    if visible_to(envelope, agent_id):
+        return envelope
+    return replace(envelope, event_data={}) if gives_floor_to(envelope) == agent_id else None

@@ -14,6 +14,8 @@ from turnwise.errors import BadDraft, ReservedEventType
 HUB: Final = "hub"
 """The sender of everything the hub writes. No participant can have this id."""
 
+MAX_NAME_CHARACTERS: Final = 256
+
 EV_TEXT: Final = "text"
 EV_PACKET: Final = "packet"
 EV_CONTEXT_SET: Final = "context.set"
@@ -62,8 +64,15 @@ _HUB_WRITES: Final = ("channel", "turn", "expectation", "timer", "participant", 
 _FAMILIES: Final = ("context", "task", "human")
 
 
+def is_name(value: object) -> bool:
+    """Whether `value` is text that reads back: printable, of one line, not endless."""
+    return isinstance(value, str) and 0 < len(value) <= MAX_NAME_CHARACTERS and value.isprintable()
+
+
 def check_event_type(event_type: str, sender: str) -> None:
     """Refuse a type that `sender` may not write (E3, E4)."""
+    if not is_name(event_type):
+        raise BadDraft("event_type", found=repr(event_type)[:80], expected="printable text of one line")
     if sender == HUB or event_type in _PARTICIPANTS_WRITE:
         return
     family, dot, rest = event_type.partition(".")

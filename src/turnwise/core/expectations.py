@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from math import isfinite
 from typing import Final
 
 from msgspec import Struct
@@ -24,9 +23,12 @@ from turnwise.core.channel import ChannelState, Expectation
 from turnwise.core.envelope import JsonObject
 from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_EXPIRED, EV_EXPECTATION_VIOLATED
 from turnwise.core.state import State
+from turnwise.core.variables import is_number
 from turnwise.errors import BadSpec, UnknownName
 
 GRACE_SECONDS: Final = 60.0
+MAX_SECONDS: Final = 100 * 365 * 86_400.0
+"""Of a TTL, an ack timeout, an expectation: a hundred years."""
 INVITE_TIMEOUT: Final = "invite_timeout"
 TTL_EXPIRED: Final = "ttl_expired"
 HANDLERS: Final = ("warn", "auto_close")
@@ -74,8 +76,13 @@ def check_expectations(expectations: Iterable[Expectation]) -> None:
             raise UnknownName("expectation", one.name, _MOMENTS)
         if one.handler not in HANDLERS:
             raise UnknownName("expectation handler", one.handler, HANDLERS)
-        if not isfinite(one.seconds) or one.seconds <= 0:
-            raise BadSpec(f"{one.name}.seconds", found=repr(one.seconds), expected="a number above 0")
+        check_seconds(one.seconds, f"{one.name}.seconds")
+
+
+def check_seconds(value: object, field: str) -> None:
+    """Refuse a time that no deadline can be computed from."""
+    if not is_number(value) or not 0 < value <= MAX_SECONDS:
+        raise BadSpec(field, found=repr(value)[:80], expected=f"a number above 0, at most {MAX_SECONDS:g}")
 
 
 def deadlines(state: State, expectations: Iterable[Expectation], awake_since: datetime) -> list[Deadline]:
@@ -88,7 +95,8 @@ def deadlines(state: State, expectations: Iterable[Expectation], awake_since: da
 
 def current_moment(state: State, name: str) -> Moment | None:
     """What the expectation is measured from as things stand; None if nothing is expected."""
-    return _MOMENTS[name](state)
+    measure = _MOMENTS.get(name)
+    return None if measure is None else measure(state)
 
 
 def _lifetime(state: State, awake_since: datetime) -> Iterable[Deadline]:

@@ -19,7 +19,7 @@ from turnwise.core.channel import ChannelState
 from turnwise.core.conditions import speaker_of
 from turnwise.core.envelope import Close, Envelope, JsonObject, Speak
 from turnwise.core.state import Claim, State
-from turnwise.core.variables import applied
+from turnwise.core.variables import applied, is_number
 
 S = TypeVar("S", bound=State)
 
@@ -34,7 +34,7 @@ def fold(state: S, envelope: Envelope) -> S:
 def taken(state: S, envelope: Envelope) -> S:
     """Return the state with `envelope`'s turn counted, before the floor moves: what conditions see (W2)."""
     variables = state.context_vars
-    update = _packet_update(envelope.event_data)
+    update = _packet_update(envelope)
     if update:
         variables = applied(variables, update)
     return replace(
@@ -44,6 +44,7 @@ def taken(state: S, envelope: Envelope) -> S:
         last_envelope_id=envelope.envelope_id,
         context_vars=variables,
         settled_vars=variables,
+        recorded_vars=variables,
         claim=None,
         claims=0,
         spoken_seq=envelope.seq,
@@ -74,13 +75,16 @@ def _moved(state: S, envelope: Envelope) -> S:
 
 
 def _context_set(state: S, envelope: Envelope) -> S:
-    update = envelope.event_data
-    variables = applied(state.context_vars, update)
+    update, now = envelope.event_data, state.context_vars
+    variables = applied(now, update)
     if state.claim is not None and envelope.causation_id == state.claim.envelope_id:
         return replace(state, context_vars=variables)
-    same = state.settled_vars is state.context_vars
-    settled = variables if same else applied(state.settled_vars, update)
-    return replace(state, context_vars=variables, settled_vars=settled)
+    # An observer's write is no part of the turn: it stays, whatever becomes of the turn.
+    settled, recorded = (
+        variables if before is now else applied(before, update)
+        for before in (state.settled_vars, state.recorded_vars)
+    )
+    return replace(state, context_vars=variables, settled_vars=settled, recorded_vars=recorded)
 
 
 def _invited(state: S, envelope: Envelope) -> S:
@@ -119,9 +123,11 @@ def _claimed(state: S, envelope: Envelope) -> S:
         envelope_id=envelope.envelope_id,
         agent_id=str(data.get("agent_id", "")),
         worker=str(data.get("worker", "")),
-        lease_seconds=float(data.get("lease_seconds", 0.0)),
+        lease_seconds=_seconds(data.get("lease_seconds")),
     )
-    return replace(state, claim=claim, claims=state.claims + 1)
+    if not state.claims:
+        return replace(state, claim=claim, claims=1)
+    return replace(state, claim=claim, claims=state.claims + 1, context_vars=state.recorded_vars)
 
 
 def _released(state: S, envelope: Envelope) -> S:
@@ -129,7 +135,11 @@ def _released(state: S, envelope: Envelope) -> S:
 
 
 def _abandoned(state: S, envelope: Envelope) -> S:
-    return replace(state, claim=None, context_vars=state.settled_vars)
+    return replace(state, claim=None, context_vars=state.settled_vars, recorded_vars=state.settled_vars)
+
+
+def _recorded(state: S, envelope: Envelope) -> S:
+    return replace(state, recorded_vars=state.context_vars)
 
 
 def _failed(state: S, envelope: Envelope) -> S:
@@ -138,17 +148,24 @@ def _failed(state: S, envelope: Envelope) -> S:
 
 def _violated(state: S, envelope: Envelope) -> S:
     data = envelope.event_data
-    told = {str(data.get("expectation")): int(data.get("since", 0))}
+    since = data.get("since")
+    told = {str(data.get("expectation")): since if isinstance(since, int) else 0}
     return replace(state, warned=state.warned | told)
 
 
-def _packet_update(data: JsonObject) -> JsonObject:
-    update: JsonObject = {}
+def _packet_update(envelope: Envelope) -> JsonObject:
+    data, update = envelope.event_data, JsonObject()
+    if envelope.event_type != ev.EV_PACKET:
+        return update
     if data.get("context_deletes"):
         update["delete"] = data["context_deletes"]
     if data.get("context_updates"):
         update["set"] = data["context_updates"]
     return update
+
+
+def _seconds(value: object) -> float:
+    return float(value) if is_number(value) else 0.0
 
 
 _FOLDS: Final[dict[str, Callable[[Any, Envelope], Any]]] = {
@@ -162,6 +179,8 @@ _FOLDS: Final[dict[str, Callable[[Any, Envelope], Any]]] = {
     ev.EV_CHANNEL_CLOSED: _closed,
     ev.EV_TURN_CLAIMED: _claimed,
     ev.EV_TURN_RELEASED: _released,
+    ev.EV_TURN_MODEL: _recorded,
+    ev.EV_TURN_TOOL: _recorded,
     ev.EV_TURN_ABANDONED: _abandoned,
     ev.EV_TURN_FAILED: _failed,
     ev.EV_EXPECTATION_VIOLATED: _violated,

@@ -8,7 +8,7 @@ the caller's data as a restart would read it, sharing nothing with the original.
 from __future__ import annotations
 
 from math import isfinite
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -19,46 +19,50 @@ MAX_DEPTH: Final = 64
 MAX_BYTES: Final = 1024 * 1024
 """Of one envelope's data. Bigger things belong in a blob store; put their address on the channel."""
 MAX_KEY_CHARACTERS: Final = 1024
+MAX_INTEGER_BITS: Final = 1024
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(JsonObject)
 
 
 def normalised(data: object, *, field: str = "event_data", max_bytes: int = MAX_BYTES) -> JsonObject:
     """Return `data` as it reads back from a log, or raise `BadDraft` naming the place."""
     if not isinstance(data, dict):
         raise BadDraft(field, found=_describe(data), expected="a JSON object (a dict with string keys)")
-    _check(data, field, 1)
-    encoded = _encoder.encode(data)
-    if len(encoded) > max_bytes:
-        raise BadDraft(field, found=f"{len(encoded)} bytes of JSON", expected=f"at most {max_bytes}")
-    return _decoder.decode(encoded)
+    plain = _plain_object(data, field, 1)
+    size = len(_encoder.encode(plain))
+    if size > max_bytes:
+        raise BadDraft(field, found=f"{size} bytes of JSON", expected=f"at most {max_bytes}")
+    return plain
 
 
-def _check(value: object, path: str, depth: int) -> None:
+def _plain(value: object, path: str, depth: int) -> Any:
+    """A copy of plain Python objects: no subclass of `str` or `int` reads back as itself."""
     match value:
-        case None | bool() | int():
-            return
+        case None | bool():
+            return value
         case str():
-            _check_text(value, path)
+            return _text(value, path)
+        case int():
+            return _integer(value, path)
         case float():
             if not isfinite(value):
                 raise BadDraft(
                     path, found=repr(value), expected="a finite number; JSON has no NaN or infinity"
                 )
+            return float(value)
         case dict():
-            _check_depth(path, depth)
-            for key, item in value.items():
-                _check_key(key, path)
-                _check(item, f"{path}.{key}", depth + 1)
+            return _plain_object(value, path, depth)
         case list():
             _check_depth(path, depth)
-            for index, item in enumerate(value):
-                _check(item, f"{path}[{index}]", depth + 1)
+            return [_plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
         case _:
-            raise BadDraft(
-                path, found=_describe(value), expected="JSON: text, number, true, false, null, list or object"
-            )
+            expected = "JSON: text, number, true, false, null, list or object"
+            raise BadDraft(path, found=_describe(value), expected=expected)
+
+
+def _plain_object(value: dict[Any, Any], path: str, depth: int) -> JsonObject:
+    _check_depth(path, depth)
+    return {_key(key, path): _plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
 
 
 def _check_depth(path: str, depth: int) -> None:
@@ -66,27 +70,31 @@ def _check_depth(path: str, depth: int) -> None:
         raise BadDraft(path[:200], found="nested deeper", expected=f"at most {MAX_DEPTH} levels")
 
 
-def _check_key(key: object, path: str) -> None:
+def _key(key: object, path: str) -> str:
     if not isinstance(key, str):
         raise BadDraft(path, found=f"keyed by {_describe(key)}", expected="string keys only")
     if len(key) > MAX_KEY_CHARACTERS:
         raise BadDraft(
             path, found=f"keyed by {len(key)} characters", expected=f"at most {MAX_KEY_CHARACTERS}"
         )
-    _check_text(key, path)
+    return _text(key, path)
 
 
-def _check_text(text: str, path: str) -> None:
-    if text.isascii():
-        if "\0" in text:
-            raise BadDraft(path, found="text with a NUL character", expected="text without one")
-        return
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise BadDraft(path, found="text with a lone surrogate", expected="valid Unicode") from None
+def _text(text: str, path: str) -> str:
     if "\0" in text:
         raise BadDraft(path, found="text with a NUL character", expected="text without one")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise BadDraft(path, found="text with a lone surrogate", expected="valid Unicode") from None
+    return str.__str__(text)
+
+
+def _integer(value: int, path: str) -> int:
+    if value.bit_length() > MAX_INTEGER_BITS:
+        raise BadDraft(path, found="a huge integer", expected=f"at most {MAX_INTEGER_BITS} bits")
+    return int(value)
 
 
 def _describe(value: object) -> str:

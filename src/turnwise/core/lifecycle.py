@@ -22,6 +22,8 @@ AnyBatch = Batch[Any]
 
 def invite(batch: AnyBatch, first_speaker: str, take_turn: TakeTurn) -> None:
     """The first line of a channel; with nobody to ask, it opens at once."""
+    if batch.state.seq:
+        raise NotDue(batch.state.channel_id, timer="the invitation")
     batch.accept()
     if not batch.state.awaiting:
         open_channel(batch, first_speaker, take_turn)
@@ -58,8 +60,8 @@ def open_channel(batch: AnyBatch, first_speaker: str, take_turn: TakeTurn) -> No
 
 
 def close(batch: AnyBatch, reason: str, **facts: object) -> None:
-    """The last word. A turn in flight is abandoned: what it wrote never counted."""
-    if batch.state.claim is not None:
+    """The last word. A turn in progress is abandoned: what it wrote never counted."""
+    if batch.state.claim is not None or batch.state.context_vars != batch.state.settled_vars:
         batch.write(ev.EV_TURN_ABANDONED, _turn(batch.state), audience=[])
     batch.write(ev.EV_CHANNEL_CLOSED, {"reason": reason, **facts})
 
@@ -85,13 +87,13 @@ def expire(batch: AnyBatch) -> None:
 def violate(batch: AnyBatch) -> None:
     """An expectation's deadline passed: tell it, and close if that is what its handler says (W11)."""
     data = batch.draft.event_data
-    name, since = str(data["name"]), int(data["since"])
+    name, since = str(data.get("name")), data.get("since")
     moment = current_moment(batch.state, name)
-    told = batch.state.warned.get(str(data["expectation"])) == since
+    told = batch.state.warned.get(str(data.get("expectation"))) == since
     if moment is None or moment.seq != since or told:
         raise NotDue(batch.state.channel_id, timer=name)
     batch.accept()
-    if data["handler"] == "auto_close":
+    if data.get("handler") == "auto_close":
         close(batch, f"expectation_violated:{name}")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from math import isfinite
 from typing import Any, Final, Generic, TypeVar
 
 from turnwise.core.envelope import JsonObject
@@ -87,12 +88,14 @@ def _written(value: object, path: str) -> Any:
         if registry.knows(value):
             return {_TAG: kind, **registry.to_dict(value)}
     match value:
+        case float() if not isfinite(value):
+            raise BadGraph(path, found=repr(value), expected="a finite number; JSON has no NaN or infinity")
         case None | bool() | int() | float() | str():
             return value
         case list() | tuple():
             return [_written(item, path) for item in value]
-        case Mapping():
-            plain = {str(key): _written(item, path) for key, item in value.items()}
+        case Mapping() if all(isinstance(key, str) for key in value):
+            plain = {key: _written(item, path) for key, item in value.items()}
             return {_TAG: _DATA, "value": plain} if _TAG in plain else plain
         case _:
             raise BadGraph(

@@ -23,7 +23,7 @@ from turnwise.core.event_types import EV_TURN_FAILED
 from turnwise.core.graph import TransitionGraph
 from turnwise.core.state import State
 from turnwise.core.targets import TransitionDecision, TransitionTarget
-from turnwise.errors import BadTarget, RoutingFailed
+from turnwise.errors import BadGraph, BadTarget, RoutingFailed
 
 _TEXT_CHARACTERS: Final = 200
 """How much of a condition or target is written on the envelope."""
@@ -97,8 +97,8 @@ class Router:
         self, target: TransitionTarget, text: str, state: State, envelope: Envelope, basis: Basis
     ) -> Decision:
         answer = _guarded(text, basis.index, partial(target.resolve, state, envelope))
-        if not isinstance(answer, TransitionDecision):
-            wrong = TypeError(f"expected a TransitionDecision, found {answer!r}")
+        if not _is_decision(answer):
+            wrong = TypeError(f"expected a TransitionDecision with text in it, found {answer!r}")
             raise RoutingFailed(text, index=basis.index, cause=wrong)
         if answer.next_speaker is None:
             return Close(answer.close_reason or "terminated", basis)
@@ -128,29 +128,37 @@ class _Ready:
         self.is_about_failure = any(isinstance(part, TurnFailed) for part in parts_of(when))
 
 
+def _is_decision(answer: object) -> bool:
+    if not isinstance(answer, TransitionDecision):
+        return False
+    return all(
+        value is None or isinstance(value, str) for value in (answer.next_speaker, answer.close_reason)
+    )
+
+
 def _resolved(thing: T, spec: ChannelSpec) -> T:
     """`thing` with ids where names were written, at any depth."""
     agent_fields: tuple[str, ...] = getattr(thing, "agent_fields", ())
     changes: dict[str, Any] = {}
     for f in fields(thing):  # type: ignore[arg-type]  # conditions and targets are dataclasses
         value = getattr(thing, f.name)
-        if f.name in agent_fields:
-            changes[f.name] = _ids(value, spec)
-        elif isinstance(value, tuple) and any(is_dataclass(item) for item in value):
-            changes[f.name] = tuple(_resolved(item, spec) for item in value)
+        if f.name in agent_fields and (value is not None or f.default is not None):
+            changes[f.name] = _ids(value, spec, f"{type(thing).__name__}.{f.name}")
+        elif isinstance(value, list | tuple) and any(is_dataclass(item) for item in value):
+            inner = (_resolved(item, spec) if is_dataclass(item) else item for item in value)
+            changes[f.name] = type(value)(inner)
         elif is_dataclass(value):
             changes[f.name] = _resolved(value, spec)
     return replace(thing, **changes) if changes else thing  # type: ignore[type-var]
 
 
-def _ids(value: Any, spec: ChannelSpec) -> Any:
+def _ids(value: object, spec: ChannelSpec, field: str) -> str | list[str] | tuple[str, ...]:
     match value:
-        case None:
-            return None
         case str():
             return spec.resolve(value)
-        case _:
-            return tuple(spec.resolve(one) for one in value)
+        case list() | tuple() if all(isinstance(one, str) for one in value):
+            return type(value)(map(spec.resolve, value))
+    raise BadGraph(field, found=repr(value)[:80], expected="a participant's id or name")
 
 
 def _tool_names(whens: Iterable[Condition]) -> Iterable[str]:

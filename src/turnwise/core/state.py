@@ -46,6 +46,8 @@ class State(Struct, frozen=True, kw_only=True):
 
     settled_vars: dict[str, Any] = {}
     """What `context_vars` goes back to if the turn in progress is given up (T5)."""
+    recorded_vars: dict[str, Any] = {}
+    """What it goes back to if the turn is claimed anew: as of the last entry it recorded (T3)."""
     spec: ChannelSpec = ChannelSpec()
     status: ChannelState = ChannelState.PENDING
     seq: int = 0

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from turnwise.core.envelope import JsonObject
 from turnwise.errors import BadDraft, ContextMismatch
@@ -32,9 +32,9 @@ def check(channel_id: str, variables: Variables, update: JsonObject, *, field: s
             raise ContextMismatch(channel_id, key=key, expected=expected, found=variables.get(key))
     after = _replaced(variables, update)
     for key, amount in update.get("increment", {}).items():
-        if not _is_number(after.get(key, 0)):
+        if not is_number(after.get(key, 0)):
             raise _wrong_kind(key, after[key], field, "increment", "a number, or not set")
-        if not isfinite(after.get(key, 0) + amount):
+        if _sum(after.get(key, 0), amount) is None:
             raise BadDraft(
                 f"{field}.increment.{key}", found="more than a number can hold", expected="a finite sum"
             )
@@ -46,13 +46,22 @@ def check(channel_id: str, variables: Variables, update: JsonObject, *, field: s
 def applied(variables: Variables, update: JsonObject) -> Variables:
     """Return `variables` after `update`. What does not fit is left as it is."""
     after = _replaced(variables, update)
-    for key, amount in update.get("increment", {}).items():
-        if _is_number(after.get(key, 0)):
-            after[key] = after.get(key, 0) + amount
-    for key, item in update.get("append", {}).items():
+    for key, amount in _object(update, "increment").items():
+        total = _sum(after.get(key, 0), amount)
+        if total is not None:
+            after[key] = total
+    for key, item in _object(update, "append").items():
         if isinstance(after.get(key, []), list):
             after[key] = [*after.get(key, []), item]
     return after
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether `value` is a finite number that a float can hold; True and False are not numbers."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    except OverflowError:
+        return False
 
 
 def check_keys(keys: Iterable[str], field: str) -> None:
@@ -78,22 +87,35 @@ def _check_shape(update: JsonObject, field: str) -> None:
         raise BadDraft(f"{field}.delete", found=repr(delete)[:80], expected="a list of keys")
     check_keys(delete, f"{field}.delete")
     for key, amount in update.get("increment", {}).items():
-        if not _is_number(amount):
+        if not is_number(amount):
             raise BadDraft(
                 f"{field}.increment.{key}", found=f"a {type(amount).__name__}", expected="a number"
             )
 
 
 def _replaced(variables: Variables, update: JsonObject) -> Variables:
-    deleted = set(update.get("delete", ()))
-    kept = (
-        {key: value for key, value in variables.items() if key not in deleted} if deleted else dict(variables)
-    )
-    return {**kept, **update.get("set", {})}
+    deleted = update.get("delete")
+    kept = dict(variables)
+    for key in deleted if isinstance(deleted, list) else ():
+        if isinstance(key, str):
+            kept.pop(key, None)
+    return kept | _object(update, "set")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _object(update: JsonObject, part: str) -> JsonObject:
+    value = update.get(part)
+    return value if isinstance(value, dict) else {}
+
+
+def _sum(value: Any, amount: Any) -> int | float | None:
+    """The sum, or None if the two do not add up to a number that JSON can hold."""
+    if not is_number(value) or not is_number(amount):
+        return None
+    try:
+        total: int | float = value + amount
+    except OverflowError:  # A float and an integer that no float can hold.
+        return None
+    return total if is_number(total) else None
 
 
 def _wrong_kind(key: str, value: object, field: str, part: str, expected: str) -> BadDraft:

@@ -85,7 +85,12 @@ class WindowedSummary(View):
 
 def view_for(agent_id: str, spec: ChannelSpec) -> View:
     """The view this participant has of a channel: its own, else the channel's, else the default (W10)."""
-    own = {spec.resolve(name): data for name, data in spec.knobs.get("views", {}).items()}
+    given = spec.knobs.get("views", {})
+    if not isinstance(given, dict):
+        raise BadSpec(
+            "knobs.views", found=f"a {type(given).__name__}", expected="an object: participant -> view"
+        )
+    own = {spec.resolve(name): data for name, data in given.items()}
     chosen = own.get(agent_id, spec.knobs.get("view"))
     return WindowedSummary() if chosen is None else views.from_dict(chosen)
 

@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from turnwise.core.envelope import Envelope
+from turnwise.core.event_types import EV_CHANNEL_CLOSED
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -33,6 +34,8 @@ class Log(Protocol):
 
     address: str
     """Where it is kept, for people: `memory:`, `sqlite:///path`, ..."""
+    durability: str
+    """What a returned append survives, for people: `none`, `process` (its crash), `power` (its loss), ..."""
 
     async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
         """Write all of `envelopes`, durably, or none of them.
@@ -40,8 +43,10 @@ class Log(Protocol):
         `after` is the seq the caller believes is last; the envelopes carry the
         seqs that follow it. Raises `LogConflict` when it is not; the caller
         reads, folds and decides again. Raises `DuplicateEnvelope` when the
-        channel has one of the ids already, at any seq. When this returns, the
-        envelopes survive whatever `durability` promises.
+        channel has one of the ids already, at any seq. Raises `LogUnavailable`
+        when the storage failed; sending the same ids again is safe. When this
+        returns, the envelopes survive whatever `durability` promises. No
+        envelopes is nothing to do.
         """
         ...
 
@@ -86,7 +91,10 @@ class Log(Protocol):
 
 @runtime_checkable
 class Snapshots(Protocol):
-    """The optional ability to keep folded states beside the log. A cache: deleting it changes nothing but speed."""
+    """The optional ability to keep folded states beside the log.
+
+    A cache: deleting it changes nothing but speed.
+    """
 
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
         """Keep `body` as the channel's state after `seq`; an older one is replaced."""
@@ -99,3 +107,21 @@ class Snapshots(Protocol):
     async def delete_snapshots(self) -> None:
         """Forget them all."""
         ...
+
+
+def check_append(channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    """Raise `ValueError` unless `envelopes` are what follows `after` on `channel_id`.
+
+    Every backend asks this first. It is a mistake in the caller, not a conflict.
+    """
+    for seq, envelope in enumerate(envelopes, after + 1):
+        if (envelope.channel_id, envelope.seq) != (channel_id, seq):
+            raise ValueError(
+                f"an append to channel {channel_id!r} after seq {after} holds seq {envelope.seq} of channel "
+                f"{envelope.channel_id!r} where seq {seq} belongs"
+            )
+
+
+def closes(envelope: Envelope) -> bool:
+    """Whether a channel whose last envelope is `envelope` is closed."""
+    return envelope.event_type == EV_CHANNEL_CLOSED

@@ -24,8 +24,8 @@ from turnwise.core import event_types as ev
 from turnwise.core.adapter import Manifest
 from turnwise.core.batch import Batch
 from turnwise.core.channel import ChannelSpec, ChannelState, Expectation, check_id
-from turnwise.core.envelope import Close, Decision, Draft, Envelope
-from turnwise.core.expectations import Deadline, check_expectations, deadlines
+from turnwise.core.envelope import Basis, Close, Decision, Draft, Envelope
+from turnwise.core.expectations import Deadline, check_expectations, check_seconds, deadlines
 from turnwise.core.fold import fold, taken
 from turnwise.core.json import normalised
 from turnwise.core.packet import check_packet, check_text
@@ -44,6 +44,7 @@ from turnwise.errors import (
 S = TypeVar("S", bound=State)
 
 _COMMON_KNOBS: Final = frozenset({"context_vars", "view", "views"})
+_MOST_PRIORITY: Final = 2**31
 
 
 class TurnTaking(ABC, Generic[S]):
@@ -66,6 +67,10 @@ class TurnTaking(ABC, Generic[S]):
     def route(self, state: S, envelope: Envelope) -> Decision:
         """Where the floor goes after `envelope`, which `state` includes."""
 
+    def route_failure(self, state: S, envelope: Envelope) -> Decision:
+        """Where the floor goes after `envelope`, which says that a turn was given up (T5)."""
+        return Close("turn_failed", Basis(kind="turn_failed"))
+
     def check_spec(self, state: S) -> None:
         """Refuse knobs that only this channel type understands."""
 
@@ -79,6 +84,7 @@ class TurnTaking(ABC, Generic[S]):
             creator_id=spec.creator_id,
             context_vars=variables_given,
             settled_vars=variables_given,
+            recorded_vars=variables_given,
         )
 
     def decide(self, state: S, draft: Draft, now: datetime) -> tuple[Envelope, ...]:
@@ -120,7 +126,8 @@ class TurnTaking(ABC, Generic[S]):
     def _take_turn(self, batch: Batch[S], envelope: Envelope) -> None:
         """Add `envelope` with the decision about the floor, and the close if that is the decision."""
         seen = taken(replace(batch.state, seq=envelope.seq, last_at=envelope.created_at), envelope)
-        decision = self.route(seen, envelope)
+        is_failure = envelope.event_type == ev.EV_TURN_FAILED
+        decision = self.route_failure(seen, envelope) if is_failure else self.route(seen, envelope)
         batch.add(replace(envelope, decision=decision))
         if isinstance(decision, Close):
             lifecycle.close(batch, decision.reason)
@@ -154,11 +161,13 @@ class TurnTaking(ABC, Generic[S]):
 
     def _checked(self, state: S, draft: Draft) -> Draft:
         """The draft as it will be read back, under the live claim's id if it was made under a claim."""
+        _check_header(draft)
         data = normalised(draft.event_data)
         audience = None if draft.audience is None else [_addressed(state.spec, one) for one in draft.audience]
         cause = draft.causation_id
-        if cause is None and draft.claim is not None and state.claim is not None:
-            cause = state.claim.envelope_id
+        if draft.claim is not None and state.claim is not None:
+            # What a turn writes is undone with it: its tag is the claim's, whatever the sender says (T5).
+            cause = state.claim.envelope_id if draft.event_type == ev.EV_CONTEXT_SET or not cause else cause
         return replace(draft, event_data=data, audience=audience, causation_id=cause)
 
     def _require_active(self, batch: Batch[S]) -> None:
@@ -198,6 +207,9 @@ class TurnTaking(ABC, Generic[S]):
             )
         variables.check_keys(state.context_vars, "knobs.context_vars")
         check_expectations(self._expectations(spec))
+        check_seconds(spec.ack_timeout_seconds, "ack_timeout")
+        if spec.ttl_seconds is not None:
+            check_seconds(spec.ttl_seconds, "ttl")
         for participant in spec.participants:
             view_for(participant.agent_id, spec)
         self.check_spec(state)
@@ -213,15 +225,32 @@ def _check_participants(spec: ChannelSpec, manifest: Manifest) -> None:
             else f"{manifest.min_participants} or more"
         )
         raise BadSpec("target", found=f"{count} participants, the opener included", expected=wanted)
+    if spec.participant(ev.HUB) is not None:
+        raise BadSpec("target", found=f"{ev.HUB!r}", expected="participants; that id is the hub's own")
     if len({one.agent_id for one in spec.participants}) != count:
         raise BadSpec(
             "target", found="somebody twice", expected="each participant once; the opener is one already"
         )
 
 
-def _addressed(spec: ChannelSpec, name: str) -> str:
+def _check_header(draft: Draft) -> None:
+    """Refuse what would not read back: E2 holds for every field."""
+    if type(draft.priority) is not int or not -_MOST_PRIORITY <= draft.priority <= _MOST_PRIORITY:
+        raise BadDraft(
+            "priority", found=repr(draft.priority)[:80], expected=f"a whole number up to {_MOST_PRIORITY}"
+        )
+    for field, value in (("causation_id", draft.causation_id), ("traceparent", draft.traceparent)):
+        if value is not None and not ev.is_name(value):
+            raise BadDraft(field, found=repr(value)[:80], expected="printable text of one line, or None")
+    if not isinstance(draft.audience, list | None):
+        raise BadDraft(
+            "audience", found=repr(draft.audience)[:80], expected="a list of participants, or None"
+        )
+
+
+def _addressed(spec: ChannelSpec, name: object) -> str:
     names = spec.names()
-    if name not in names:
+    if not isinstance(name, str) or name not in names:
         known = ", ".join(one.name for one in spec.participants)
         raise BadDraft("audience", found=f"{name!r}", expected=f"participants of this channel: {known}")
     return names[name]

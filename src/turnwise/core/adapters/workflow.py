@@ -46,6 +46,9 @@ class WorkflowAdapter(TurnTaking[WorkflowState]):
     def route(self, state: WorkflowState, envelope: Envelope) -> Decision:
         return self.router(state).route(state, envelope)
 
+    def route_failure(self, state: WorkflowState, envelope: Envelope) -> Decision:
+        return self.router(state).route(state, envelope)
+
     def check_spec(self, state: WorkflowState) -> None:
         self.router(state)
 

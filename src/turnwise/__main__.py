@@ -1,0 +1,5 @@
+"""`python -m turnwise` is `turnwise`."""
+
+from turnwise.cli import main
+
+main()

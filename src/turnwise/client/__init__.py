@@ -1,0 +1,1 @@
+"""What programs use: links to a hub, and the participants behind them."""

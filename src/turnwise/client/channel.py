@@ -1,0 +1,160 @@
+"""A participant's handle on a channel.
+
+Every client gives its own, `client.channel(channel_id)`: it speaks as that
+participant and reads what that participant may see. Handles read the log at
+their own pace, so waiters never take anything from each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from msgspec import Struct
+
+from turnwise.client.link import Seat
+from turnwise.core.channel import ChannelMetadata
+from turnwise.core.envelope import Draft, Envelope, JsonObject
+from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_TEXT, EV_TURN_MODEL, SUBSTANTIVE
+from turnwise.core.packet import body_of
+from turnwise.core.state import State
+from turnwise.errors import ChannelClosed
+
+Predicate = Callable[[Envelope], bool]
+
+
+class ChannelResult(Struct, frozen=True, kw_only=True):
+    """How a conversation ended."""
+
+    channel_id: str
+    reason: str
+    text: str
+    """The last thing said."""
+    context_vars: dict[str, Any]
+    turns: int
+    cost: float
+    """What the model calls cost, in dollars, as far as their provider said."""
+
+
+class Channel:
+    """One participant's handle on one channel."""
+
+    def __init__(self, seat: Seat, channel_id: str, *, claim: int | None = None) -> None:
+        self.channel_id = channel_id
+        self._seat = seat
+        self._claim = claim
+        """What is said through a turn's own handle is part of that turn (C3, T1)."""
+
+    def __repr__(self) -> str:
+        return f"Channel({self.channel_id!r}, as {self._seat.agent_id!r})"
+
+    async def send(
+        self,
+        text: str = "",
+        event_type: str = EV_TEXT,
+        event_data: JsonObject | None = None,
+        audience: list[str] | None = None,
+        causation_id: str | None = None,
+        *,
+        interject: bool = False,
+        envelope_id: str | None = None,
+        priority: int = 0,
+    ) -> Envelope:
+        """Say something; return the envelope it became once that is on the log.
+
+        Raises `OutOfTurn` without the floor. With `envelope_id`, sending again
+        is answered with the first result.
+        """
+        data = dict(event_data or {})
+        if event_type == EV_TEXT:
+            data.setdefault("text", text)
+        draft = Draft(
+            envelope_id=envelope_id or self._seat.new_id(),
+            sender_id=self._seat.agent_id,
+            event_type=event_type,
+            event_data=data,
+            audience=audience,
+            causation_id=causation_id,
+            priority=priority,
+            interject=interject,
+            claim=None if interject else self._claim,
+        )
+        return await self._seat.post(self.channel_id, draft)
+
+    async def interject(self, text: str, *, audience: list[str] | None = None) -> Envelope:
+        """Say something without having the floor; it waits for the packet in flight, if there is one (W9)."""
+        return await self.send(text, audience=audience, interject=True)
+
+    async def close(self, reason: str = "closed") -> None:
+        """End the channel. One that is closed already stays as it is."""
+        try:
+            await self._seat.close_channel(self.channel_id, reason)
+        except ChannelClosed:
+            return
+
+    async def info(self) -> ChannelMetadata:
+        return await self._seat.metadata(self.channel_id)
+
+    async def state(self) -> State:
+        """Return a copy of what the channel's log adds up to now."""
+        return await self._seat.state(self.channel_id)
+
+    async def stream(self, *, since: int = 0) -> AsyncIterator[Envelope]:
+        """Yield the envelopes behind `since`, and go on as they land, until the channel has closed."""
+        while True:
+            reading = await self._seat.read(self.channel_id, since)
+            for envelope in reading.envelopes:
+                yield envelope
+                if envelope.event_type == EV_CHANNEL_CLOSED:
+                    return
+            if reading.seq == since and not await self._seat.wait_beyond(self.channel_id, since):
+                return
+            since = reading.seq
+
+    async def wait_for(
+        self, predicate: Predicate, *, timeout: float | None = None, since: int = 0
+    ) -> Envelope:
+        """Return the first envelope behind `since`, past or to come, for which `predicate` holds.
+
+        Raises `TimeoutError`, and `ChannelClosed` if the channel closes without one.
+        """
+        async with asyncio.timeout(timeout):
+            async for envelope in self.stream(since=since):
+                if predicate(envelope):
+                    return envelope
+        raise ChannelClosed(self.channel_id, reason=(await self.state()).pending_close_reason)
+
+    async def result(self, timeout: float | None = None) -> ChannelResult:
+        """Wait until the channel has closed and return how it ended. Raises `TimeoutError`."""
+        text, cost = "", 0.0
+        async with asyncio.timeout(timeout):
+            async for envelope in self.stream():
+                if envelope.event_type in SUBSTANTIVE:
+                    text = body_of(envelope.event_type, envelope.event_data)
+                elif envelope.event_type == EV_TURN_MODEL:
+                    cost += float(envelope.event_data.get("cost", 0.0))
+        state = await self.state()
+        return ChannelResult(
+            channel_id=self.channel_id,
+            reason=state.pending_close_reason,
+            text=text,
+            context_vars=state.context_vars,
+            turns=state.turn_count,
+            cost=cost,
+        )
+
+
+async def set_context(channel: Channel, key: str, value: Any) -> Envelope:
+    """Set one context variable of the channel; nobody is told, and conditions see it."""
+    return await update_context(channel, set={key: value})
+
+
+async def delete_context(channel: Channel, *keys: str) -> Envelope:
+    """Remove context variables of the channel."""
+    return await update_context(channel, delete=list(keys))
+
+
+async def update_context(channel: Channel, **parts: Any) -> Envelope:
+    """Apply `set`, `delete`, `increment`, `append` and `expect` in one step, or nothing of it (C1)."""
+    return await channel.send(event_type=EV_CONTEXT_SET, event_data=parts, audience=[])

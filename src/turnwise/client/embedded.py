@@ -1,0 +1,37 @@
+"""The hub as a program in the same process sees it: with the short way in."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from turnwise.client.agent_client import AgentClient
+from turnwise.client.hub_client import HubClient
+from turnwise.client.link import LocalLink
+from turnwise.core.governance import Passport, Resume, Rule
+from turnwise.hub.hub import Hub as BareHub
+from turnwise.hub.hub import HubOptions
+from turnwise.log.base import Log
+
+
+class Hub(BareHub):
+    """`await Hub.open(log)`; then `await hub.register(agent)`, or `HubClient(LocalLink(hub))` at length."""
+
+    def __init__(self, log: Log, *, ttl_sweep_interval: float, **options: Unpack[HubOptions]) -> None:
+        super().__init__(log, ttl_sweep_interval=ttl_sweep_interval, **options)
+        self._client = HubClient(LocalLink(self), hub=self)
+
+    async def register(
+        self,
+        agent: object = None,
+        passport: Passport | None = None,
+        resume: Resume | None = None,
+        *,
+        rule: Rule | None = None,
+        attach_plugin: bool = True,
+    ) -> AgentClient:
+        """See `HubClient.register`."""
+        return await self._client.register(agent, passport, resume, rule=rule, attach_plugin=attach_plugin)
+
+    async def close(self) -> None:
+        await self._client.close()
+        await super().close()

@@ -1,0 +1,38 @@
+"""The client of a person: push with `on_envelope`, or pull with `next_envelope`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from turnwise.client.participant import ParticipantClient
+from turnwise.core.envelope import Envelope
+from turnwise.core.governance import Registration
+
+UNREAD_ENVELOPES: Final = 1000
+"""So many wait to be pulled; what comes after them stays on the log until there is room."""
+
+
+class HumanClient(ParticipantClient):
+    """An attached person. A send without the floor is an interjection (W9)."""
+
+    def __init__(self, registration: Registration, *, auto_ack_invites: bool = True) -> None:
+        super().__init__(registration, auto_ack_invites=auto_ack_invites)
+        self._unread: asyncio.Queue[Envelope] = asyncio.Queue(UNREAD_ENVELOPES)
+
+    async def next_envelope(self, timeout: float | None = None) -> Envelope:
+        """Return the next envelope that concerns this person, of any channel. Raises `TimeoutError`."""
+        async with asyncio.timeout(timeout):
+            return await self._unread.get()
+
+    async def envelopes(self) -> AsyncIterator[Envelope]:
+        """Yield every envelope that concerns this person, as they come."""
+        while True:
+            yield await self._unread.get()
+
+    async def _handle(self, envelope: Envelope) -> None:
+        if self._callbacks:
+            await super()._handle(envelope)
+        else:
+            await self._unread.put(envelope)

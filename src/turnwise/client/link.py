@@ -1,0 +1,78 @@
+"""A link: the way to a hub. `LocalLink` is the one within a process."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from turnwise.core.channel import ChannelMetadata
+from turnwise.core.envelope import Draft, Envelope, JsonObject
+from turnwise.core.governance import Passport, Registration, Resume, Rule
+from turnwise.core.state import Claim, State
+from turnwise.hub.delivery import Receiver
+from turnwise.hub.hub import Hub
+from turnwise.hub.request import OpenRequest
+from turnwise.hub.seat import Reading
+from turnwise.hub.seat import Seat as HubSeat
+
+
+class Seat(Protocol):
+    """What one participant can do at a hub; the sender of everything is the participant."""
+
+    @property
+    def agent_id(self) -> str: ...
+
+    def new_id(self) -> str:
+        """Return a fresh envelope id: sending again under the same one never doubles (E1)."""
+        ...
+
+    async def open(self, request: OpenRequest) -> str: ...
+
+    async def post(self, channel_id: str, draft: Draft) -> Envelope: ...
+
+    async def answer_invite(self, channel_id: str, *, rejected_because: str | None = None) -> None: ...
+
+    async def close_channel(self, channel_id: str, reason: str) -> None: ...
+
+    async def read(self, channel_id: str, after: int) -> Reading: ...
+
+    async def wait_beyond(self, channel_id: str, seq: int) -> bool:
+        """Return True once the channel has a line behind `seq`, False if it never will."""
+        ...
+
+    async def state(self, channel_id: str) -> State: ...
+
+    async def metadata(self, channel_id: str) -> ChannelMetadata: ...
+
+    async def claim(self, channel_id: str, turn: int) -> Claim: ...
+
+    async def release(self, channel_id: str, claim: int) -> None: ...
+
+    async def fail(self, channel_id: str, claim: int, error: JsonObject) -> None: ...
+
+    def leave(self) -> None: ...
+
+
+class Link(Protocol):
+    """The way to a hub."""
+
+    async def register(self, passport: Passport, resume: Resume | None, rule: Rule | None) -> Registration:
+        """Register a participant, or find the one of that name."""
+        ...
+
+    async def attach(self, registration: Registration, receiver: Receiver) -> Seat:
+        """Take the participant's seat; `receiver` is woken when there is something for it."""
+        ...
+
+
+class LocalLink:
+    """The way to a hub of the same process."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    async def register(self, passport: Passport, resume: Resume | None, rule: Rule | None) -> Registration:
+        return await self._hub.enrol(passport, resume, rule)
+
+    async def attach(self, registration: Registration, receiver: Receiver) -> Seat:
+        self._hub.attach(registration.agent_id, receiver)
+        return HubSeat(self._hub, registration)

@@ -1,0 +1,134 @@
+"""What an agent's client and a person's have in common: opening, reading, waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from inspect import isawaitable
+
+from turnwise.client.channel import Channel, Predicate
+from turnwise.client.inbox import Inbox
+from turnwise.client.link import Link, Seat
+from turnwise.core.channel import ACK_TIMEOUT_SECONDS, Expectation
+from turnwise.core.envelope import Envelope, JsonObject
+from turnwise.core.event_types import EV_CHANNEL_INVITE
+from turnwise.core.governance import Passport, Registration
+from turnwise.errors import ChannelClosed, NotDue
+from turnwise.hub.request import OpenRequest, names
+
+OnEnvelope = Callable[[Envelope], Awaitable[None] | None]
+
+
+class ParticipantClient:
+    """One attached participant."""
+
+    def __init__(self, registration: Registration, *, auto_ack_invites: bool) -> None:
+        self._registration = registration
+        self._auto_ack = auto_ack_invites
+        self._callbacks: list[OnEnvelope] = []
+        self._inbox = Inbox(self._deliver)
+        self._seat: Seat | None = None
+
+    @property
+    def agent_id(self) -> str:
+        return self._registration.agent_id
+
+    @property
+    def passport(self) -> Passport:
+        return self._registration.passport
+
+    @property
+    def name(self) -> str:
+        return self._registration.name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    async def attach(self, link: Link) -> None:
+        """Take the seat and begin to read."""
+        self._seat = await link.attach(self._registration, self._inbox)
+        self._inbox.start(self._seat)
+
+    async def close(self) -> None:
+        """Give the seat up. What is open stays open, on the log."""
+        await self._inbox.stop()
+        if self._seat is not None:
+            self._seat.leave()
+
+    async def open(
+        self,
+        type: str = "workflow",
+        target: str | Iterable[str] | None = None,
+        knobs: JsonObject | None = None,
+        *,
+        ttl: float | None = None,
+        message: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        expectations: Iterable[Expectation] | None = None,
+        ack_timeout: float = ACK_TIMEOUT_SECONDS,
+        channel_id: str | None = None,
+        parent: str | None = None,
+    ) -> Channel:
+        """Open a channel and return it once everybody has accepted (L1).
+
+        With `channel_id`, opening again (the same script, started anew) gives
+        the channel that is there; `message` is said once.
+        """
+        request = OpenRequest(
+            type=type,
+            target=names(target),
+            knobs=dict(knobs or {}),
+            ttl_seconds=ttl,
+            message=message,
+            labels=dict(labels or {}),
+            expectations=None if expectations is None else list(expectations),
+            ack_timeout_seconds=ack_timeout,
+            channel_id=channel_id,
+            parent_id=parent,
+        )
+        return self.channel(await self.seat.open(request))
+
+    def channel(self, channel_id: str) -> Channel:
+        """Return this participant's own handle on a channel."""
+        return Channel(self.seat, channel_id)
+
+    def on_envelope(self, callback: OnEnvelope) -> OnEnvelope:
+        """Call `callback` with every envelope that concerns this participant. Works as a decorator."""
+        self._callbacks.append(callback)
+        return callback
+
+    async def wait_for_channel_event(
+        self, channel_id: str, predicate: Predicate, timeout: float | None = None, *, since: int = 0
+    ) -> Envelope:
+        """Return the channel's first envelope, past or to come, for which `predicate` holds."""
+        return await self.channel(channel_id).wait_for(predicate, timeout=timeout, since=since)
+
+    async def accept(self, channel_id: str) -> None:
+        """Accept an invitation."""
+        await self.seat.answer_invite(channel_id)
+
+    async def reject(self, channel_id: str, reason: str = "") -> None:
+        """Decline an invitation; the channel closes."""
+        await self.seat.answer_invite(channel_id, rejected_because=reason)
+
+    @property
+    def seat(self) -> Seat:
+        if self._seat is None:
+            raise RuntimeError(f"{self!r} is not attached; use HubClient.register")
+        return self._seat
+
+    async def _deliver(self, envelope: Envelope) -> None:
+        if envelope.event_type == EV_CHANNEL_INVITE and self._auto_ack:
+            await self._acknowledge(envelope.channel_id)
+        await self._handle(envelope)
+
+    async def _handle(self, envelope: Envelope) -> None:
+        for callback in self._callbacks:
+            answer = callback(envelope)
+            if isawaitable(answer):
+                await answer
+
+    async def _acknowledge(self, channel_id: str) -> None:
+        try:
+            await self.accept(channel_id)
+        except (NotDue, ChannelClosed):
+            return  # Told of it twice, or too late: the invitation is settled.

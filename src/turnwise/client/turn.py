@@ -1,0 +1,100 @@
+"""A turn: claim it, work on it, commit it with one packet (T1, T4, T5).
+
+    claim -> handler(turn) -> packet
+
+A handler that raises gives the turn up: what it wrote into the context is
+undone, and the graph's `TurnFailed` rule or a close with `turn_failed` follows.
+A handler that is cancelled (its process is shutting down) releases the claim, so
+that whoever is next can begin at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from turnwise.client.channel import Channel
+from turnwise.client.link import Seat
+from turnwise.core.envelope import Envelope, JsonObject
+from turnwise.core.event_types import EV_PACKET
+from turnwise.core.routing import packet
+from turnwise.core.state import Claim
+from turnwise.core.views import Message, view_for
+from turnwise.errors import ChannelClosed, ClaimLost, OutOfTurn, TurnTaken
+
+logger = logging.getLogger(__name__)
+
+_ERROR_CHARACTERS = 500
+
+
+class Turn:
+    """A turn in progress, as its handler sees it."""
+
+    def __init__(self, seat: Seat, envelope: Envelope, number: int, claim: Claim) -> None:
+        self.envelope = envelope
+        """The line that gave the floor."""
+        self.number = number
+        self.claim = claim
+        self.channel = Channel(seat, envelope.channel_id, claim=claim.seq)
+        """What is sent through this handle is part of the turn."""
+        self._seat = seat
+
+    async def messages(self) -> list[Message]:
+        """What the participant is shown of the conversation (W10)."""
+        spec = (await self.channel.state()).spec
+        envelopes, since = list[Envelope](), 0
+        while True:
+            reading = await self._seat.read(self.channel.channel_id, since)
+            envelopes += reading.envelopes
+            if reading.seq == since:
+                return view_for(self._seat.agent_id, spec).project(envelopes, self._seat.agent_id, spec)
+            since = reading.seq
+
+
+TurnHandler = Callable[[Turn], Awaitable[str | JsonObject | None]]
+"""Returns what was said, or a whole packet's data (`turnwise.core.routing.packet`), or None."""
+
+
+async def take_turn(seat: Seat, envelope: Envelope, handler: TurnHandler) -> None:
+    """Take the turn that `envelope` gave to the seat's participant, if it is still to be taken."""
+    state = await seat.state(envelope.channel_id)
+    if state.floor_seq != envelope.seq or state.expected_next_speaker != seat.agent_id:
+        return
+    try:
+        claim = await seat.claim(envelope.channel_id, state.turn)
+    except (TurnTaken, OutOfTurn, ClaimLost, ChannelClosed) as error:
+        logger.debug("turn %s of %s is not ours: %s", state.turn, envelope.channel_id, error)
+        return
+    await _work(seat, Turn(seat, envelope, state.turn, claim), handler)
+
+
+async def _work(seat: Seat, turn: Turn, handler: TurnHandler) -> None:
+    channel_id, claim = turn.channel.channel_id, turn.claim.seq
+    # ClaimLost and ChannelClosed: the turn is over for us, whatever we have; our output is dropped.
+    with suppress(ClaimLost, ChannelClosed):
+        try:
+            said = await handler(turn)
+        except asyncio.CancelledError:
+            await asyncio.shield(seat.release(channel_id, claim))
+            raise
+        except (ClaimLost, ChannelClosed):
+            return
+        except Exception as error:
+            logger.warning("turn %s of %s failed: %s", turn.number, channel_id, type(error).__name__)
+            await seat.fail(channel_id, claim, described(error))
+            return
+        await _commit(turn, said)
+
+
+async def _commit(turn: Turn, said: str | JsonObject | None) -> None:
+    data = packet(said or "") if said is None or isinstance(said, str) else said
+    if said is None and (await turn.channel.state()).turn != turn.number:
+        return  # The handler has spoken through `turn.channel` itself.
+    await turn.channel.send(event_type=EV_PACKET, event_data=data)
+
+
+def described(error: BaseException) -> JsonObject:
+    """An exception as data: its type and message, never a traceback."""
+    return {"type": type(error).__name__, "message": str(error)[:_ERROR_CHARACTERS]}

@@ -1,0 +1,1 @@
+"""The hub: posts drafts, keeps states, tells whoever has the floor."""

@@ -1,0 +1,107 @@
+"""The audit: every governance event, on a channel of its own.
+
+A line follows the event it speaks of. It is appended in the background, many at
+a time, so that a post never waits for its audit; `flush` waits. After a crash
+between the two, the event is on its own channel's log and the audit lacks it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+from typing import Final
+
+from turnwise.core import event_types as ev
+from turnwise.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
+from turnwise.errors import LogConflict
+from turnwise.hub.clock import Clock
+from turnwise.hub.ids import NewId
+from turnwise.log.base import Log
+from turnwise.log.bell import Bell
+
+AUDIT_CHANNEL: Final = "_audit"
+_LINES_PER_APPEND: Final = 256
+_AUDITED: Final = {
+    ev.EV_CHANNEL_OPENED: "channel_opened",
+    ev.EV_CHANNEL_CLOSED: "channel_closed",
+    ev.EV_CHANNEL_INVITE_REJECT: "invite_rejected",
+    ev.EV_EXPECTATION_VIOLATED: "expectation_violated",
+    ev.EV_TURN_FAILED: "turn_failed",
+}
+_AUDITED_FACTS: Final = frozenset({"reason", "by", "agent_id", "name", "handler", "turn"})
+
+
+class AuditLog:
+    """Readable and tailable: `read_all`, `tail`."""
+
+    def __init__(self, log: Log, clock: Clock, new_id: NewId) -> None:
+        self._log = log
+        self._clock = clock
+        self._new_id = new_id
+        self._seq = 0
+        self._pending: list[tuple[str, JsonObject, datetime]] = []
+        self._flushing: asyncio.Task[None] | None = None
+        self._bell = Bell()
+
+    async def hydrate(self) -> None:
+        head = await self._log.head(AUDIT_CHANNEL)
+        self._seq = head.seq if head else 0
+
+    def note(self, what: str, **facts: object) -> None:
+        """Write down that something happened; it is appended soon."""
+        self._pending.append((what, dict(facts), self._clock.now()))
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(self._flush())
+
+    def note_envelopes(self, envelopes: Iterable[Envelope]) -> None:
+        """Note those of a channel's new lines that are governance."""
+        for envelope in envelopes:
+            what = _AUDITED.get(envelope.event_type)
+            if what is not None:
+                facts = {key: value for key, value in envelope.event_data.items() if key in _AUDITED_FACTS}
+                self.note(what, channel_id=envelope.channel_id, seq=envelope.seq, **facts)
+
+    async def flush(self) -> None:
+        """Wait until everything noted so far is on the log."""
+        while self._flushing is not None and not self._flushing.done():
+            await asyncio.shield(self._flushing)
+
+    async def read_all(self, *, since: int = 0) -> list[Envelope]:
+        await self.flush()
+        return [envelope async for envelope in self._log.read(AUDIT_CHANNEL, after=since)]
+
+    async def tail(self, *, since: int = 0) -> AsyncIterator[Envelope]:
+        """Yield the lines behind `since`, and go on as they come."""
+        while True:
+            seen = self._bell.rung
+            async for envelope in self._log.read(AUDIT_CHANNEL, after=since):
+                yield envelope
+                since = envelope.seq
+            await self._bell.wait(seen)
+
+    async def _flush(self) -> None:
+        while self._pending:
+            lines = self._pending[:_LINES_PER_APPEND]
+            envelopes = [self._line(n, *line) for n, line in enumerate(lines, start=self._seq + 1)]
+            try:
+                await self._log.append(AUDIT_CHANNEL, envelopes, after=self._seq)
+            except LogConflict as conflict:  # Another hub on the same log.
+                self._seq = conflict.found
+                continue
+            self._seq = envelopes[-1].seq
+            del self._pending[: len(lines)]
+            self._bell.ring()
+
+    def _line(self, seq: int, what: str, facts: JsonObject, at: datetime) -> Envelope:
+        return Envelope(
+            schema_version=SCHEMA_VERSION,
+            envelope_id=self._new_id(),
+            channel_id=AUDIT_CHANNEL,
+            seq=seq,
+            sender_id=ev.HUB,
+            event_type=f"audit.{what}",
+            event_data=facts,
+            audience=[],
+            created_at=at,
+        )

@@ -1,0 +1,90 @@
+"""Delivery: who is told, derived from what is on the log.
+
+A receiver is woken with a channel and a seq; it reads from there, at its own
+pace, so nothing queues up for a slow one. Whoever has the floor is told by the
+line that gave it: also the same speaker again, also the first one. When a
+participant attaches, it is told again of every floor and every invitation that
+waits for it: this is all there is to recovery.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Protocol
+
+from turnwise.core.channel import ChannelState
+from turnwise.core.envelope import Envelope, gives_floor_to, visible_to
+from turnwise.core.state import State
+from turnwise.errors import NameTaken
+
+
+class Receiver(Protocol):
+    """What an attached participant gives the hub."""
+
+    def wake(self, channel_id: str, seq: int) -> None:
+        """There is something for you on the channel, from `seq` on. Must return at once."""
+        ...
+
+
+class Delivery:
+    """Who is attached, who is a member of what, and who is told."""
+
+    def __init__(self) -> None:
+        self._receivers: dict[str, Receiver] = {}
+        self._waited_for: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        """Participant -> the open channels that wait for it -> the line that says so."""
+
+    def attach(self, agent_id: str, name: str, receiver: Receiver) -> None:
+        if agent_id in self._receivers:
+            raise NameTaken(
+                "participant", name, do="It is attached in this process; detach it, or use its client."
+            )
+        self._receivers[agent_id] = receiver
+        for channel_id, seq in list(self._waited_for[agent_id].items()):
+            receiver.wake(channel_id, seq)
+
+    def detach(self, agent_id: str) -> None:
+        self._receivers.pop(agent_id, None)
+
+    def is_attached(self, agent_id: str) -> bool:
+        return agent_id in self._receivers
+
+    def waited_for(self, agent_id: str) -> int:
+        """In how many open channels somebody waits for this participant."""
+        return len(self._waited_for[agent_id])
+
+    def observe(self, state: State) -> None:
+        """Note who is waited for as things stand."""
+        channel_id = state.channel_id
+        waits = _waits_for(state)
+        for agent_id in state.participant_order:
+            if agent_id in waits:
+                self._waited_for[agent_id][channel_id] = waits[agent_id]
+            else:
+                self._waited_for[agent_id].pop(channel_id, None)
+
+    def tell(self, state: State, envelopes: Sequence[Envelope]) -> None:
+        """Wake every attached participant that one of `envelopes` concerns."""
+        for agent_id in state.participant_order:
+            receiver = self._receivers.get(agent_id)
+            if receiver is None:
+                continue
+            first = next((e.seq for e in envelopes if concerns(e, agent_id)), None)
+            if first is not None:
+                receiver.wake(state.channel_id, first)
+
+
+def concerns(envelope: Envelope, agent_id: str) -> bool:
+    """Whether a participant is told of a line: what others let it see, and what gives it the floor."""
+    if gives_floor_to(envelope) == agent_id:
+        return True
+    return envelope.sender_id != agent_id and visible_to(envelope, agent_id)
+
+
+def _waits_for(state: State) -> dict[str, int]:
+    if state.status is ChannelState.PENDING:
+        return dict.fromkeys(state.awaiting, 1)
+    if state.expected_next_speaker is not None:
+        return {state.expected_next_speaker: state.floor_seq}
+    return {}

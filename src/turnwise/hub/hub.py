@@ -1,0 +1,348 @@
+"""The hub: one log, the channels on it, and whoever is attached.
+
+    post = decide, append, fold, deliver
+
+The hub decides nothing itself: rules are the adapters', storage is the log's.
+It brings them together, and everything it holds in memory can be read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, Self, TypedDict, Unpack
+
+from msgspec import Struct
+
+from turnwise.core import event_types as ev
+from turnwise.core.adapter import AnyAdapter
+from turnwise.core.adapters import built_in
+from turnwise.core.channel import ChannelMetadata, ChannelSpec, ChannelState
+from turnwise.core.directory import DIRECTORY_CHANNEL
+from turnwise.core.envelope import Draft, Envelope, JsonObject
+from turnwise.core.governance import Passport, Registration, Resume, Rule
+from turnwise.core.state import State, metadata_of
+from turnwise.errors import (
+    ChannelQuarantined,
+    HubClosed,
+    LogConflict,
+    LogError,
+    NameTaken,
+    Refused,
+    UnknownChannel,
+)
+from turnwise.hub.audit import AUDIT_CHANNEL, AuditLog
+from turnwise.hub.channels import CACHED_CHANNELS, Channels
+from turnwise.hub.clock import Clock, SystemClock
+from turnwise.hub.delivery import Delivery, Receiver
+from turnwise.hub.directory import HubDirectory
+from turnwise.hub.entry import Entry
+from turnwise.hub.governance import Arbiter, Gate, Listener, tell
+from turnwise.hub.ids import NewId, sortable_ids
+from turnwise.hub.opening import Opening, first_of
+from turnwise.hub.posting import Posting
+from turnwise.hub.request import OpenRequest, spec_of
+from turnwise.hub.timers import Timers
+from turnwise.hub.turns import Turns
+from turnwise.log.base import Log
+
+logger = logging.getLogger(__name__)
+
+_OWN_CHANNELS: Final = frozenset({DIRECTORY_CHANNEL, AUDIT_CHANNEL})
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """How a hub is doing."""
+
+    log: str
+    durability: str
+    """What an acknowledgement survives: `power`, `process` or `none`."""
+    open_channels: int
+    cached_channels: int
+    quarantined: dict[str, str]
+
+
+class HubOptions(TypedDict, total=False):
+    """What `Hub.open` takes beside the log. Everything has a default."""
+
+    clock: Clock
+    new_id: NewId
+    adapters: Sequence[AnyAdapter]
+    """Channel types beside the built-in ones."""
+    arbiter: Arbiter
+    listeners: Sequence[Listener]
+    cached_channels: int
+    """How many channels are kept in memory at a time."""
+
+
+class Hub:
+    """Open one with `Hub.open(log)`; everything else is on the clients."""
+
+    def __init__(self, log: Log, *, ttl_sweep_interval: float, **options: Unpack[HubOptions]) -> None:
+        """Use `Hub.open`, which also picks up what is on the log."""
+        self.clock: Clock = options.get("clock") or SystemClock()
+        self.new_id = options.get("new_id") or sortable_ids(self.clock)
+        self.log = log
+        known = built_in()
+        for adapter in options.get("adapters", ()):
+            known.register(adapter)
+        self.audit_log = AuditLog(log, self.clock, self.new_id)
+        self._audit_log = self.audit_log  # The name a seed uses.
+        self._gate = Gate(options.get("arbiter"), self.audit_log)
+        self._listeners = list(options.get("listeners", ()))
+        self._channels = Channels(log, known, cached=options.get("cached_channels", CACHED_CHANNELS))
+        self._directory = HubDirectory(log, self.clock, self.new_id)
+        self._delivery = Delivery()
+        self._timers = Timers(self.clock.now())
+        self._posting = Posting(log, self._channels, self.clock, self._appended, self._landed)
+        self._opening = Opening(
+            log, self._channels, self._posting, timers=self._timers, clock=self.clock, new_id=self.new_id
+        )
+        self.turns = Turns(self)
+        self._open: set[str] = set()
+        self._naming = asyncio.Lock()
+        """Two that open the same channel id at once open one channel."""
+        self._sweep_seconds = ttl_sweep_interval
+        self._sweeping: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls, store: Log, *, ttl_sweep_interval: float = 30.0, **options: Unpack[HubOptions]
+    ) -> Self:
+        """Open a hub on a log, and pick up what is open on it.
+
+        With `ttl_sweep_interval=0` nothing happens by itself when time passes:
+        call `tick`.
+        """
+        hub = cls(store, ttl_sweep_interval=ttl_sweep_interval, **options)
+        await hub._hydrate()
+        return hub
+
+    async def close(self) -> None:
+        """Finish what was posted and let go of the log. What is open stays open, on the log."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sweeping
+        await self._posting.settle()
+        self._channels.dismiss(HubClosed())
+        await self._channels.settle()
+        try:
+            await self.audit_log.flush()
+        finally:
+            await self.log.close()
+
+    # Participants.
+
+    async def enrol(self, passport: Passport, resume: Resume | None, rule: Rule | None) -> Registration:
+        """Register a participant, or find the one of that name (L6)."""
+        self._check_open()
+        before = self._directory.known.seq
+        registration = await self._directory.register(passport, resume, rule)
+        if self._directory.known.seq != before:
+            self.audit_log.note("registered", agent_id=registration.agent_id, name=registration.name)
+        return registration
+
+    def attach(self, agent_id: str, receiver: Receiver) -> None:
+        """From now on `receiver` is woken for this participant; also for what waits for it already."""
+        self._check_open()
+        self._delivery.attach(agent_id, self.participant(agent_id).name, receiver)
+
+    def detach(self, agent_id: str) -> None:
+        self._delivery.detach(agent_id)
+
+    def participant(self, name: str) -> Registration:
+        """Return who is registered by this id or name."""
+        return self._directory.known.resolve(name)
+
+    def participants(self) -> list[Registration]:
+        return list(self._directory.known.by_id.values())
+
+    # Channels.
+
+    async def open_channel(self, request: OpenRequest, opener_id: str) -> str:
+        """Open a channel and return its id once everybody has accepted (L1)."""
+        self._check_open()
+        opener = self.participant(opener_id)
+        if request.channel_id is None:
+            channel_id = await self._invite(request, opener)
+        else:
+            channel_id = request.channel_id
+            async with self._naming:
+                if await self.log.head(channel_id) is None:
+                    with suppress(LogConflict):  # Another hub on the same log was faster.
+                        await self._invite(request, opener)
+            if (await self.state(channel_id)).creator_id != opener_id:
+                raise NameTaken("channel", channel_id, do="Somebody else opened it; choose another id.")
+        await self._opening.wait(channel_id, self._tick_channel)
+        return channel_id
+
+    async def post(self, channel_id: str, draft: Draft) -> tuple[Envelope, ...]:
+        """Return the envelopes `draft` brought about, or raise what refused it. Nothing is half-written."""
+        self._check_open()
+        entry = await self._channels.get(channel_id)
+        with entry.pinned():
+            sender = self._directory.known.by_id.get(draft.sender_id)
+            if sender is not None:  # Neither the hub nor a step of a flow has a rule.
+                await self._gate.may_post(sender, draft, entry.state, self.clock.monotonic())
+            return await self._posting.post(entry, draft)
+
+    async def write(
+        self, channel_id: str, event_type: str, data: JsonObject, **fields: Any
+    ) -> tuple[Envelope, ...]:
+        """Post something the hub itself says."""
+        draft = Draft(
+            envelope_id=self.new_id(), sender_id=ev.HUB, event_type=event_type, event_data=data, **fields
+        )
+        return await self.post(channel_id, draft)
+
+    async def read_wal(self, channel_id: str, since: int = 0) -> list[Envelope]:
+        """Return the channel's envelopes behind `since`, in order."""
+        envelopes = [envelope async for envelope in self.log.read(channel_id, after=since)]
+        if not envelopes and await self.log.head(channel_id) is None:
+            raise UnknownChannel(channel_id)
+        return envelopes
+
+    async def read_recent(self, channel_id: str, after: int) -> list[Envelope]:
+        """`read_wal`, from memory where it reaches back far enough."""
+        recent = (await self._channels.get(channel_id)).recent(after)
+        return await self.read_wal(channel_id, after) if recent is None else recent
+
+    async def wait_beyond(self, channel_id: str, seq: int) -> bool:
+        """Return True once the channel has a line behind `seq`, False if it never will."""
+        entry = await self._channels.get(channel_id)
+        with entry.pinned():
+            while entry.state.seq <= seq and not entry.state.is_over:
+                self._check_open()
+                await entry.bell.wait(entry.bell.rung)
+        return entry.state.seq > seq
+
+    async def state(self, channel_id: str) -> State:
+        """Return what the channel's log adds up to now. Read it; do not change what is in it."""
+        return (await self._channels.get(channel_id)).state
+
+    async def adapter_of(self, channel_id: str) -> AnyAdapter:
+        return (await self._channels.get(channel_id)).adapter
+
+    async def list_channels(
+        self, *, agent_id: str | None = None, state: ChannelState | str | None = None
+    ) -> list[ChannelMetadata]:
+        """List channels, perhaps only those of one participant or of one status."""
+        wanted = None if state is None else ChannelState(state)
+        closed = None if wanted is None else wanted in (ChannelState.CLOSED, ChannelState.EXPIRED)
+        found = []
+        for head in await self.log.channels(closed=closed):
+            if head.channel_id in _OWN_CHANNELS:
+                continue
+            with suppress(ChannelQuarantined):
+                found.append(metadata_of(await self.state(head.channel_id)))
+        return [one for one in found if _matches(one, agent_id, wanted)]
+
+    # Time.
+
+    async def tick(self) -> None:
+        """Do whatever has fallen due by now."""
+        for channel_id in self._timers.take_due(self.clock.now()):
+            with suppress(ChannelQuarantined):
+                await self._tick_channel(await self._channels.get(channel_id))
+
+    # Governance.
+
+    def add_listener(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def health(self) -> Health:
+        return Health(
+            log=self.log.address,
+            durability=self.log.durability,
+            open_channels=len(self._open),
+            cached_channels=len(self._channels),
+            quarantined={name: str(error) for name, error in self._channels.quarantined.items()},
+        )
+
+    # Inside.
+
+    async def _hydrate(self) -> None:
+        await self._directory.hydrate()
+        await self.audit_log.hydrate()
+        for head in await self.log.channels(closed=False):
+            if head.channel_id in _OWN_CHANNELS:
+                continue
+            try:
+                entry = await self._channels.get(head.channel_id)
+            except ChannelQuarantined as error:
+                self.audit_log.note("quarantined", channel_id=head.channel_id, error=str(error.cause))
+            else:
+                self._watch(entry)
+        if self._sweep_seconds > 0:
+            self._sweeping = asyncio.create_task(self._sweep())
+
+    def _appended(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
+        """Everything that follows an append of this hub."""
+        self._landed(entry, envelopes)
+        self.audit_log.note_envelopes(envelopes)
+
+    def _landed(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
+        """Everything that follows an append, also of another hub on the same log."""
+        self._channels.keep(entry)
+        self._watch(entry)
+        self._delivery.tell(entry.state, envelopes)
+        if self._listeners:
+            tell(self._listeners, envelopes)
+
+    def _watch(self, entry: Entry) -> None:
+        if entry.state.is_over:
+            self._open.discard(entry.channel_id)
+        else:
+            self._open.add(entry.channel_id)
+        self._timers.watch(entry)
+        self._delivery.observe(entry.state)
+
+    async def _tick_channel(self, entry: Entry) -> None:
+        for deadline in self._timers.due(entry, self.clock.now()):
+            # Refused: the channel has moved on, and the timer was for a moment that has passed.
+            with suppress(Refused, ChannelQuarantined):
+                await self.write(entry.channel_id, deadline.event_type, deadline.event_data)
+        self._timers.watch(entry)
+
+    async def _sweep(self) -> None:
+        while True:
+            seen = self._timers.sooner.rung
+            seconds = self._timers.pause_until_next(self.clock.now(), self._sweep_seconds)
+            await first_of(self.clock.sleep(seconds), self._timers.sooner.wait(seen))
+            try:
+                await self.tick()
+            except LogError:
+                logger.exception("timers could not be written; trying again")
+                await self.clock.sleep(self._sweep_seconds)
+
+    async def _invite(self, request: OpenRequest, opener: Registration) -> str:
+        spec = await self._spec(request, opener)
+        await self._gate.may_open(opener, spec, self._directory.known, self._delivery.waited_for)
+        await self._opening.invite(spec)
+        return spec.channel_id
+
+    async def _spec(self, request: OpenRequest, opener: Registration) -> ChannelSpec:
+        parent = await self.state(request.parent_id) if request.parent_id else None
+        return spec_of(
+            request,
+            opener,
+            self._directory.known,
+            channel_id=request.channel_id or self.new_id(),
+            depth=parent.spec.depth + 1 if parent else 0,
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HubClosed
+
+
+def _matches(channel: ChannelMetadata, agent_id: str | None, status: ChannelState | None) -> bool:
+    is_member = agent_id is None or any(agent_id in (one.agent_id, one.name) for one in channel.participants)
+    return is_member and status in (None, channel.status)

@@ -1,0 +1,216 @@
+"""Posting: decide, append, fold, deliver, in that order.
+
+Rule 1: nothing is told to anybody before it is on the log, and nothing that
+could not be folded is written: the fold happens on a copy before the append.
+
+Rule 2: a conflict means that somebody appended first. Read, fold, decide again;
+a refusal counts only if what it was decided against is on the log.
+
+Rule 3: drafts for one channel that wait at the same time are decided one after
+another and appended together: a busy channel pays for a commit once, not per draft.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Final
+
+from turnwise.core.envelope import Draft, Envelope
+from turnwise.core.state import State
+from turnwise.errors import (
+    BadDraft,
+    BadSpec,
+    ChannelQuarantined,
+    DuplicateEnvelope,
+    EnvelopeIdReused,
+    LogConflict,
+    LogError,
+    NotYet,
+    Refused,
+    TurnwiseError,
+    UnknownName,
+)
+from turnwise.hub.channels import Channels
+from turnwise.hub.clock import Clock
+from turnwise.hub.entry import Entry, Waiting
+from turnwise.log.base import Log
+
+DRAFTS_PER_APPEND: Final = 128
+CONFLICTS: Final = 1000
+"""So many conflicts in a row mean that something is wrong with the log, not with the timing."""
+
+Outcome = tuple[Envelope, ...] | Exception
+Appended = Callable[[Entry, Sequence[Envelope]], None]
+
+
+class Posting:
+    """The way of a draft onto the log."""
+
+    def __init__(
+        self, log: Log, channels: Channels, clock: Clock, appended: Appended, caught_up: Appended
+    ) -> None:
+        self._log = log
+        self._channels = channels
+        self._clock = clock
+        self._appended = appended
+        """Told of every append once it is folded."""
+        self._caught_up = caught_up
+        """Told of what others appended."""
+        self._draining: set[asyncio.Task[None]] = set()
+
+    async def post(self, entry: Entry, draft: Draft) -> tuple[Envelope, ...]:
+        """Return the envelopes `draft` brought about, or raise what refused it.
+
+        A draft that is on the log already is answered with its first result (E1).
+        """
+        waiting = Waiting(draft, asyncio.get_running_loop().create_future())
+        entry.waiting.append(waiting)
+        if not entry.draining:
+            entry.draining = True
+            task = asyncio.create_task(self._drain(entry))
+            self._draining.add(task)
+            task.add_done_callback(self._draining.discard)
+        return await waiting.future
+
+    async def settle(self) -> None:
+        """Wait until every draft that was posted has its answer."""
+        while self._draining:
+            await asyncio.wait(set(self._draining))
+
+    async def _drain(self, entry: Entry) -> None:
+        taken: list[Waiting] = []
+        try:
+            while entry.waiting:
+                count = min(len(entry.waiting), DRAFTS_PER_APPEND)
+                taken = [entry.waiting.popleft() for _ in range(count)]
+                taken = [one for one in taken if not one.future.done()]
+                await self._settle_batch(entry, taken)
+        except BaseException as error:
+            # Whatever it was, nobody may be left waiting for an answer.
+            for one in (*taken, *entry.waiting):
+                one.answer(error)
+            entry.waiting.clear()
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            entry.draining = False
+
+    async def _settle_batch(self, entry: Entry, batch: list[Waiting]) -> None:
+        """Append what can be accepted, then answer everybody."""
+        for _ in range(CONFLICTS):
+            outcomes, state = self._decide(entry, batch)
+            envelopes = [envelope for one in outcomes if not isinstance(one, Exception) for envelope in one]
+            try:
+                await self._append(entry, envelopes)
+            except LogConflict:
+                if entry.state.seq == 0:  # Somebody else opened a channel of this id.
+                    raise
+                await self._catch_up(entry)
+                continue
+            except DuplicateEnvelope as error:
+                await self._without_duplicate(entry, batch, error)
+                return
+            if envelopes:
+                self._take_over(entry, state, envelopes)
+            await self._answer(entry, batch, outcomes)
+            return
+        raise LogError(
+            f"channel {entry.channel_id!r} had {CONFLICTS} conflicts in a row; is its log damaged?"
+        )
+
+    async def _append(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
+        if envelopes:
+            await self._log.append(entry.channel_id, envelopes, after=entry.state.seq)
+            return
+        # Where everything is refused no append says that others have moved the channel on: ask.
+        head = await self._log.head(entry.channel_id)
+        if head is not None and head.seq > entry.state.seq:
+            raise LogConflict(entry.channel_id, after=entry.state.seq, found=head.seq)
+
+    def _decide(self, entry: Entry, batch: Sequence[Waiting]) -> tuple[list[Outcome], State]:
+        state, outcomes = entry.state, list[Outcome]()
+        for waiting in batch:
+            try:
+                envelopes = entry.adapter.decide(state, waiting.draft, self._clock.now())
+            except (UnknownName, BadSpec) as error:
+                outcomes.append(self._quarantined(entry, error))
+            except Exception as error:  # Refused, or an adapter's own fault: this draft's sender is told.
+                outcomes.append(error)
+            else:
+                state = reduce(entry.adapter.fold, envelopes, state)
+                outcomes.append(envelopes)
+        return outcomes, state
+
+    def _quarantined(self, entry: Entry, error: TurnwiseError) -> Exception:
+        """The channel is there, but its rules cannot be read: an unregistered condition, say (E5)."""
+        if entry.state.seq == 0:
+            return error
+        self._channels.quarantined[entry.channel_id] = error
+        return ChannelQuarantined(entry.channel_id, cause=error)
+
+    def _take_over(self, entry: Entry, state: State, envelopes: Sequence[Envelope]) -> None:
+        entry.advance(state, envelopes)
+        self._channels.quarantined.pop(entry.channel_id, None)
+        self._unpark(entry)
+        self._channels.snapshot_if_due(entry)
+        self._appended(entry, envelopes)
+
+    async def _catch_up(self, entry: Entry) -> None:
+        new = await self._channels.catch_up(entry)
+        self._unpark(entry)
+        self._caught_up(entry, new)
+
+    def _unpark(self, entry: Entry) -> None:
+        if entry.state.claim is None or entry.state.is_over:
+            entry.waiting.extendleft(reversed(entry.parked))
+            entry.parked.clear()
+
+    async def _answer(self, entry: Entry, batch: Sequence[Waiting], outcomes: Sequence[Outcome]) -> None:
+        for waiting, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, NotYet):
+                self._park(entry, waiting)
+            elif isinstance(outcome, Refused) and not isinstance(outcome, BadDraft):
+                waiting.answer(await self._first_result(entry.channel_id, waiting.draft) or outcome)
+            else:
+                waiting.answer(outcome)
+
+    def _park(self, entry: Entry, waiting: Waiting) -> None:
+        if entry.state.claim is None:  # The packet came in the same append.
+            entry.waiting.append(waiting)
+        else:
+            entry.parked.append(waiting)
+
+    async def _without_duplicate(
+        self, entry: Entry, batch: Sequence[Waiting], duplicate: DuplicateEnvelope
+    ) -> None:
+        """An id is taken. Of several drafts, each is tried by itself; one alone is answered (E1)."""
+        if len(batch) > 1:
+            for waiting in batch:
+                await self._settle_batch(entry, [waiting])
+            return
+        first = await self._first_result(entry.channel_id, batch[0].draft)
+        batch[0].answer(first or await self._reused(entry.channel_id, duplicate))
+
+    async def _first_result(self, channel_id: str, draft: Draft) -> Outcome | None:
+        """What became of a draft with this id, if one is on the log."""
+        found = await self._log.find(channel_id, draft.envelope_id)
+        if found is None:
+            return None
+        said_first = (found.sender_id, found.event_type, found.event_data)
+        if said_first != (draft.sender_id, draft.event_type, draft.event_data):
+            return EnvelopeIdReused(channel_id, envelope_id=draft.envelope_id, seq=found.seq)
+        lines = [found]
+        while True:
+            following = await self._log.find(channel_id, f"{draft.envelope_id}-{len(lines)}")
+            if following is None or following.seq != found.seq + len(lines):
+                return tuple(lines)
+            lines.append(following)
+
+    async def _reused(self, channel_id: str, duplicate: DuplicateEnvelope) -> Exception:
+        """The draft is new, but the id of something it brings about is taken."""
+        found = await self._log.find(channel_id, duplicate.envelope_id)
+        if found is None:
+            return duplicate
+        return EnvelopeIdReused(channel_id, envelope_id=duplicate.envelope_id, seq=found.seq)

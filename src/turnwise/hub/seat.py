@@ -1,0 +1,111 @@
+"""A seat: what one participant can do at a hub.
+
+The sender of everything that goes through a seat is the seat's, and what it
+reads is what that participant may see. A link hands out seats, over whatever
+distance; this is the one in the hub's own process.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from turnwise.core import event_types as ev
+from turnwise.core.channel import ChannelMetadata
+from turnwise.core.envelope import Draft, Envelope, JsonObject, shown_to
+from turnwise.core.governance import Registration
+from turnwise.core.state import Claim, State, metadata_of
+from turnwise.errors import NotParticipant
+from turnwise.hub.hub import Hub
+from turnwise.hub.request import OpenRequest
+from turnwise.hub.worker import join, leave
+
+ENVELOPES_PER_READING: Final = 256
+
+
+class Reading(Struct, frozen=True):
+    """What a participant may see of a stretch of a channel's log."""
+
+    envelopes: list[Envelope]
+    seq: int
+    """How far the stretch goes: where to read on from."""
+
+
+class Seat:
+    """One participant's place at a hub of this process."""
+
+    def __init__(self, hub: Hub, registration: Registration) -> None:
+        self._hub = hub
+        self.registration = registration
+        self.worker = join(f"{registration.agent_id}-{hub.new_id()[-8:]}")
+
+    @property
+    def agent_id(self) -> str:
+        return self.registration.agent_id
+
+    def new_id(self) -> str:
+        return self._hub.new_id()
+
+    def leave(self) -> None:
+        """Give the seat up; what was claimed from it can be taken over at once."""
+        self._hub.detach(self.agent_id)
+        leave(self.worker)
+
+    async def open(self, request: OpenRequest) -> str:
+        return await self._hub.open_channel(request, self.agent_id)
+
+    async def post(self, channel_id: str, draft: Draft) -> Envelope:
+        """Return the envelope `draft` became, or raise what refused it."""
+        envelopes = await self._hub.post(channel_id, replace(draft, sender_id=self.agent_id))
+        return envelopes[0]
+
+    async def answer_invite(self, channel_id: str, *, rejected_because: str | None = None) -> None:
+        """Accept an invitation, or reject it."""
+        if rejected_because is None:
+            data: JsonObject = {"agent_id": self.agent_id}
+            await self._hub.write(channel_id, ev.EV_CHANNEL_INVITE_ACK, data, audience=[])
+        else:
+            data = {"agent_id": self.agent_id, "reason": rejected_because}
+            await self._hub.write(channel_id, ev.EV_CHANNEL_INVITE_REJECT, data)
+
+    async def close_channel(self, channel_id: str, reason: str) -> None:
+        await self._member(channel_id)
+        await self._hub.write(channel_id, ev.EV_CHANNEL_CLOSED, {"reason": reason, "by": self.agent_id})
+
+    async def read(self, channel_id: str, after: int) -> Reading:
+        """Return what the participant may see behind `after`."""
+        await self._member(channel_id)
+        envelopes = (await self._hub.read_recent(channel_id, after))[:ENVELOPES_PER_READING]
+        seq = envelopes[-1].seq if envelopes else after
+        shown = (shown_to(one, self.agent_id) for one in envelopes)
+        return Reading([one for one in shown if one is not None], seq)
+
+    async def wait_beyond(self, channel_id: str, seq: int) -> bool:
+        await self._member(channel_id)
+        return await self._hub.wait_beyond(channel_id, seq)
+
+    async def state(self, channel_id: str) -> State:
+        """Return a copy of what the channel's log adds up to now."""
+        return deepcopy(await self._member(channel_id))
+
+    async def metadata(self, channel_id: str) -> ChannelMetadata:
+        return metadata_of(await self.state(channel_id))
+
+    async def claim(self, channel_id: str, turn: int) -> Claim:
+        return await self._hub.turns.claim(channel_id, self.agent_id, worker=self.worker, turn=turn)
+
+    async def release(self, channel_id: str, claim: int) -> None:
+        await self._hub.turns.release(channel_id, claim)
+
+    async def fail(self, channel_id: str, claim: int, error: JsonObject) -> None:
+        await self._hub.turns.fail(channel_id, claim, agent_id=self.agent_id, error=error)
+
+    async def _member(self, channel_id: str) -> State:
+        state = await self._hub.state(channel_id)
+        if state.spec.participant(self.agent_id) is None:
+            names = [one.name for one in state.spec.participants]
+            raise NotParticipant(channel_id, sender=self.agent_id, participants=names)
+        return state

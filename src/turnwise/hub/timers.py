@@ -1,0 +1,72 @@
+"""Timers: what falls due, over all channels.
+
+Nothing is stored. After every append the channel's adapter says what falls due
+next; when it does, the hub posts it, and `decide` has the last word on whether
+the moment it speaks of is still the current one. So with several hubs on one
+log each may try, and at most one succeeds.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
+
+from turnwise.core.expectations import Deadline
+from turnwise.hub.entry import Entry
+from turnwise.log.bell import Bell
+
+
+class Timers:
+    """Channel -> when it has to be looked at next."""
+
+    def __init__(self, awake_since: datetime) -> None:
+        self.awake_since = awake_since
+        self._next: dict[str, datetime] = {}
+        self._heap: list[tuple[datetime, str]] = []
+        self.sooner = Bell()
+        """Rung when something falls due earlier than whoever sleeps until then thinks."""
+
+    def watch(self, entry: Entry) -> None:
+        """Note when the channel has to be looked at next."""
+        due = entry.adapter.due(entry.state, self.awake_since)
+        if not due:
+            self._next.pop(entry.channel_id, None)
+        elif self._next.get(entry.channel_id) != due[0].at:
+            self._next[entry.channel_id] = due[0].at
+            heappush(self._heap, (due[0].at, entry.channel_id))
+            if self._heap[0][1] == entry.channel_id:
+                self.sooner.ring()
+
+    def next_at(self) -> datetime | None:
+        self._drop_stale()
+        return self._heap[0][0] if self._heap else None
+
+    def take_due(self, now: datetime) -> list[str]:
+        """Return the channels that have to be looked at by `now`; they are watched again after that."""
+        channels = []
+        self._drop_stale()
+        while self._heap and self._heap[0][0] <= now:
+            channels.append(heappop(self._heap)[1])
+            self._next.pop(channels[-1], None)
+            self._drop_stale()
+        return channels
+
+    def due(self, entry: Entry, now: datetime) -> list[Deadline]:
+        """What has fallen due on the channel."""
+        return [one for one in entry.adapter.due(entry.state, self.awake_since) if one.at <= now]
+
+    def seconds_left(self, entry: Entry, now: datetime) -> float:
+        """Until the channel's next deadline; 0 if it has passed."""
+        due = entry.adapter.due(entry.state, self.awake_since)
+        return max((due[0].at - now) / timedelta(seconds=1), 0.0) if due else 0.0
+
+    def pause_until_next(self, now: datetime, at_most_seconds: float) -> float:
+        """Seconds until something falls due, or until it is time to look anyway."""
+        at = self.next_at()
+        if at is None:
+            return at_most_seconds
+        return min(max((at - now) / timedelta(seconds=1), 0.0), at_most_seconds)
+
+    def _drop_stale(self) -> None:
+        while self._heap and self._next.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)

@@ -1,0 +1,91 @@
+"""Working on turns: claim, release, record, give up (T1, T2, T5).
+
+Whether another worker can still be alive is known here and nowhere else: a
+worker of a process that has ended is replaced at once, one that is silent
+somewhere else after its lease, by this hub's own monotonic clock. If that was
+wrong, no harm is done: the log accepts the packet of one claim only.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from turnwise.core import event_types as ev
+from turnwise.core.envelope import Envelope, JsonObject
+from turnwise.core.state import Claim, State
+from turnwise.errors import ClaimLost
+from turnwise.hub.clock import Clock
+from turnwise.hub.worker import is_gone
+
+LEASE_SECONDS: Final = 60.0
+
+
+class Writer(Protocol):
+    """What is needed of a hub."""
+
+    clock: Clock
+
+    async def state(self, channel_id: str) -> State: ...
+
+    async def write(
+        self, channel_id: str, event_type: str, data: JsonObject, **fields: Any
+    ) -> tuple[Envelope, ...]: ...
+
+
+class Turns:
+    """What can be done about a turn."""
+
+    def __init__(self, hub: Writer) -> None:
+        self._hub = hub
+        self._seen_at: dict[tuple[str, int], float] = {}
+        """Another worker's claim -> when this hub first met it."""
+
+    async def claim(
+        self, channel_id: str, agent_id: str, *, worker: str, turn: int, lease_seconds: float = LEASE_SECONDS
+    ) -> Claim:
+        """Return the claim on a turn.
+
+        Raises `TurnTaken` if somebody else has it, `OutOfTurn` if the turn is
+        over, and `ClaimLost` if this was one claim too many and the turn has
+        been given up.
+        """
+        state = await self._hub.state(channel_id)
+        data: JsonObject = {
+            "agent_id": agent_id,
+            "worker": worker,
+            "turn": turn,
+            "lease_seconds": lease_seconds,
+        }
+        if state.claim is not None and self._can_replace(state):
+            data["replaces"] = state.claim.seq
+        first = (await self._hub.write(channel_id, ev.EV_TURN_CLAIMED, data, audience=[]))[0]
+        if first.event_type != ev.EV_TURN_CLAIMED:
+            raise ClaimLost(channel_id, claim=None, live=None)
+        return Claim(
+            seq=first.seq,
+            envelope_id=first.envelope_id,
+            agent_id=agent_id,
+            worker=worker,
+            lease_seconds=lease_seconds,
+        )
+
+    async def release(self, channel_id: str, claim: int) -> None:
+        """Stop working on a turn without a packet; what it recorded stays."""
+        await self._hub.write(channel_id, ev.EV_TURN_RELEASED, {}, claim=claim, audience=[])
+
+    async def fail(
+        self, channel_id: str, claim: int, *, agent_id: str, error: JsonObject
+    ) -> tuple[Envelope, ...]:
+        """Give the turn up."""
+        data = {"agent_id": agent_id, "error": error}
+        return await self._hub.write(channel_id, ev.EV_TURN_FAILED, data, claim=claim)
+
+    def _can_replace(self, state: State) -> bool:
+        claim = state.claim
+        if claim is None:
+            return False
+        seen = self._seen_at.setdefault((state.channel_id, claim.seq), self._hub.clock.monotonic())
+        if is_gone(claim.worker) or self._hub.clock.monotonic() - seen >= claim.lease_seconds:
+            self._seen_at.pop((state.channel_id, claim.seq), None)
+            return True
+        return False

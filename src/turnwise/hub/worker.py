@@ -1,0 +1,68 @@
+"""Who works on a turn, and whether that worker can still be alive.
+
+A worker is named `host:pid:start/place`: the process, and a place in it. A
+worker that has left, or whose process is gone (its number may belong to another
+one by now), never posts again, so its claims can be taken over at once. Of a
+process on another host nothing is known; its claims end with their lease.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+
+@lru_cache(maxsize=1)
+def this_process() -> str:
+    """The name of this process, as claims carry it."""
+    return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
+
+
+_here: Final[set[str]] = set()
+"""The workers of this process."""
+
+
+def join(place: str) -> str:
+    """A worker begins in this process; return its name."""
+    worker = f"{this_process()}/{place}"
+    _here.add(worker)
+    return worker
+
+
+def leave(worker: str) -> None:
+    _here.discard(worker)
+
+
+def is_gone(worker: str) -> bool:
+    """Whether the worker is known to have ended."""
+    process = worker.partition("/")[0]
+    if process == this_process():
+        return worker not in _here
+    host, _, rest = process.partition(":")
+    pid, _, started = rest.partition(":")
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    return _started(int(pid)) != started
+
+
+def _started(pid: int) -> str:
+    """When a process started, in the system's own units; empty if there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return "" if Path("/proc/self/stat").exists() else _alive(pid)
+    # The command's name, in parentheses, may contain anything; the fields are counted behind it.
+    return stat.rpartition(")")[2].split()[19]
+
+
+def _alive(pid: int) -> str:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:
+        return "alive"
+    return "alive"

@@ -1,0 +1,350 @@
+"""T1, T2, T5, T6: who works on the current turn, and what is left when nobody does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from turnwise.core import event_types as ev
+from turnwise.core.claims import MAX_CLAIMS
+from turnwise.core.conditions import TurnFailed
+from turnwise.core.envelope import Draft
+from turnwise.core.graph import Transition, TransitionGraph, sequence
+from turnwise.core.state import WorkflowState
+from turnwise.core.targets import AgentTarget, StayTarget, TerminateTarget
+from turnwise.errors import ClaimLost, OutOfTurn, TurnTaken
+
+from .scenes import Scene, claims, draft, fails, hub, live, packs, says, types, workflow, writes
+
+TURNS = sequence(["alice", "bob"])
+RETRIES = TransitionGraph("alice", [Transition(TurnFailed(), AgentTarget("bob"))], TerminateTarget("over"))
+
+
+def claimed(graph: TransitionGraph = TURNS, **variables: Any) -> Scene[WorkflowState]:
+    """A channel on which worker w1 works on alice's turn."""
+    scene = workflow(graph, "alice", "bob", knobs={"context_vars": variables})
+    scene.accept(claims("alice", "w1"))
+    return scene
+
+
+def releases(scene: Scene[WorkflowState]) -> Draft:
+    return hub(ev.EV_TURN_RELEASED, {"agent_id": "alice"}, claim=live(scene))
+
+
+# --- T1: one claim wins ---
+
+
+def test_t1_a_claim_is_a_line_that_names_its_worker() -> None:
+    scene = claimed()
+
+    assert scene.log[-1].event_type == ev.EV_TURN_CLAIMED
+    assert scene.state.claim is not None
+    assert (scene.state.claim.worker, scene.state.claim.agent_id, scene.state.claim.lease_seconds) == (
+        "w1",
+        "alice",
+        30,
+    )
+    assert scene.state.claim.seq == scene.log[-1].seq
+
+
+def test_t1_a_claim_moves_neither_the_floor_nor_the_count() -> None:
+    state = claimed().state
+
+    assert (state.expected_next_speaker, state.turn_count) == ("alice", 0)
+
+
+def test_t1_a_second_claim_is_refused_and_told_who_has_it() -> None:
+    refused = claimed().refusal(claims("alice", "w2"), TurnTaken)
+
+    assert (refused.worker, refused.turn) == ("w1", 1)
+
+
+def test_t1_only_the_speakers_turn_can_be_claimed() -> None:
+    assert workflow(TURNS, "alice", "bob").refusal(claims("bob"), OutOfTurn).speaker == "alice"
+
+
+def test_t1_a_claim_for_a_turn_that_is_over_is_refused() -> None:
+    """A worker that was told of turn 1 and slept must not claim turn 2 of the same speaker."""
+    scene = workflow(TransitionGraph("alice", [], StayTarget()), "alice", "bob")
+    scene.accept(says("alice"))
+
+    scene.refusal(claims("alice", turn=1), OutOfTurn)
+    scene.accept(claims("alice", turn=2))
+
+
+def test_t1_whoever_takes_over_says_which_claim_it_replaces() -> None:
+    scene = claimed()
+    first = live(scene)
+
+    scene.accept(claims("alice", "w2", replaces=first))
+
+    assert scene.state.claim is not None
+    assert scene.state.claim.worker == "w2"
+    scene.refusal(claims("alice", "w3", replaces=first), TurnTaken)
+
+
+def test_t1_a_released_turn_is_anybodys_again() -> None:
+    scene = claimed()
+
+    scene.accept(releases(scene))
+
+    assert scene.state.claim is None
+    scene.accept(claims("alice", "w2"))
+
+
+def test_t1_the_packet_ends_the_claim() -> None:
+    scene = claimed()
+
+    scene.accept(packs("alice", claim=live(scene)))
+
+    assert (scene.state.claim, scene.state.claims) == (None, 0)
+
+
+# --- T6: exactly one packet ---
+
+
+def test_t6_while_a_claim_lives_only_its_packet_is_accepted() -> None:
+    scene = claimed()
+
+    refused = scene.refusal(packs("alice"), ClaimLost)
+
+    assert (refused.claim, refused.live) == (None, live(scene))
+    assert scene.accept(packs("alice", claim=live(scene)))
+
+
+def test_t6_a_packet_that_names_a_lost_claim_is_refused() -> None:
+    scene = claimed()
+    lost = live(scene)
+    scene.accept(claims("alice", "w2", replaces=lost))
+
+    refused = scene.refusal(packs("alice", claim=lost), ClaimLost)
+
+    assert (refused.claim, refused.live) == (lost, live(scene))
+
+
+def test_t6_a_packet_for_a_turn_that_is_over_is_refused() -> None:
+    scene = workflow(TransitionGraph("alice", [], StayTarget()), "alice", "bob")
+    scene.accept(claims("alice", "w1"))
+    slept = live(scene)
+    scene.accept(claims("alice", "w2", replaces=slept))
+    scene.accept(packs("alice", claim=live(scene)))
+
+    assert scene.refusal(packs("alice", claim=slept), ClaimLost).live is None
+
+
+def test_t6_what_a_replaced_worker_writes_is_refused() -> None:
+    scene = claimed()
+    lost = live(scene)
+    scene.accept(claims("alice", "w2", replaces=lost))
+
+    scene.refusal(writes("alice", claim=lost, set={"n": 1}), ClaimLost)
+    scene.refusal(hub(ev.EV_TURN_TOOL, {"tool": "look_up"}, claim=lost), ClaimLost)
+    scene.refusal(fails("alice", claim=lost), ClaimLost)
+    scene.refusal(hub(ev.EV_TURN_RELEASED, claim=lost), ClaimLost)
+
+
+# --- T2: the round is on the log ---
+
+
+@pytest.mark.parametrize("event_type", [ev.EV_TURN_MODEL, ev.EV_TURN_TOOL])
+def test_t2_what_a_round_records_changes_nothing_but_the_log(event_type: str) -> None:
+    scene = claimed()
+    before = scene.state
+
+    appended = scene.accept(hub(event_type, {"call": 1}, audience=[], claim=live(scene)))
+
+    assert types(appended) == [event_type]
+    assert appended[0].audience == []
+    assert scene.state.claim == before.claim
+    assert (scene.state.turn_count, scene.state.context_vars) == (0, {})
+
+
+def test_t2_a_record_is_made_under_a_claim() -> None:
+    workflow(TURNS, "alice", "bob").refusal(hub(ev.EV_TURN_MODEL, {"call": 1}), ClaimLost)
+
+
+def records(scene: Scene[WorkflowState]) -> Draft:
+    return hub(ev.EV_TURN_TOOL, {"call": 1}, audience=[], claim=live(scene))
+
+
+def test_t3_whoever_claims_anew_goes_on_after_the_last_recorded_entry() -> None:
+    """What was written up to there stays; what came later is undone, for it will be written again."""
+    scene = claimed(n=1)
+    scene.accept(writes("alice", claim=live(scene), increment={"n": 1}))
+    scene.accept(records(scene))
+    scene.accept(writes("alice", claim=live(scene), increment={"n": 10}))
+
+    scene.accept(claims("alice", "w2", replaces=live(scene)))
+
+    assert scene.state.context_vars == {"n": 2}
+
+
+def test_t3_a_released_turn_is_taken_up_at_the_same_place() -> None:
+    scene = claimed(n=1)
+    scene.accept(records(scene))
+    scene.accept(writes("alice", claim=live(scene), increment={"n": 10}))
+    scene.accept(releases(scene))
+
+    scene.accept(claims("alice", "w2"))
+
+    assert scene.state.context_vars == {"n": 1}
+
+
+def test_t3_what_an_observer_wrote_stays_when_a_turn_is_taken_up() -> None:
+    scene = claimed(n=1)
+    scene.accept(writes("alice", claim=live(scene), increment={"n": 10}))
+    scene.accept(writes("bob", increment={"n": 100}))
+
+    scene.accept(claims("alice", "w2", replaces=live(scene)))
+
+    assert scene.state.context_vars == {"n": 101}
+
+
+def test_t5_giving_up_undoes_what_was_recorded_too() -> None:
+    scene = claimed(n=1)
+    scene.accept(writes("alice", claim=live(scene), increment={"n": 1}))
+    scene.accept(records(scene))
+
+    scene.accept(fails("alice", claim=live(scene)))
+
+    assert scene.state.context_vars == {"n": 1}
+
+
+# --- T5: a turn that is given up ---
+
+
+def test_c3_a_write_made_in_a_turn_is_tagged_with_its_claim() -> None:
+    scene = claimed()
+
+    written = scene.accept(writes("alice", claim=live(scene), set={"n": 1}))
+
+    assert scene.state.claim is not None
+    assert written[0].causation_id == scene.state.claim.envelope_id
+
+
+def test_t5_giving_up_undoes_exactly_what_was_written_under_the_claim() -> None:
+    scene = claimed(n=1, kept="old")
+    scene.accept(writes("alice", claim=live(scene), set={"mine": True, "kept": "new"}, delete=["n"]))
+    scene.accept(writes("bob", set={"observed": True}))
+    assert scene.state.context_vars == {"mine": True, "kept": "new", "observed": True}
+
+    scene.accept(fails("alice", claim=live(scene)))
+
+    assert scene.state.context_vars == {"n": 1, "kept": "old", "observed": True}
+
+
+def test_t5_an_observers_increment_stays_and_the_turns_is_undone() -> None:
+    scene = claimed(RETRIES, n=10)
+    scene.accept(writes("alice", claim=live(scene), increment={"n": 5}))
+    scene.accept(writes("bob", increment={"n": 1}))
+    scene.accept(writes("alice", claim=live(scene), increment={"n": 5}))
+    assert scene.state.context_vars == {"n": 21}
+
+    scene.accept(fails("alice", claim=live(scene)))
+
+    assert scene.state.context_vars == {"n": 11}
+
+
+def test_t5_it_undoes_over_a_takeover_and_a_release() -> None:
+    scene = claimed(n=1)
+    scene.accept(writes("alice", claim=live(scene), set={"first": 1}))
+    scene.accept(claims("alice", "w2", replaces=live(scene)))
+    scene.accept(writes("alice", claim=live(scene), set={"second": 2}))
+    scene.accept(releases(scene))
+    scene.accept(writes("bob", set={"observed": True}))
+
+    scene.accept(fails("alice"))
+
+    assert scene.state.context_vars == {"n": 1, "observed": True}
+
+
+def test_t5_it_undoes_a_write_that_names_a_cause_of_its_own() -> None:
+    scene = claimed()
+    scene.accept(
+        draft(
+            "alice", ev.EV_CONTEXT_SET, {"set": {"n": 1}}, claim=live(scene), causation_id="a-customers-call"
+        )
+    )
+
+    scene.accept(fails("alice", claim=live(scene)))
+
+    assert scene.state.context_vars == {}
+
+
+def test_t5_the_packet_settles_what_was_written() -> None:
+    """A later turn's failure does not reach back over the packet."""
+    scene = claimed(RETRIES)
+    scene.accept(writes("alice", claim=live(scene), set={"n": 1}))
+    scene.accept(packs("alice", "handoff", claim=live(scene), target="bob", updates={"m": 2}))
+
+    scene.accept(fails("bob"))
+
+    assert scene.state.context_vars == {"n": 1, "m": 2}
+
+
+def test_t5_failing_is_one_append_and_carries_the_error() -> None:
+    scene = claimed(RETRIES)
+
+    appended = scene.accept(fails("alice", claim=live(scene)))
+
+    assert types(appended) == [ev.EV_TURN_ABANDONED, ev.EV_TURN_FAILED]
+    assert appended[1].event_data == {
+        "agent_id": "alice",
+        "turn": 1,
+        "error": {"type": "ModelError", "message": "overloaded"},
+        "claims": 1,
+    }
+    assert scene.state.expected_next_speaker == "bob"
+    assert (scene.state.last_speaker_id, scene.state.turn_count) == ("alice", 1)
+
+
+def test_t5_without_a_rule_the_failure_and_the_close_are_one_append() -> None:
+    scene = claimed()
+
+    appended = scene.accept(fails("alice", claim=live(scene)))
+
+    assert types(appended) == [ev.EV_TURN_ABANDONED, ev.EV_TURN_FAILED, ev.EV_CHANNEL_CLOSED]
+    assert scene.state.pending_close_reason == "turn_failed"
+
+
+def test_t5_only_the_speakers_turn_can_fail() -> None:
+    workflow(TURNS, "alice", "bob").refusal(fails("bob"), OutOfTurn)
+
+
+def claim_again(scene: Scene[WorkflowState], times: int) -> None:
+    for number in range(times):
+        scene.accept(claims("alice", f"again-{number}", replaces=live(scene)))
+
+
+def test_f10_five_claims_without_a_packet_fail_the_turn() -> None:
+    scene = claimed(RETRIES, n=1)
+    scene.accept(writes("alice", claim=live(scene), set={"n": 2}))
+    claim_again(scene, MAX_CLAIMS - 1)
+    assert scene.state.claims == 5
+
+    appended = scene.accept(claims("alice", "sixth", replaces=live(scene)))
+
+    assert types(appended) == [ev.EV_TURN_ABANDONED, ev.EV_TURN_FAILED]
+    assert appended[1].event_data["error"]["type"] == "TooManyClaims"
+    assert scene.state.context_vars == {"n": 1}
+    assert (scene.state.expected_next_speaker, scene.state.claims) == ("bob", 0)
+
+
+def test_f10_the_fifth_claim_may_still_deliver() -> None:
+    scene = claimed()
+    claim_again(scene, MAX_CLAIMS - 1)
+
+    scene.accept(packs("alice", claim=live(scene)))
+
+    assert scene.state.expected_next_speaker == "bob"
+
+
+def test_f10_releasing_does_not_reset_the_count() -> None:
+    scene = claimed()
+    for _ in range(MAX_CLAIMS - 1):
+        scene.accept(releases(scene))
+        scene.accept(claims("alice"))
+    scene.accept(releases(scene))
+
+    assert types(scene.accept(claims("alice")))[1] == ev.EV_TURN_FAILED

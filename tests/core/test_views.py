@@ -1,0 +1,123 @@
+"""W10: what one participant is shown of a log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from turnwise.core import event_types as ev
+from turnwise.core.channel import ChannelSpec, Participant
+from turnwise.core.envelope import Envelope
+from turnwise.core.graph import round_robin
+from turnwise.core.views import FullTranscript, Message, WindowedSummary, view_for, views
+from turnwise.errors import BadGraph, BadSpec, UnknownName, UnknownParticipant
+
+from .scenes import fails, line, packs, says, workflow, writes
+
+SPEC = ChannelSpec(participants=[Participant("id-a", "alice"), Participant("id-b", "bob")])
+
+
+def said(count: int) -> list[Envelope]:
+    """alice and bob in turn, saying 1, 2, 3, ..."""
+    return [line(("id-a", "id-b")[n % 2], data={"text": str(n + 1)}, seq=n + 1) for n in range(count)]
+
+
+def spec(count: int = 2, **knobs: Any) -> ChannelSpec:
+    return ChannelSpec(participants=[Participant(f"id-{n}", f"name {n}") for n in range(count)], knobs=knobs)
+
+
+def texts(messages: list[Message]) -> list[str]:
+    return [message.text for message in messages]
+
+
+def test_w10_the_agents_own_turns_are_its_own_and_others_carry_their_names() -> None:
+    assert WindowedSummary().project(said(2), "id-a", SPEC) == [
+        Message("own", "alice", "1"),
+        Message("other", "bob", "2"),
+    ]
+
+
+@pytest.mark.parametrize(("participants", "window"), [(2, 4), (1, 4), (3, 6), (5, 10)])
+def test_w10_the_default_window_is_twice_the_participants_and_at_least_four(
+    participants: int, window: int
+) -> None:
+    assert WindowedSummary().window(spec(participants)) == window
+
+
+def test_w10_older_ones_are_summed_up_in_one_line() -> None:
+    shown = WindowedSummary().project(said(9), "id-a", SPEC)
+
+    assert shown[0] == Message("note", "", "Earlier, not shown: 5 messages by alice (3), bob (2).")
+    assert texts(shown[1:]) == ["6", "7", "8", "9"]
+
+
+def test_w10_what_fits_the_window_needs_no_summary() -> None:
+    assert texts(WindowedSummary().project(said(4), "id-a", SPEC)) == ["1", "2", "3", "4"]
+
+
+def test_w10_only_what_somebody_said_is_shown_and_counted() -> None:
+    """Context writes and the machinery of turns would crowd the conversation out of the window."""
+    noise = [line("id-b", kind, seq=9) for kind in vars(ev).values() if isinstance(kind, str)]
+    noise = [one for one in noise if one.event_type not in ev.SUBSTANTIVE]
+
+    assert texts(WindowedSummary().project([*said(4), *noise], "id-a", SPEC)) == ["1", "2", "3", "4"]
+
+
+def test_c2_context_writes_and_turn_lines_of_a_real_log_are_not_shown() -> None:
+    scene = workflow(round_robin(["alice", "bob"]), "alice", "bob")
+    scene.accept(writes("bob", set={"n": 1}), says("alice", "one"), packs("bob"), fails("alice"))
+
+    assert texts(FullTranscript().project(scene.log, "alice", scene.spec)) == ["one", "done"]
+
+
+def test_w10_only_those_addressed_see_a_line() -> None:
+    whispered = [line("id-b", data={"text": "psst"}, audience=["id-b"])]
+
+    assert WindowedSummary().project(whispered, "id-a", SPEC) == []
+    assert texts(WindowedSummary().project(whispered, "id-b", SPEC)) == ["psst"]
+
+
+def test_w10_a_packet_shows_its_body() -> None:
+    packet = line("id-b", ev.EV_PACKET, {"body": "done", "routing": {"kind": "text"}})
+
+    assert texts(FullTranscript().project([packet], "id-a", SPEC)) == ["done"]
+
+
+def test_w10_the_default_view_is_the_windowed_summary() -> None:
+    assert view_for("id-0", spec()) == WindowedSummary()
+
+
+def test_w10_a_view_can_be_chosen_per_channel_and_per_agent() -> None:
+    """An agent's own goes first; agents may be named."""
+    chosen = spec(
+        view=views.to_dict(FullTranscript()), views={"name 1": views.to_dict(WindowedSummary(recent_n=2))}
+    )
+
+    assert view_for("id-0", chosen) == FullTranscript()
+    assert view_for("id-1", chosen) == WindowedSummary(2)
+
+
+def test_w10_a_window_of_its_own() -> None:
+    assert texts(WindowedSummary(2).project(said(5), "id-a", SPEC))[1:] == ["4", "5"]
+
+
+@pytest.mark.parametrize("recent_n", [0, -1, 1.5, "2"])
+def test_w10_an_impossible_window_is_refused(recent_n: Any) -> None:
+    with pytest.raises(BadSpec):
+        WindowedSummary(recent_n)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "error"),
+    [
+        ({"view": {"name": "half_transcript", "args": {}}}, UnknownName),
+        ({"view": "full_transcript"}, BadGraph),
+        ({"view": {"name": "windowed_summary", "args": {"recent_n": 0}}}, BadSpec),
+        ({"views": {"zoe": {"name": "full_transcript", "args": {}}}}, UnknownParticipant),
+        ({"views": []}, BadSpec),
+    ],
+)
+def test_w10_an_unknown_view_is_an_error_at_open(knobs: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        workflow(round_robin(["alice", "bob"]), "alice", "bob", knobs=knobs)

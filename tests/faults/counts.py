@@ -1,0 +1,24 @@
+"""How often each fault is tried: in CI as written, in `./run soak` times TURNWISE_SOAK."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+SOAK: Final = int(os.environ.get("TURNWISE_SOAK", "1"))
+
+KILLS: Final = 300 * SOAK
+KILLS_OF_THE_TWIN: Final = 10
+"""The twin loses something nearly every time."""
+
+FLIPS_IN_THE_FILE: Final = 600 * SOAK
+FLIPS_IN_THE_WAL: Final = 300 * SOAK
+CHANGED_ROWS: Final = 300 * SOAK
+TORN: Final = 800 * SOAK
+"""Cuts of the write-ahead file; never more than it has bytes."""
+
+CONVERSATION_KILLS: Final = 50 * SOAK
+CONVERSATION_KILLS_OF_THE_TWIN: Final = 16
+
+RANDOM_HISTORIES: Final = 500 * SOAK
+STEPS_OF_A_HISTORY: Final = 50

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from turnwise.log.base import Log
+from turnwise.log.memory import MemoryLog
+from turnwise.testing import LogContract, flip_memory
+from turnwise.testing.lines import line, lines
+
+
+class TestMemoryLog(LogContract):
+    @pytest.fixture
+    def log(self) -> MemoryLog:
+        return MemoryLog()
+
+    def damage(self, log: Log, channel_id: str, seq: int) -> None:
+        assert isinstance(log, MemoryLog)
+        flip_memory(log, channel_id, seq)
+
+    async def test_closing_lets_go_of_nothing_so_the_next_hub_goes_on(self, log: MemoryLog) -> None:
+        await log.append("c", [line("c", 1)], after=0)
+        await log.close()
+        await log.append("c", [line("c", 2)], after=1)
+
+        assert len(await lines(log, "c")) == 2

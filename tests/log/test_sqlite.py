@@ -1,0 +1,264 @@
+"""`SqliteLog`: the contract, and what is SQLite's own. Damage of the file's bytes is in `tests/faults`."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from turnwise.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
+from turnwise.log.base import Log
+from turnwise.log.sqlite import SqliteLog
+from turnwise.log.sqlite_writer import MAX_BATCH
+from turnwise.testing import DurableLogContract, flip_sqlite
+from turnwise.testing.lines import line, lines, say
+
+ROOT = Path(__file__).parents[2]
+CUTS = 60
+WAL_HEADER_BYTES = 32
+
+
+def change(path: Path, *statements: str) -> None:
+    """Change the file as no log would."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def torn_copies(path: Path, folder: Path) -> Iterator[Path]:
+    """Make copies of a log in use, their write-ahead files cut at many places."""
+    main, wal = path.read_bytes(), Path(f"{path}-wal").read_bytes()
+    assert len(main) < len(wal), "all of it has to be in the part that is cut"
+    for cut in range(WAL_HEADER_BYTES, len(wal) + 1, len(wal) // CUTS):
+        copy = folder / f"torn-{cut}.db"
+        copy.write_bytes(main)
+        Path(f"{copy}-wal").write_bytes(wal[:cut])
+        yield copy
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncIterator[SqliteLog]:
+    log = SqliteLog(tmp_path / "log.db")
+    yield log
+    await log.close()
+
+
+class TestSqliteLog(DurableLogContract):
+    def damage(self, log: Log, channel_id: str, seq: int) -> None:
+        assert isinstance(log, SqliteLog)
+        flip_sqlite(log.path, channel_id, seq)
+
+    async def reopen(self, log: Log) -> Log:
+        assert isinstance(log, SqliteLog)
+        await log.close()
+        return SqliteLog(log.path)
+
+    async def torn(self, log: Log, folder: Path) -> AsyncIterator[Log]:
+        assert isinstance(log, SqliteLog)
+        for copy in list(torn_copies(log.path, folder)):
+            torn = SqliteLog(copy)
+            yield torn
+            await torn.close()
+
+
+async def test_appends_that_wait_together_share_a_transaction(log: SqliteLog) -> None:
+    """At most two: the one the writer had begun, and one for all who came while it could not go on."""
+    names = [f"c{n}" for n in range(200)]
+    with closing(sqlite3.connect(log.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        appends = [asyncio.create_task(log.append(name, [line(name, 1)], after=0)) for name in names]
+        await asyncio.sleep(0)  # Each of them is submitted.
+        other.execute("ROLLBACK")
+        await asyncio.gather(*appends)
+
+    stats = log.stats()
+    assert stats.works == 200
+    assert stats.transactions <= 2
+    assert 100 <= stats.largest_batch <= MAX_BATCH
+    assert stats.waiting == 0
+
+
+async def test_a_batch_has_a_limit(log: SqliteLog) -> None:
+    names = [f"c{n}" for n in range(2 * MAX_BATCH + 1)]
+    await asyncio.gather(*(log.append(name, [line(name, 1)], after=0) for name in names))
+
+    stats = log.stats()
+    assert stats.transactions >= 3
+    assert stats.largest_batch <= MAX_BATCH
+
+
+async def test_a_lone_append_waits_for_nobody(log: SqliteLog) -> None:
+    for seq in range(1, 6):
+        await log.append("c", [line("c", seq)], after=seq - 1)
+
+    assert log.stats().transactions == 5
+
+
+async def test_what_is_refused_costs_nobody_else_of_its_batch(log: SqliteLog) -> None:
+    await log.append("c", [line("c", 1)], after=0)
+    outcomes = await asyncio.gather(
+        log.append("c", [line("c", 1, envelope_id="late")], after=0),
+        log.append("c", [line("c", 2), line("c", 3, envelope_id="c-1")], after=1),
+        log.append("c", [line("c", 2, data={"text": "\ud800"})], after=1),
+        log.append("c", [line("c", 2)], after=1),
+        log.append("d", [line("d", 1)], after=0),
+        return_exceptions=True,
+    )
+
+    assert [type(outcome) for outcome in outcomes[:2]] == [LogConflict, DuplicateEnvelope]
+    assert isinstance(outcomes[2], ValueError)
+    assert (outcomes[3], outcomes[4]) == (None, None)
+    assert await lines(log, "c") == [line("c", 1), line("c", 2)]
+
+
+async def test_a_channel_without_a_head_is_appended_to_where_it_ends(log: SqliteLog) -> None:
+    await log.append("a", [line("a", 1), line("a", 2)], after=0)
+    await log.append("b", [line("b", 1)], after=0)
+    change(log.path, "DELETE FROM heads WHERE channel = 'a'")
+
+    assert await say(log, "a", "new") == 3
+    assert len(await lines(log, "a")) == 3
+
+
+@pytest.mark.parametrize(
+    ("damage", "after"),
+    [
+        ("UPDATE heads SET hash = x'00' WHERE channel = 'a'", 2),
+        ("DELETE FROM records WHERE channel = 'a' AND seq = 2", 2),
+        ("UPDATE heads SET seq = 1 WHERE channel = 'a'", 1),
+        ("UPDATE heads SET seq = 1, hash = (SELECT hash FROM records WHERE seq = 1) WHERE channel = 'a'", 1),
+    ],
+)
+async def test_a_head_that_contradicts_the_records_takes_no_append(
+    log: SqliteLog, damage: str, after: int
+) -> None:
+    """An envelope chained on the wrong hash would be acknowledged, and never be readable."""
+    await log.append("a", [line("a", 1), line("a", 2)], after=0)
+    await log.append("b", [line("b", 1)], after=0)
+    change(log.path, damage)
+
+    with pytest.raises(CorruptRecord):
+        await log.append("a", [line("a", after + 1, envelope_id="new")], after=after)
+    assert await say(log, "b", "new") == 2
+
+
+async def test_a_last_record_that_is_gone_is_missed(log: SqliteLog) -> None:
+    await log.append("a", [line("a", 1), line("a", 2)], after=0)
+    change(log.path, "DELETE FROM records WHERE channel = 'a' AND seq = 2")
+
+    with pytest.raises(CorruptRecord, match="missing") as missing:
+        await lines(log, "a")
+    assert missing.value.seq == 2
+
+
+async def test_listing_open_channels_costs_only_those(log: SqliteLog) -> None:
+    query = (
+        "SELECT channel, seq, closed, position FROM heads WHERE channel > '' AND closed = 0 ORDER BY channel"
+    )
+    with closing(sqlite3.connect(log.path)) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
+
+    assert "open_heads" in str(plan)
+
+
+async def test_a_damaged_snapshot_is_none(log: SqliteLog) -> None:
+    await log.save_snapshot("c", seq=3, body=b"three")
+    change(log.path, "UPDATE snapshots SET body = x'00'")
+    assert await log.load_snapshot("c") is None
+    change(log.path, "UPDATE snapshots SET body = CAST('three' AS BLOB), seq = 4")
+    assert await log.load_snapshot("c") is None
+
+
+async def test_closing_finishes_what_waits_and_refuses_what_comes(log: SqliteLog) -> None:
+    waiting = [asyncio.create_task(log.append(f"c{n}", [line(f"c{n}", 1)], after=0)) for n in range(50)]
+    await asyncio.sleep(0)  # Each of them is submitted.
+    await log.close()
+    await asyncio.gather(*waiting)
+    await log.close()
+
+    with pytest.raises(LogUnavailable, match="closed"):
+        await log.append("d", [line("d", 1)], after=0)
+    with pytest.raises(LogUnavailable, match="closed"):
+        await log.head("c1")
+    again = SqliteLog(log.path)
+    assert len(await again.channels()) == 50
+    await again.close()
+
+
+async def test_a_tail_ends_when_the_log_is_closed(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db", poll_seconds=3600)
+    await log.append("c", [line("c", 1)], after=0)
+    heard = asyncio.Event()
+
+    async def follow() -> int:
+        async for _ in log.tail():
+            heard.set()
+        return 1
+
+    async with asyncio.timeout(60):
+        following = asyncio.create_task(follow())
+        await heard.wait()
+        await log.close()
+        assert await following
+
+
+def test_one_log_serves_several_event_loops_one_after_the_other(tmp_path: Path) -> None:
+    """Making a log needs no running loop; each caller is answered in its own."""
+    log = SqliteLog(tmp_path / "log.db")
+    for seq in range(1, 4):
+        asyncio.run(log.append("c", [line("c", seq)], after=seq - 1))
+
+    assert [e.seq for e in asyncio.run(lines(log, "c"))] == [1, 2, 3]
+    asyncio.run(log.close())
+
+
+async def test_several_event_loops_at_once_are_answered_each_in_its_own(log: SqliteLog) -> None:
+    def another(name: str) -> None:
+        async def write() -> None:
+            await asyncio.gather(*(say(log, "shared", f"{name}-{n}") for n in range(20)))
+
+        asyncio.run(write())
+
+    await asyncio.gather(*(asyncio.to_thread(another, name) for name in "abcd"))
+
+    assert [e.seq for e in await lines(log, "shared")] == list(range(1, 81))
+
+
+async def test_an_append_gives_up_on_a_file_that_stays_locked(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db", busy_timeout_seconds=0.05)
+    with closing(sqlite3.connect(log.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LogUnavailable, match="locked"):
+            await log.append("c", [line("c", 1)], after=0)
+        other.execute("ROLLBACK")
+
+    await log.append("c", [line("c", 1)], after=0)
+    assert len(await lines(log, "c")) == 1
+    await log.close()
+
+
+async def test_reading_does_not_wait_for_a_writer(log: SqliteLog) -> None:
+    await log.append("c", [line("c", 1)], after=0)
+    with closing(sqlite3.connect(log.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert len(await lines(log, "c")) == 1
+
+
+def test_a_full_disk_makes_the_log_read_only_until_there_is_room(tmp_path: Path) -> None:
+    """A limit on file sizes stands in for the full disk, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.log.full_disk", str(tmp_path / "log.db")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "recovered"
