@@ -1,4 +1,4 @@
-"""`turnwise.core` computes; it does not do. This test is what keeps it so."""
+"""`turnwise.core` and `turnwise.expressions` compute; they do not do. This test is what keeps it so."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 import turnwise.core
+import turnwise.expressions
 
-ROOT = Path(turnwise.core.__path__[0])
-CORE = sorted(ROOT.rglob("*.py"))
+ROOT = Path(turnwise.core.__path__[0]).parent
+CORE = sorted(
+    path for room in (turnwise.core, turnwise.expressions) for path in Path(room.__path__[0]).rglob("*.py")
+)
 DOES_IO = {
     "asyncio", "concurrent", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets",
     "select", "signal", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "time", "urllib",

@@ -142,9 +142,7 @@ class TurnTaken(Refused):
         self.channel_id = channel_id
         self.turn = turn
         self.worker = worker
-        super().__init__(
-            f"turn {turn} of channel {channel_id!r} is claimed by worker {worker!r}; leave it to that one."
-        )
+        super().__init__(f"turn {turn} of {channel_id!r} is claimed by {worker!r}; leave it to that worker.")
 
 
 class ClaimLost(Refused):
@@ -156,9 +154,7 @@ class ClaimLost(Refused):
         self.live = live
         found = "no claim" if claim is None else f"the claim at seq {claim}"
         expected = "no claim is live" if live is None else f"the live claim is at seq {live}"
-        super().__init__(
-            f"a packet for channel {channel_id!r} names {found}, but {expected}; drop the packet."
-        )
+        super().__init__(f"a packet for {channel_id!r} names {found}, but {expected}; drop the packet.")
 
 
 class ContextMismatch(Refused):
@@ -195,9 +191,8 @@ class RoutingFailed(Refused):
         self.what = what
         self.index = index
         where = "the default target" if index is None else f"transition {index}"
-        super().__init__(
-            f"{what} of {where} raised {type(cause).__name__}: {cause}. The turn was not accepted; mend it."
-        )
+        raised = f"{type(cause).__name__}: {cause}"
+        super().__init__(f"{what} of {where} raised {raised}. The turn was not accepted; mend it.")
 
 
 class NotDue(Refused):
@@ -247,12 +242,8 @@ class InviteRejected(OpenFailed):
     def __init__(self, channel_id: str, *, agent_id: str, because: str) -> None:
         self.agent_id = agent_id
         self.because = because
-        tail = f": {because}" if because else "."
-        super().__init__(
-            channel_id,
-            reason="invite_rejected",
-            message=f"{agent_id!r} rejected the invite to {channel_id!r}{tail}",
-        )
+        message = f"{agent_id!r} rejected the invite to {channel_id!r}{f': {because}' if because else '.'}"
+        super().__init__(channel_id, reason="invite_rejected", message=message)
 
 
 class InviteTimeout(OpenFailed):
@@ -261,12 +252,9 @@ class InviteTimeout(OpenFailed):
     def __init__(self, channel_id: str, *, awaiting: Iterable[str], seconds: float) -> None:
         self.awaiting = tuple(awaiting)
         self.seconds = seconds
-        super().__init__(
-            channel_id,
-            reason="invite_timeout",
-            message=f"{', '.join(self.awaiting)} did not accept the invite to {channel_id!r} within "
-            f"{seconds:g} s. Is it registered in a running process?",
-        )
+        silent = f"{', '.join(self.awaiting)} did not accept the invite to {channel_id!r} in {seconds:g} s."
+        message = f"{silent} Is it registered in a running process?"
+        super().__init__(channel_id, reason="invite_timeout", message=message)
 
 
 class BadSpec(TurnwiseError):

@@ -223,6 +223,14 @@ def test_c3_a_write_made_in_a_turn_is_tagged_with_its_claim() -> None:
     assert written[0].causation_id == scene.state.claim.envelope_id
 
 
+def test_c3_a_turns_writes_land_at_once_and_two_increments_make_two() -> None:
+    scene = claimed(n=1)
+    for expected in (2, 3):
+        scene.accept(writes("alice", claim=live(scene), increment={"n": 1}))
+
+        assert scene.state.context_vars == {"n": expected}
+
+
 def test_t5_giving_up_undoes_exactly_what_was_written_under_the_claim() -> None:
     scene = claimed(n=1, kept="old")
     scene.accept(writes("alice", claim=live(scene), set={"mine": True, "kept": "new"}, delete=["n"]))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,8 +37,22 @@ DECISIONS: st.SearchStrategy[Decision | None] = st.sampled_from(
 )
 
 
+ODD: list[Any] = [
+    None, True, -1, 10**400, float("nan"), "x", "5", [], [5], [[]], {}, {"n": "x"}, {"n": 10**400},
+    {"tags": {}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("event_type", EVENT_TYPES)
+def test_e2_fold_never_raises_whatever_one_value_is(event_type: str) -> None:
+    state = State(participant_order=["alice", "bob"], context_vars={"n": 0.5, "tags": []})
+
+    for key, value, decision in product(KEYS, ODD, (None, Speak("bob", BY))):
+        assert fold(state, line("alice", event_type, {key: value}, decision=decision)).seq == 1
+
+
 @given(st.lists(st.tuples(st.sampled_from(EVENT_TYPES), DATA, DECISIONS), max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_e2_fold_never_raises_whatever_is_on_the_log(
     lines: list[tuple[str, JsonObject, Decision | None]],
 ) -> None:

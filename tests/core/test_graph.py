@@ -144,7 +144,7 @@ def test_w1_no_built_in_is_missing_above() -> None:
 
 
 @given(GRAPHS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_w1_any_graph_reads_back_equal(graph: TransitionGraph) -> None:
     assert again(graph) == graph
     assert TransitionGraph.loads(graph.dumps()) == graph

@@ -25,7 +25,6 @@ from turnwise.core.targets import AgentTarget, RoundRobinTarget, StayTarget, Ter
 from turnwise.errors import Refused
 
 from .scenes import Scene, claims, closes, draft, fails, hub, invited, packs, says, writes
-from .strategies import json_values
 
 MAX_TURNS, MAX_CLAIMS = 6, 5
 GRAPH = TransitionGraph(
@@ -42,76 +41,60 @@ NED = Participant("ned", "ned", "human")
 
 
 class Step(NamedTuple):
-    """What somebody tries."""
+    """What somebody tries. Only some kinds of step look at the last three."""
 
     what: str
     who: str
     """A participant, a stranger, or `speaker`: whoever has the floor."""
-    detail: Any
     under: str
     """`live`: the live claim is named. `stale`: a claim that never was. `none`: no claim."""
+    routing: tuple[str, dict[str, Any]]
+    update: JsonObject
+    odd: Any
 
 
-WHO = st.sampled_from(["speaker", "speaker", "speaker", "speaker", "alice", "bob", "ned", "zoe"])
-HUB = st.just("hub")
-UNDER = st.sampled_from(["live", "live", "none", "stale"])
-NO_CLAIM = st.just("none")
-NOTHING = st.none()
-ROUTINGS = st.sampled_from(
-    [
-        ("text", {}),
-        ("text", {"tool": "again"}),
-        ("text", {"updates": {"n": 5, "done": False}}),
-        ("text", {"updates": {"done": True}}),
-        ("handoff", {"target": "bob"}),
-        ("handoff", {"target": "zoe"}),
-        ("signal", {"signal": "ok"}),
-        ("finish", {"reason": "finished early"}),
-    ]
+HOW_OFTEN = {
+    "say": 2, "pack": 6, "write": 10, "claim": 12, "record": 4, "interject": 2, "fail": 1, "release": 2,
+    "warn": 4, "note": 1, "forge": 1, "nonsense": 1, "close": 1, "expire": 1,
+}  # fmt: skip
+STEP = st.builds(
+    Step,
+    what=st.sampled_from([what for what, times in HOW_OFTEN.items() for _ in range(times)]),
+    who=st.sampled_from([*["speaker"] * 6, "alice", "bob", "ned", "zoe"]),
+    under=st.sampled_from(["live", "live", "live", "none", "stale"]),
+    routing=st.sampled_from(
+        [
+            ("text", {}),
+            ("text", {"tool": "again"}),
+            ("text", {"updates": {"n": 5, "done": False}}),
+            ("text", {"updates": {"done": True}}),
+            ("handoff", {"target": "bob"}),
+            ("handoff", {"target": "zoe"}),
+            ("signal", {"signal": "ok"}),
+            ("finish", {"reason": "finished early"}),
+        ]
+    ),
+    update=st.sampled_from(
+        [
+            {"set": {"n": 1}},
+            {"set": {"name": "Jane"}},
+            {"delete": ["n"]},
+            {"delete": ["n", "name"], "set": {"n": 7}},
+            {"increment": {"n": 2}},
+            {"increment": {"name": 1}},
+            {"append": {"tags": "x"}},
+            {"append": {"n": 1}},
+            {"expect": {"n": 1}, "set": {"n": 100}},
+            {"set": {"done": False}},
+        ]
+    ),
+    odd=st.sampled_from([None, 5, "finish", [], {}, {"kind": "teleport"}, {"kind": "handoff", "target": 5}]),
 )
-UPDATES = st.sampled_from(
-    [
-        {"set": {"n": 1}},
-        {"set": {"name": "Jane"}},
-        {"delete": ["n"]},
-        {"delete": ["name"], "set": {"n": 7}},
-        {"increment": {"n": 2}},
-        {"increment": {"name": 1}},
-        {"append": {"tags": "x"}},
-        {"append": {"n": 1}},
-        {"expect": {"n": 1}, "set": {"n": 100}},
-        {"set": {"done": False}},
-    ]
-)
+STEPS = st.lists(STEP, min_size=10, max_size=50)
 
 
-def trying(
-    what: str,
-    who: st.SearchStrategy[str] = WHO,
-    detail: st.SearchStrategy[Any] = NOTHING,
-    under: st.SearchStrategy[str] = NO_CLAIM,
-) -> st.SearchStrategy[Step]:
-    return st.builds(Step, st.just(what), who, detail, under)
-
-
-OFTEN = [
-    trying("say"),
-    trying("pack", WHO, ROUTINGS, UNDER),
-    trying("write", WHO, UPDATES, UNDER),
-    trying("claim", under=UNDER),
-    trying("record", under=UNDER),
-]
-SOMETIMES = [
-    trying("interject"),
-    trying("fail", under=UNDER),
-    trying("release", under=UNDER),
-    trying("warn", HUB, under=UNDER),
-    trying("note"),
-    trying("forge", WHO, st.sampled_from([ev.EV_CHANNEL_CLOSED, ev.EV_TURN_FAILED, "note"])),
-    trying("nonsense", WHO, json_values(st.floats())),
-    trying("close", HUB) | trying("expire", HUB),
-]
-STEPS = st.lists(st.one_of(*OFTEN, *OFTEN, *OFTEN, *OFTEN, *SOMETIMES), min_size=5, max_size=40)
+SENT = {"say", "pack", "write", "interject", "note"}
+"""What a participant sends; the hub posts the rest, whoever it is about."""
 
 
 class Model:
@@ -130,9 +113,7 @@ class Model:
 
     def accepts(self, step: Step) -> bool:
         """Whether the step is accepted; if so, it has been applied."""
-        if self.status != "active" or (
-            step.who == "zoe" and step.what not in ("claim", "record", "fail", "release")
-        ):
+        if self.status != "active" or (step.who == "zoe" and step.what in SENT):
             return False
         act: Callable[[Step], bool] = getattr(self, step.what)
         return act(step)
@@ -142,15 +123,15 @@ class Model:
         return {"live": self.claimed, "stale": 1, "none": 0}[step.under]
 
     def say(self, step: Step) -> bool:
-        return self.pack(step._replace(detail=("text", {}), under="none"))
+        if step.who == "ned":
+            return self.interject(step)
+        return self.pack(step._replace(routing=("text", {}), under="none"))
 
     def interject(self, step: Step) -> bool:
         return self.lines(1) if not self.claimed else False
 
     def pack(self, step: Step) -> bool:
-        kind, about = step.detail
-        if step.who == "ned":
-            return self.interject(step)
+        kind, about = step.routing
         if step.who != self.floor or self.named(step) != self.claimed or about.get("target") == "zoe":
             return False
         self.lines(1)
@@ -174,7 +155,7 @@ class Model:
         return self.end(reason) if reason else True
 
     def write(self, step: Step) -> bool:
-        update: JsonObject = step.detail
+        update = step.update
         if step.under != "none" and self.named(step) and self.named(step) != self.claimed:
             return False
         if not _fits(self.now, update):
@@ -273,8 +254,8 @@ def _apply(variables: JsonObject, update: JsonObject) -> None:
 DRAFTS: dict[str, Callable[[Step, int | None, int], Draft]] = {
     "say": lambda step, claim, since: says(step.who),
     "interject": lambda step, claim, since: says(step.who, interject=True),
-    "pack": lambda step, claim, since: packs(step.who, step.detail[0], claim=claim, **step.detail[1]),
-    "write": lambda step, claim, since: writes(step.who, claim=claim, **step.detail),
+    "pack": lambda step, claim, since: packs(step.who, step.routing[0], claim=claim, **step.routing[1]),
+    "write": lambda step, claim, since: writes(step.who, claim=claim, **step.update),
     "claim": lambda step, claim, since: claims(step.who, replaces=claim),
     "record": lambda step, claim, since: hub(ev.EV_TURN_TOOL, {"call": 1}, claim=claim),
     "fail": lambda step, claim, since: fails(step.who, claim=claim),
@@ -284,8 +265,8 @@ DRAFTS: dict[str, Callable[[Step, int | None, int], Draft]] = {
         {"name": "turn_within", "expectation": 0, "since": 1 if step.under == "stale" else since},
     ),
     "note": lambda step, claim, since: draft(step.who, "acme.note", {"n": 1}),
-    "forge": lambda step, claim, since: draft(step.who, step.detail),
-    "nonsense": lambda step, claim, since: draft(step.who, ev.EV_PACKET, {"routing": step.detail}),
+    "forge": lambda step, claim, since: draft(step.who, ev.EV_CHANNEL_CLOSED),
+    "nonsense": lambda step, claim, since: draft(step.who, ev.EV_PACKET, {"routing": step.odd}),
     "close": lambda step, claim, since: closes("enough"),
     "expire": lambda step, claim, since: hub(ev.EV_CHANNEL_EXPIRED),
 }

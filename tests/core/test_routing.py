@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from turnwise.core.envelope import JsonObject
 from turnwise.core.packet import check_packet
-from turnwise.core.routing import Finish, Handoff, ToolOutcome, packet, signal_packet
+from turnwise.core.routing import Finish, Handoff, ToolOutcome, packet
 
 WAITED_FOR = {"escalate", "resolve"}
 
@@ -72,14 +72,3 @@ def test_t4_an_empty_round_still_makes_a_packet() -> None:
 
 def test_c5_context_updates_travel_in_the_packet() -> None:
     assert packet("done", context_updates={"n": 1})["context_updates"] == {"n": 1}
-
-
-def test_a_step_ends_with_its_signal() -> None:
-    data = signal_packet("approved", body="ok", context_updates={"n": 1})
-    check_packet(data)
-
-    assert data == {
-        "body": "ok",
-        "routing": {"kind": "signal", "signal": "approved"},
-        "context_updates": {"n": 1},
-    }

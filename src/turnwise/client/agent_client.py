@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
-from turnwise.client.participant import ParticipantClient
+from turnwise.client.participant import OnEnvelope, ParticipantClient
 from turnwise.client.turn import TurnHandler, take_turn
 from turnwise.core.envelope import Envelope, gives_floor_to
-from turnwise.core.event_types import EV_CHANNEL_OPENED
+from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_OPENED
 from turnwise.core.governance import Registration
 
 
@@ -25,31 +27,51 @@ class AgentClient(ParticipantClient):
         self.agent = agent
         self.attach_plugin = attach_plugin
         self._handler: TurnHandler | None = None
-        self._turns: set[asyncio.Task[None]] = set()
+        self._working: set[asyncio.Task[None]] = set()
+        self._floors: dict[str, Envelope] = {}
+        """Channel -> the line that gave the floor, where no handler has taken it up."""
 
     def on_turn(self, handler: TurnHandler) -> TurnHandler:
-        """Call `handler` for every turn of this agent. Works as a decorator."""
+        """Call `handler` for every turn of this agent, a waiting one included. Works as a decorator."""
         self._handler = handler
+        floors, self._floors = self._floors, {}
+        for envelope in floors.values():
+            self._begin(self._take(envelope, handler))
         return handler
 
+    def on_envelope(self, callback: OnEnvelope) -> OnEnvelope:
+        """See `ParticipantClient.on_envelope`. The first callback is told of the floors that wait already."""
+        is_first = not self._callbacks
+        super().on_envelope(callback)
+        for envelope in self._floors.values() if is_first else ():
+            self._begin(super()._handle(envelope))
+        return callback
+
     async def close(self) -> None:
-        for task in list(self._turns):
+        await self._inbox.stop()  # No further turn begins.
+        for task in list(self._working):
             task.cancel()
-        await asyncio.gather(*self._turns, return_exceptions=True)
+        await asyncio.gather(*self._working, return_exceptions=True)
         await super().close()
 
     async def _handle(self, envelope: Envelope) -> None:
-        if self._handler is not None and await self._is_asked(envelope):
-            task = asyncio.create_task(take_turn(self.seat, envelope, self._handler))
-            self._turns.add(task)
-            task.add_done_callback(self._turns.discard)
+        if envelope.event_type == EV_CHANNEL_CLOSED:
+            self._floors.pop(envelope.channel_id, None)
+        elif gives_floor_to(envelope) == self.agent_id:
+            if self._handler is None:
+                self._floors[envelope.channel_id] = envelope
+            else:
+                self._begin(self._take(envelope, self._handler))
         await super()._handle(envelope)
 
-    async def _is_asked(self, envelope: Envelope) -> bool:
-        if gives_floor_to(envelope) != self.agent_id:
-            return False
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    async def _take(self, envelope: Envelope, handler: TurnHandler) -> None:
         # Whoever opens a channel and is its first speaker says the first word itself (W6).
         is_opening = envelope.event_type == EV_CHANNEL_OPENED
-        return not (
-            is_opening and (await self.seat.metadata(envelope.channel_id)).creator_id == self.agent_id
-        )
+        if is_opening and (await self.seat.metadata(envelope.channel_id)).creator_id == self.agent_id:
+            return
+        await take_turn(self.seat, envelope, handler)

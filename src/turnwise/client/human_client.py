@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from turnwise.client.participant import ParticipantClient
+from turnwise.client.participant import OnEnvelope, ParticipantClient
 from turnwise.core.envelope import Envelope
 from turnwise.core.governance import Registration
 
@@ -20,6 +20,20 @@ class HumanClient(ParticipantClient):
     def __init__(self, registration: Registration, *, auto_ack_invites: bool = True) -> None:
         super().__init__(registration, auto_ack_invites=auto_ack_invites)
         self._unread: asyncio.Queue[Envelope] = asyncio.Queue(UNREAD_ENVELOPES)
+        self._pushing: asyncio.Task[None] | None = None
+
+    def on_envelope(self, callback: OnEnvelope) -> OnEnvelope:
+        """See `ParticipantClient.on_envelope`. What nobody has pulled yet is pushed first."""
+        super().on_envelope(callback)
+        if self._pushing is None:
+            self._pushing = asyncio.create_task(self._push_unread())
+        return callback
+
+    async def close(self) -> None:
+        if self._pushing is not None:
+            self._pushing.cancel()
+            await asyncio.gather(self._pushing, return_exceptions=True)
+        await super().close()
 
     async def next_envelope(self, timeout: float | None = None) -> Envelope:
         """Return the next envelope that concerns this person, of any channel. Raises `TimeoutError`."""
@@ -32,7 +46,12 @@ class HumanClient(ParticipantClient):
             yield await self._unread.get()
 
     async def _handle(self, envelope: Envelope) -> None:
-        if self._callbacks:
-            await super()._handle(envelope)
-        else:
+        if self._pushing is None:
             await self._unread.put(envelope)
+            return
+        await asyncio.wait((self._pushing,))
+        await super()._handle(envelope)
+
+    async def _push_unread(self) -> None:
+        while not self._unread.empty():
+            await super()._handle(self._unread.get_nowait())

@@ -46,6 +46,8 @@ class Inbox:
             self._feed(channel_id)
 
     async def stop(self) -> None:
+        """Read no further; what is announced from now on is only noted."""
+        self._seat = None
         feeding = list(self._feeding.values())
         for task in feeding:
             task.cancel()
@@ -67,16 +69,25 @@ class Inbox:
             self._feeding.pop(channel_id, None)
 
     async def _read_once(self, channel_id: str) -> None:
-        assert self._seat is not None
-        reading = await self._seat.read(channel_id, self._read_to[channel_id])
+        seat = self._seat
+        assert seat is not None
+        reading = await seat.read(channel_id, self._read_to[channel_id])
         for envelope in reading.envelopes:
             self._read_to[channel_id] = envelope.seq
-            if concerns(envelope, self._seat.agent_id):
-                await self._deliver(envelope)
+            if concerns(envelope, seat.agent_id):
+                await self._tell(envelope)
             if envelope.event_type == EV_CHANNEL_CLOSED:
                 self._forget(channel_id)
                 return
         self._read_to[channel_id] = max(reading.seq, self._read_to[channel_id])
+
+    async def _tell(self, envelope: Envelope) -> None:
+        try:
+            await self._deliver(envelope)
+        except Exception:  # A user's callback may raise anything; the next envelope is another matter.
+            logger.exception(
+                "a callback raised on %s of channel %s", envelope.event_type, envelope.channel_id
+            )
 
     def _forget(self, channel_id: str) -> None:
         self._read_to.pop(channel_id, None)

@@ -51,8 +51,9 @@ class ParticipantClient:
     async def close(self) -> None:
         """Give the seat up. What is open stays open, on the log."""
         await self._inbox.stop()
-        if self._seat is not None:
-            self._seat.leave()
+        seat, self._seat = self._seat, None
+        if seat is not None:  # Closing twice must not take the seat from whoever sits there by then.
+            seat.leave()
 
     async def open(
         self,

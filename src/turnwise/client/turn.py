@@ -22,7 +22,16 @@ from turnwise.core.event_types import EV_PACKET
 from turnwise.core.routing import packet
 from turnwise.core.state import Claim
 from turnwise.core.views import Message, view_for
-from turnwise.errors import ChannelClosed, ClaimLost, OutOfTurn, TurnTaken
+from turnwise.errors import (
+    ChannelClosed,
+    ChannelQuarantined,
+    ClaimLost,
+    HubClosed,
+    LogError,
+    OutOfTurn,
+    TurnTaken,
+    TurnwiseError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -59,33 +68,42 @@ TurnHandler = Callable[[Turn], Awaitable[str | JsonObject | None]]
 
 async def take_turn(seat: Seat, envelope: Envelope, handler: TurnHandler) -> None:
     """Take the turn that `envelope` gave to the seat's participant, if it is still to be taken."""
+    try:
+        turn = await _claimed(seat, envelope)
+        if turn is not None:
+            await _work(seat, turn, handler)
+    except TurnwiseError as error:
+        logger.warning("a turn of %s could not be written down: %s", envelope.channel_id, error)
+
+
+async def _claimed(seat: Seat, envelope: Envelope) -> Turn | None:
     state = await seat.state(envelope.channel_id)
     if state.floor_seq != envelope.seq or state.expected_next_speaker != seat.agent_id:
-        return
+        return None
     try:
         claim = await seat.claim(envelope.channel_id, state.turn)
     except (TurnTaken, OutOfTurn, ClaimLost, ChannelClosed) as error:
         logger.debug("turn %s of %s is not ours: %s", state.turn, envelope.channel_id, error)
-        return
-    await _work(seat, Turn(seat, envelope, state.turn, claim), handler)
+        return None
+    return Turn(seat, envelope, state.turn, claim)
 
 
 async def _work(seat: Seat, turn: Turn, handler: TurnHandler) -> None:
     channel_id, claim = turn.channel.channel_id, turn.claim.seq
-    # ClaimLost and ChannelClosed: the turn is over for us, whatever we have; our output is dropped.
-    with suppress(ClaimLost, ChannelClosed):
+    # Where giving up is refused the turn is over for us, whatever we have; our output is dropped.
+    with suppress(ClaimLost, ChannelClosed, OutOfTurn):
         try:
-            said = await handler(turn)
+            await _commit(turn, await handler(turn))
         except asyncio.CancelledError:
             await asyncio.shield(seat.release(channel_id, claim))
             raise
-        except (ClaimLost, ChannelClosed):
-            return
-        except Exception as error:
-            logger.warning("turn %s of %s failed: %s", turn.number, channel_id, type(error).__name__)
+        except (ChannelQuarantined, HubClosed, LogError):
+            # Nothing is wrong with the turn: it is anybody's again.
+            await seat.release(channel_id, claim)
+            raise
+        except Exception as error:  # The handler's own, or what refused its packet (W8).
             await seat.fail(channel_id, claim, described(error))
-            return
-        await _commit(turn, said)
+            logger.warning("turn %s of %s failed: %s", turn.number, channel_id, type(error).__name__)
 
 
 async def _commit(turn: Turn, said: str | JsonObject | None) -> None:

@@ -18,10 +18,10 @@ from typing import Any, ClassVar, Final, Protocol
 
 from turnwise.core.envelope import Envelope
 from turnwise.core.event_types import EV_PACKET, EV_TURN_FAILED
-from turnwise.core.expressions import Expression, compile_expression
 from turnwise.core.registry import Registry
 from turnwise.core.state import State
 from turnwise.errors import BadGraph
+from turnwise.expressions import Expression, compile_expression
 
 
 class Condition(Protocol):
@@ -136,6 +136,10 @@ class ContextEquals(TransitionCondition):
     name: ClassVar[str] = "context_equals"
     key: str
     value: Any = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, tuple):  # JSON has no tuples: no context variable would ever equal one.
+            object.__setattr__(self, "value", list(self.value))
 
     def evaluate(self, state: State, envelope: Envelope) -> bool:
         return bool(state.context_vars.get(self.key) == self.value)

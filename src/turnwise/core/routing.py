@@ -53,12 +53,6 @@ def packet(
     return data | {"context_updates": context_updates} if context_updates else data
 
 
-def signal_packet(signal: str, *, body: str = "", context_updates: JsonObject | None = None) -> JsonObject:
-    """Return the data of the packet that records a step which ended with `signal`."""
-    data: JsonObject = {"body": body, "routing": {"kind": "signal", "signal": signal}}
-    return data | {"context_updates": context_updates} if context_updates else data
-
-
 def _routing(outcomes: Iterable[ToolOutcome], routing_tools: Collection[str]) -> JsonObject:
     for outcome in outcomes:
         if not outcome.succeeded:

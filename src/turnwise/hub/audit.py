@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
 from turnwise.core import event_types as ev
 from turnwise.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
-from turnwise.errors import LogConflict
+from turnwise.core.state import LONG_AGO
+from turnwise.errors import CorruptRecord, LogConflict
 from turnwise.hub.clock import Clock
 from turnwise.hub.ids import NewId
 from turnwise.log.base import Log
@@ -40,6 +42,7 @@ class AuditLog:
         self._clock = clock
         self._new_id = new_id
         self._seq = 0
+        self._last_at = LONG_AGO
         self._pending: list[tuple[str, JsonObject, datetime]] = []
         self._flushing: asyncio.Task[None] | None = None
         self._bell = Bell()
@@ -47,12 +50,14 @@ class AuditLog:
     async def hydrate(self) -> None:
         head = await self._log.head(AUDIT_CHANNEL)
         self._seq = head.seq if head else 0
+        with suppress(CorruptRecord):  # It costs the audit's past, never the hub (E5).
+            async for last in self._log.read(AUDIT_CHANNEL, after=max(self._seq - 1, 0)):
+                self._last_at = last.created_at
 
     def note(self, what: str, **facts: object) -> None:
         """Write down that something happened; it is appended soon."""
         self._pending.append((what, dict(facts), self._clock.now()))
-        if self._flushing is None or self._flushing.done():
-            self._flushing = asyncio.create_task(self._flush())
+        self._start()
 
     def note_envelopes(self, envelopes: Iterable[Envelope]) -> None:
         """Note those of a channel's new lines that are governance."""
@@ -64,8 +69,8 @@ class AuditLog:
 
     async def flush(self) -> None:
         """Wait until everything noted so far is on the log."""
-        while self._flushing is not None and not self._flushing.done():
-            await asyncio.shield(self._flushing)
+        while self._pending:
+            await asyncio.shield(self._start())
 
     async def read_all(self, *, since: int = 0) -> list[Envelope]:
         await self.flush()
@@ -80,16 +85,21 @@ class AuditLog:
                 since = envelope.seq
             await self._bell.wait(seen)
 
+    def _start(self) -> asyncio.Task[None]:
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(self._flush())
+        return self._flushing
+
     async def _flush(self) -> None:
         while self._pending:
             lines = self._pending[:_LINES_PER_APPEND]
             envelopes = [self._line(n, *line) for n, line in enumerate(lines, start=self._seq + 1)]
             try:
                 await self._log.append(AUDIT_CHANNEL, envelopes, after=self._seq)
-            except LogConflict as conflict:  # Another hub on the same log.
-                self._seq = conflict.found
+            except LogConflict:  # Another hub on the same log.
+                await self.hydrate()
                 continue
-            self._seq = envelopes[-1].seq
+            self._seq, self._last_at = envelopes[-1].seq, envelopes[-1].created_at
             del self._pending[: len(lines)]
             self._bell.ring()
 
@@ -103,5 +113,5 @@ class AuditLog:
             event_type=f"audit.{what}",
             event_data=facts,
             audience=[],
-            created_at=at,
+            created_at=max(at, self._last_at),
         )

@@ -47,9 +47,6 @@ class Delivery:
     def detach(self, agent_id: str) -> None:
         self._receivers.pop(agent_id, None)
 
-    def is_attached(self, agent_id: str) -> bool:
-        return agent_id in self._receivers
-
     def waited_for(self, agent_id: str) -> int:
         """In how many open channels somebody waits for this participant."""
         return len(self._waited_for[agent_id])

@@ -18,7 +18,8 @@ from turnwise.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
 from turnwise.core.event_types import HUB
 from turnwise.core.governance import Passport, Registration, Resume, Rule, check_passport
 from turnwise.core.json import normalised
-from turnwise.errors import LogConflict, NameTaken
+from turnwise.core.state import LONG_AGO
+from turnwise.errors import ChannelQuarantined, CorruptRecord, LogConflict, NameTaken
 from turnwise.hub.clock import Clock
 from turnwise.hub.ids import NewId
 from turnwise.log.base import Log
@@ -29,15 +30,21 @@ class HubDirectory:
 
     def __init__(self, log: Log, clock: Clock, new_id: NewId) -> None:
         self.known = Directory()
+        self.damage: CorruptRecord | None = None
+        self._last_at = LONG_AGO
         self._log = log
         self._clock = clock
         self._new_id = new_id
         self._lock = asyncio.Lock()
 
     async def hydrate(self) -> None:
-        """Read what has been registered since."""
-        async for envelope in self._log.read(DIRECTORY_CHANNEL, after=self.known.seq):
-            self.known = fold_directory(self.known, envelope)
+        """Read what has been registered since. Damage costs the lines behind it, never the hub (E5)."""
+        self.damage = None
+        try:
+            async for envelope in self._log.read(DIRECTORY_CHANNEL, after=self.known.seq):
+                self._take_over(envelope)
+        except CorruptRecord as error:
+            self.damage = error
 
     async def register(self, passport: Passport, resume: Resume | None, rule: Rule | None) -> Registration:
         """Return the registration of this name: the one on the log, brought up to date, or a new one (L6).
@@ -74,6 +81,8 @@ class HubDirectory:
 
     async def _append(self, event_type: str, data: JsonObject) -> bool:
         """Append one line; False if somebody else did first, which has then been read."""
+        if self.damage is not None:
+            raise ChannelQuarantined(DIRECTORY_CHANNEL, cause=self.damage)
         envelope = Envelope(
             schema_version=SCHEMA_VERSION,
             envelope_id=self._new_id(),
@@ -83,12 +92,16 @@ class HubDirectory:
             event_type=event_type,
             event_data=normalised(data, field="registration"),
             audience=[],
-            created_at=self._clock.now(),
+            created_at=max(self._clock.now(), self._last_at),
         )
         try:
             await self._log.append(DIRECTORY_CHANNEL, [envelope], after=self.known.seq)
         except LogConflict:
             await self.hydrate()
             return False
-        self.known = fold_directory(self.known, envelope)
+        self._take_over(envelope)
         return True
+
+    def _take_over(self, envelope: Envelope) -> None:
+        self.known = fold_directory(self.known, envelope)
+        self._last_at = envelope.created_at

@@ -204,6 +204,7 @@ class Hub:
 
     async def read_wal(self, channel_id: str, since: int = 0) -> list[Envelope]:
         """Return the channel's envelopes behind `since`, in order."""
+        self._check_open()
         envelopes = [envelope async for envelope in self.log.read(channel_id, after=since)]
         if not envelopes and await self.log.head(channel_id) is None:
             raise UnknownChannel(channel_id)
@@ -225,15 +226,14 @@ class Hub:
 
     async def state(self, channel_id: str) -> State:
         """Return what the channel's log adds up to now. Read it; do not change what is in it."""
+        self._check_open()
         return (await self._channels.get(channel_id)).state
-
-    async def adapter_of(self, channel_id: str) -> AnyAdapter:
-        return (await self._channels.get(channel_id)).adapter
 
     async def list_channels(
         self, *, agent_id: str | None = None, state: ChannelState | str | None = None
     ) -> list[ChannelMetadata]:
         """List channels, perhaps only those of one participant or of one status."""
+        self._check_open()
         wanted = None if state is None else ChannelState(state)
         closed = None if wanted is None else wanted in (ChannelState.CLOSED, ChannelState.EXPIRED)
         found = []
@@ -248,9 +248,15 @@ class Hub:
 
     async def tick(self) -> None:
         """Do whatever has fallen due by now."""
-        for channel_id in self._timers.take_due(self.clock.now()):
-            with suppress(ChannelQuarantined):
-                await self._tick_channel(await self._channels.get(channel_id))
+        self._check_open()
+        channels = self._timers.take_due(self.clock.now())
+        try:
+            while channels:
+                with suppress(ChannelQuarantined):
+                    await self._tick_channel(await self._channels.get(channels[0]))
+                channels.popleft()
+        finally:  # The log may fail; what could not be written is still due.
+            self._timers.put_back(channels, self.clock.now())
 
     # Governance.
 
@@ -258,12 +264,15 @@ class Hub:
         self._listeners.append(listener)
 
     def health(self) -> Health:
+        quarantined: dict[str, BaseException] = dict(self._channels.quarantined)
+        if self._directory.damage is not None:
+            quarantined[DIRECTORY_CHANNEL] = self._directory.damage
         return Health(
             log=self.log.address,
             durability=self.log.durability,
             open_channels=len(self._open),
             cached_channels=len(self._channels),
-            quarantined={name: str(error) for name, error in self._channels.quarantined.items()},
+            quarantined={name: str(error) for name, error in quarantined.items()},
         )
 
     # Inside.

@@ -8,6 +8,8 @@ log each may try, and at most one succeeds.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 
@@ -41,15 +43,21 @@ class Timers:
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
-    def take_due(self, now: datetime) -> list[str]:
+    def take_due(self, now: datetime) -> deque[str]:
         """Return the channels that have to be looked at by `now`; they are watched again after that."""
-        channels = []
+        channels: deque[str] = deque()
         self._drop_stale()
         while self._heap and self._heap[0][0] <= now:
             channels.append(heappop(self._heap)[1])
             self._next.pop(channels[-1], None)
             self._drop_stale()
         return channels
+
+    def put_back(self, channels: Iterable[str], now: datetime) -> None:
+        """These were taken and could not be looked at."""
+        for channel_id in channels:
+            self._next[channel_id] = now
+            heappush(self._heap, (now, channel_id))
 
     def due(self, entry: Entry, now: datetime) -> list[Deadline]:
         """What has fallen due on the channel."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from turnwise.core import event_types as ev
 from turnwise.core.adapters import WorkflowAdapter
@@ -20,7 +21,7 @@ from turnwise.core.targets import (
     StayTarget,
     TerminateTarget,
 )
-from turnwise.errors import BadGraph, BadSpec, NotYet, OutOfTurn
+from turnwise.errors import BadDraft, BadGraph, BadSpec, NotYet, OutOfTurn
 
 from ..scenes import Scene, claims, decided, hub, invited, live, packs, says, spec_of, types, workflow, writes
 
@@ -107,6 +108,14 @@ def test_a_loop_ends_when_a_threshold_is_reached() -> None:
     assert scene.state.pending_close_reason == "good enough"
 
 
+def test_t4_an_empty_round_still_commits_and_the_graph_moves_on() -> None:
+    scene = workflow(sequence(["alice", "bob"]), "alice", "bob")
+
+    scene.accept(packs("alice", body=""))
+
+    assert scene.state.expected_next_speaker == "bob"
+
+
 # --- W9: out of turn ---
 
 
@@ -160,6 +169,14 @@ def test_w9_it_is_accepted_after_the_packet_and_lands_behind_it() -> None:
 
     assert types(scene.log)[-2:] == [ev.EV_PACKET, ev.EV_TEXT]
     assert (scene.state.turn_count, scene.state.expected_next_speaker) == (1, "bob")
+
+
+def test_w9_only_a_text_can_be_an_interjection() -> None:
+    """A packet routes and writes; without the floor it would silently do neither."""
+    scene = workflow(sequence(["alice", "bob"]), "alice", "bob", Participant("ned", "ned", "human"))
+
+    assert scene.refusal(packs("ned"), BadDraft).field == "event_type"
+    assert scene.refusal(replace(packs("bob"), interject=True), BadDraft).field == "event_type"
 
 
 def test_w9_an_interjection_is_seen_by_those_it_addresses() -> None:

@@ -109,6 +109,9 @@ class TurnTaking(ABC, Generic[S]):
         check_text(draft.event_data) if draft.event_type == ev.EV_TEXT else check_packet(draft.event_data)
         self._require_active(batch)
         if self._is_interjection(state, draft):
+            if draft.event_type != ev.EV_TEXT:
+                found = f"a {draft.event_type!r} without the floor"
+                raise BadDraft("event_type", found=found, expected="a text; only a turn can be a packet")
             if state.claim is not None:
                 raise NotYet(state.channel_id, sender=draft.sender_id, speaker=state.claim.agent_id)
             batch.accept()
@@ -164,10 +167,14 @@ class TurnTaking(ABC, Generic[S]):
         _check_header(draft)
         data = normalised(draft.event_data)
         audience = None if draft.audience is None else [_addressed(state.spec, one) for one in draft.audience]
-        cause = draft.causation_id
-        if draft.claim is not None and state.claim is not None:
-            # What a turn writes is undone with it: its tag is the claim's, whatever the sender says (T5).
-            cause = state.claim.envelope_id if draft.event_type == ev.EV_CONTEXT_SET or not cause else cause
+        cause, live = draft.causation_id, state.claim
+        if live is not None and draft.event_type == ev.EV_CONTEXT_SET:
+            # The tag that undoes a write with its turn is the claim's own, whatever the sender says (T5).
+            cause = (
+                live.envelope_id if draft.claim is not None else None if cause == live.envelope_id else cause
+            )
+        elif live is not None and draft.claim is not None and cause is None:
+            cause = live.envelope_id
         return replace(draft, event_data=data, audience=audience, causation_id=cause)
 
     def _require_active(self, batch: Batch[S]) -> None:
@@ -219,11 +226,7 @@ def _check_participants(spec: ChannelSpec, manifest: Manifest) -> None:
     count = len(spec.participants)
     most = manifest.max_participants
     if count < manifest.min_participants or (most is not None and count > most):
-        wanted = (
-            f"{manifest.min_participants}"
-            if most == manifest.min_participants
-            else f"{manifest.min_participants} or more"
-        )
+        wanted = str(most) if most == manifest.min_participants else f"{manifest.min_participants} or more"
         raise BadSpec("target", found=f"{count} participants, the opener included", expected=wanted)
     if spec.participant(ev.HUB) is not None:
         raise BadSpec("target", found=f"{ev.HUB!r}", expected="participants; that id is the hub's own")

@@ -165,7 +165,7 @@ def contains(whole: Json, piece: Json, steps: Steps) -> bool:
 def item(holder: Json, key: Json) -> Json:
     """`holder[key]`: a mapping's value or a list's item, negative places from the end; else None."""
     if isinstance(holder, dict) and isinstance(key, str):
-        return None if key.startswith("_") else plain(holder.get(key))
+        return plain(holder.get(key))
     if isinstance(holder, list) and isinstance(key, int) and not isinstance(key, bool):
         return plain(holder[key]) if -len(holder) <= key < len(holder) else None
     return None

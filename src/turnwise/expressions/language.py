@@ -18,8 +18,7 @@ Rule 3: cost is bounded before it is spent: text, tree and nesting when the
 expression is compiled, the data it reads by `Steps` when it is evaluated.
 Whoever runs out of steps gets None for the whole expression.
 
-Rule 4: the same text and names give the same answer in a router and in a
-graph, today and on replay.
+Rule 4: the same text and names give the same answer, in a router and in a graph.
 
 What the words mean: a name is a context key, and a missing one is None. `a.b`
 and `a['b']` read a mapping, `a[0]` a list; anything absent is None. `==` is
@@ -28,8 +27,8 @@ JSON's: by kind, then by value, so `true == 1` is false and `1 == 1.0` true.
 they are false. `!=` and `not in` are the opposites of `==` and `in`: true of
 what is missing. `and` and `or` give back an operand, as in Python. Arithmetic
 is for numbers, and booleans are none; dividing by zero is None. `+` joins two
-texts, `~` joins texts, numbers and booleans. Names and keys that start with
-`_` belong to the engine and are refused.
+texts, `~` joins texts, numbers and booleans. Names that start with `_` belong to
+the engine and are refused; keys inside a value are the user's own.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ from typing import Final, NoReturn, TypeVar, cast
 from jinja2 import Environment, TemplateSyntaxError, nodes
 from jinja2.parser import Parser
 
-from turnwise.core import functions
-from turnwise.core.functions import FUNCTIONS, MAX_INTEGER_BITS, TESTS, Json, OutOfSteps, Steps, plain
 from turnwise.errors import BadExpression
+from turnwise.expressions import functions
+from turnwise.expressions.functions import FUNCTIONS, MAX_INTEGER_BITS, TESTS, Json, OutOfSteps, Steps, plain
 
 MAX_CHARACTERS: Final = 4_000
 MAX_NESTING: Final = 16
@@ -173,16 +172,16 @@ class _Reader:
             self.refuse(f"it is too large; it may have {MAX_PARTS} parts, nested {MAX_DEPTH} deep")
         read = _READERS.get(type(node))
         if read is None:
-            self.refuse(
-                f"{_UNSPOKEN.get(type(node), type(node).__name__.lower())} is not part of the language"
-            )
+            what = _UNSPOKEN.get(type(node), type(node).__name__.lower())
+            self.refuse(f"{what} is not part of the language")
         part = read(self, node)
         self._depth -= 1
         return part
 
     def key(self, key: str) -> str:
-        if key.startswith("_"):
-            self.refuse(f"{key!r} is reserved; names and keys that start with _ belong to the engine")
+        # A key inside a value is the user's own; two underscores are nobody's.
+        if key.startswith("__"):
+            self.refuse(f"{key!r} is reserved; no key starts with __")
         return key
 
     def refuse(self, because: str) -> NoReturn:
@@ -221,7 +220,9 @@ def _constant(reader: _Reader, node: nodes.Const) -> Part:
 
 @_reads(nodes.Name)
 def _name(reader: _Reader, node: nodes.Name) -> Part:
-    key = reader.key(node.name)
+    key = node.name
+    if key.startswith("_"):
+        reader.refuse(f"{key!r} is reserved; names that start with _ belong to the engine")
     if key in _KEYWORDS:
         reader.refuse(f"something is missing beside {key!r}")
     reader.names.add(key)

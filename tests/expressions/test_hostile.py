@@ -15,9 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jinja2 import Environment
 
-from turnwise.core.expressions import MAX_CHARACTERS, MAX_DEPTH, MAX_NESTING, MAX_PARTS, compile_expression
-from turnwise.core.functions import MAX_RESULT_CHARACTERS, MAX_STEPS, Json, Steps
 from turnwise.errors import BadExpression
+from turnwise.expressions.functions import MAX_RESULT_CHARACTERS, MAX_STEPS, Json, Steps
+from turnwise.expressions.language import (
+    MAX_CHARACTERS,
+    MAX_DEPTH,
+    MAX_NESTING,
+    MAX_PARTS,
+    compile_expression,
+)
 
 LEAD: dict[str, Json] = {
     "lead_score": 90,
@@ -53,7 +59,6 @@ name.encode()
 name.join(tags)
 name.upper()
 self.__init__
-self._TemplateReference__context
 cycler.__init__.__globals__.os
 cycler('a')
 joiner()
@@ -141,13 +146,14 @@ tags[0, 1]()
 _
 __builtins__
 _session
-ctx._session
 order['__class__']
 order.__dict__
 order.lines[0].__class__
 """.strip().splitlines()
 
 HARMLESS = r"""
+self._TemplateReference__context
+ctx._session
 self
 cycler
 lipsum
@@ -161,7 +167,7 @@ order.items
 tags.append
 name.format
 name['_' ~ '_class_' ~ '_']
-order['_' + 'id']
+order['_' + '_class__']
 lead_score.real
 '%s' % name
 '{0}' % order

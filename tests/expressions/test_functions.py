@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from turnwise.core import functions
-from turnwise.core.functions import (
+from turnwise.expressions import functions
+from turnwise.expressions.functions import (
     CHARACTERS_PER_STEP,
     FUNCTIONS,
     MAX_DATA_DEPTH,

@@ -1,0 +1,51 @@
+"""`turnwise demo`, as somebody runs it who has read nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def turnwise(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "turnwise", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_demo_ends_by_itself_and_tells_why_the_channel_closed(tmp_path: Path) -> None:
+    done = turnwise("demo", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "triage sets route = 'billing'" in done.stdout
+    assert "-> billing, because ContextEquals(key='route', value='billing') (transition 1)" in done.stdout
+    assert "closed: resolved after 3 turns" in done.stdout
+    assert (tmp_path / ".turnwise" / "demo.db").exists()
+
+
+def test_the_demo_can_be_run_again_on_the_same_file(tmp_path: Path) -> None:
+    turnwise("demo", "--log", "again.db", cwd=tmp_path)
+    done = turnwise("demo", "--log", "again.db", cwd=tmp_path)
+
+    assert done.returncode == 0
+    assert "closed: resolved after 3 turns" in done.stdout
+
+
+def test_a_log_that_cannot_be_used_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "notes.db").write_text("these are not the bytes of a log, nor of any database at all")
+    done = turnwise("demo", "--log", "notes.db", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("turnwise: the log at sqlite:///notes.db cannot be used: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_help_lists_the_verbs_and_a_typo_gets_a_hint(tmp_path: Path) -> None:
+    assert "demo" in turnwise("--help", cwd=tmp_path).stdout
+    assert "Example: turnwise demo" in turnwise("demo", "--help", cwd=tmp_path).stdout
+    typo = turnwise("dmo", cwd=tmp_path)
+    assert typo.returncode == 2
+    assert "Did you mean 'demo'?" in typo.stderr
+
+
+def test_the_version_is_printed(tmp_path: Path) -> None:
+    assert turnwise("--version", cwd=tmp_path).stdout.startswith("turnwise 0.1")

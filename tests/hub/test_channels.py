@@ -1,0 +1,295 @@
+"""The channels a hub has in memory: hydrated when touched, forgotten when idle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from turnwise.client.channel import Channel
+from turnwise.core.channel import ChannelSpec
+from turnwise.core.envelope import Draft, Envelope
+from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE, EV_TEXT
+from turnwise.core.governance import Registration
+from turnwise.core.graph import round_robin
+from turnwise.core.state import State
+from turnwise.errors import LogUnavailable, UnknownChannel
+from turnwise.hub.channels import SNAPSHOT_EVERY
+from turnwise.hub.request import OpenRequest
+from turnwise.log.base import Log
+from turnwise.log.memory import MemoryLog
+
+from .scenes import (
+    A_B,
+    CountingLog,
+    FailingLog,
+    FullLog,
+    House,
+    OpenLog,
+    add_one,
+    begin,
+    closed,
+    house,
+    on_log,
+    quiet,
+    refused,
+    sqlite,
+)
+
+OLD_CHANNELS = 1000
+LINES_EACH = 100
+FOR_EVER = round_robin(["alice", "bob"])
+
+
+def old_channel(channel_id: str, members: Sequence[Registration], *, lines: int) -> list[Envelope]:
+    """A conversation that is over, as it stands on the log."""
+    said = [(EV_TEXT, {"text": "hello"}, None)] * (lines - 2)
+    return on_log(members, *said, (EV_CHANNEL_CLOSED, {"reason": "done"}, None), channel_id=channel_id)
+
+
+async def write_history(log: Log, members: Sequence[Registration], *, channels: int, lines: int) -> None:
+    """Many closed channels, appended in big batches."""
+    names = [f"old-{number:04}" for number in range(channels)]
+    for first in range(0, channels, 100):
+        await asyncio.gather(
+            *(
+                log.append(name, old_channel(name, members, lines=lines), after=0)
+                for name in names[first : first + 100]
+            )
+        )
+
+
+async def history_with_one_open_channel(log: FullLog, *, channels: int, lines: int) -> str:
+    """Return the id of the open one."""
+    async with house(log, "alice", "bob") as home:
+        await write_history(log, home.hub.participants(), channels=channels, lines=lines)
+        return (await home.open(A_B)).channel_id
+
+
+async def fill(channel: Channel, count: int = SNAPSHOT_EVERY + 10) -> None:
+    for _ in range(count):
+        await add_one(channel)
+
+
+async def hydrated(log: Log, channel_id: str) -> State:
+    async with house(log) as home:
+        return await home.hub.state(channel_id)
+
+
+# --- hydrating ---
+
+
+async def test_opening_costs_the_open_channels_not_the_history(tmp_path: Path) -> None:
+    """100,000 envelopes in 1,000 closed channels, one open: the first post reads the open one only."""
+    open_one = await history_with_one_open_channel(sqlite(tmp_path), channels=OLD_CHANNELS, lines=LINES_EACH)
+    log = CountingLog(sqlite(tmp_path))
+    async with house(log, "alice", "bob") as home:
+        await home["alice"].channel(open_one).send("hello")
+
+        assert home.hub.health().cached_channels == 1
+        assert {name for name in log.read_of if not name.startswith("_")} == {open_one}
+        assert log.read_of.total() < 20
+
+
+async def test_a_closed_channel_is_read_when_somebody_asks_for_it(open_log: OpenLog) -> None:
+    await history_with_one_open_channel(open_log(), channels=3, lines=10)
+    log = CountingLog(open_log())
+    async with house(log, "alice") as home:
+        info = await home["alice"].channel("old-0001").info()
+
+        assert (info.status, info.close_reason, info.seq) == ("closed", "done", 10)
+        assert log.read_of["old-0001"] == 10
+        assert "old-0002" not in log.read_of
+
+
+async def test_many_that_ask_at_once_cost_one_reading() -> None:
+    log = CountingLog()
+    await history_with_one_open_channel(log, channels=1, lines=10)
+    async with house(log) as home:
+        await asyncio.gather(*(home.hub.state("old-0000") for _ in range(20)))
+
+        assert log.read_of["old-0000"] == 10
+
+
+async def test_a_channel_nobody_opened_is_unknown(open_log: OpenLog) -> None:
+    async with house(open_log(), "alice") as home:
+        for asked in (home.hub.state("nowhere"), home.hub.read_wal("nowhere"), _info(home, "nowhere")):
+            assert (await refused(UnknownChannel, asked)).name == "nowhere"
+
+
+async def test_the_hubs_own_channels_are_nobodys() -> None:
+    """What is in the directory and the audit is not for participants."""
+    async with house(MemoryLog(), "alice") as home:
+        for name in ("_directory", "_audit"):
+            await refused(UnknownChannel, _info(home, name))
+            await refused(UnknownChannel, home["alice"].channel(name).send("hello"))
+
+        assert home.hub.health().quarantined == {}
+
+
+async def test_a_log_that_cannot_be_read_for_a_moment_is_no_reason_to_quarantine() -> None:
+    log = FailingLog()
+    await history_with_one_open_channel(log, channels=1, lines=10)
+    async with house(log) as home:
+        log.fail_read = LogUnavailable("here", because="the network is down")
+        await refused(LogUnavailable, home.hub.state("old-0000"))
+
+        assert home.hub.health().quarantined == {}
+        assert (await home.hub.state("old-0000")).seq == 10
+
+
+# --- the cache ---
+
+
+async def test_more_channels_than_are_cached_all_work() -> None:
+    async with house(MemoryLog(), "alice", "bob", cached_channels=4) as home:
+        channels = await asyncio.gather(*(home.open(A_B) for _ in range(40)))
+        await asyncio.gather(*(channel.send("hello") for channel in channels))
+        await asyncio.gather(*(home.handle("bob", channel).send("bye") for channel in channels))
+
+        assert {await closed(channel) for channel in channels} == {"sequence_complete"}
+        assert home.hub.health().cached_channels <= 4
+
+
+async def test_a_cache_of_one_is_enough(open_log: OpenLog) -> None:
+    async with house(open_log(), "alice", "bob", cached_channels=1) as home:
+        channels = await asyncio.gather(*(home.open(FOR_EVER) for _ in range(8)))
+        for _ in range(3):
+            await asyncio.gather(*(add_one(channel) for channel in channels))
+
+        states = [await channel.state() for channel in channels]
+        assert [state.context_vars for state in states] == [{"n": 3}] * 8
+
+
+async def test_whoever_waits_for_a_channel_keeps_it_in_memory() -> None:
+    """Otherwise the waiter would listen to a copy that nobody tells anything."""
+    async with house(MemoryLog(), "alice", "bob", cached_channels=1) as home:
+        watched = await home.open(A_B)
+        ending = begin(closed(watched))
+        await quiet()
+        others = [await home.open(FOR_EVER) for _ in range(5)]
+        for other in others:
+            await add_one(other)
+        await watched.send("hello")
+        await home.handle("bob", watched).send("bye")
+
+        assert await ending == "sequence_complete"
+
+
+async def test_a_slow_arbiter_does_not_split_a_channel_in_two() -> None:
+    """While it thinks, the channel may fall out of the cache; whoever waits on it is told all the same."""
+
+    class Slow:
+        async def may_open(self, opener: Registration, spec: ChannelSpec) -> None: ...
+
+        async def may_post(self, sender: Registration, draft: Draft, channel: object) -> None:
+            await quiet(20)
+
+    async with house(MemoryLog(), "alice", "bob", cached_channels=1, arbiter=Slow()) as home:
+        channels = [await home.open(A_B) for _ in range(5)]
+        endings = [begin(closed(channel)) for channel in channels]
+        await asyncio.gather(*(channel.send("hello") for channel in channels))
+        await asyncio.gather(*(home.handle("bob", channel).send("bye") for channel in channels))
+
+        assert {await ending for ending in endings} == {"sequence_complete"}
+
+
+async def test_two_that_open_one_id_at_once_open_one_channel(open_log: OpenLog) -> None:
+    """L6."""
+    async with house(open_log(), "alice", "bob") as home:
+        one, two = await asyncio.gather(*(home.open(A_B, channel_id="the-one") for _ in range(2)))
+        await one.send("hello")
+
+        assert one.channel_id == two.channel_id == "the-one"
+        assert (await home.types(two)).count(EV_CHANNEL_INVITE) == 1
+
+
+async def test_a_channel_that_another_hub_opened_meanwhile_is_the_one_that_is_opened() -> None:
+    """L6: two processes start the same script at once."""
+
+    class Overtaken(CountingLog):
+        rival: House | None = None
+
+        async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+            rival, self.rival = self.rival, None
+            if rival is not None:
+                await rival.hub.open_channel(_request("the-one"), rival.hub.participant("alice").agent_id)
+            await super().append(channel_id, envelopes, after=after)
+
+    log = Overtaken()
+    async with house(log, "alice", "bob") as home, house(log.inner, "bob") as rival:
+        await rival.hub.open_channel(_request("warm-up"), home["alice"].agent_id)
+        log.rival = rival
+        channel = await home.open(A_B, channel_id="the-one")
+
+        assert (await channel.send("hello")).seq == 4
+        assert (await home.types(channel)).count(EV_CHANNEL_INVITE) == 1
+
+
+# --- snapshots ---
+
+
+async def test_hydrating_from_a_snapshot_equals_folding_from_scratch(open_log: OpenLog) -> None:
+    async with house(open_log(), "alice", "bob") as home:
+        channel = await home.open(FOR_EVER, knobs={"context_vars": {"route": "north"}})
+        await fill(channel)
+        await channel.send("hello")
+        live = await channel.state()
+    counting = CountingLog(open_log())
+    from_snapshot = await hydrated(counting, channel.channel_id)
+    deleting = open_log()
+    await deleting.delete_snapshots()
+    from_scratch = await hydrated(deleting, channel.channel_id)
+
+    assert counting.read_of[channel.channel_id] < SNAPSHOT_EVERY
+    assert live == from_snapshot == from_scratch
+
+
+async def test_a_damaged_or_outdated_snapshot_is_ignored(open_log: OpenLog) -> None:
+    async with house(open_log(), "alice", "bob") as home:
+        channel = await home.open(FOR_EVER)
+        await fill(channel)
+        live = await channel.state()
+    kept = open_log()
+    seq, good = await kept.load_snapshot(channel.channel_id) or (0, b"")
+    await kept.close()
+    assert good
+    beyond = good.replace(f'"seq":{seq},'.encode(), b'"seq":9999,', 1)
+    for found_seq, body in [
+        (seq, b"\x00 not JSON"),
+        (seq, b'{"type":"workflow","state":{"seq":"many"}}'),
+        (seq, b'{"type":"unheard_of","state":{}}'),
+        (seq - 1, good),
+        (9999, beyond),
+    ]:
+        log = open_log()
+        await log.save_snapshot(channel.channel_id, seq=found_seq, body=body)
+        assert await hydrated(log, channel.channel_id) == live
+
+
+async def test_a_log_without_snapshots_will_do() -> None:
+    class Plain:
+        """Everything of a log, and nothing more."""
+
+        def __init__(self) -> None:
+            inner = MemoryLog()
+            self.address, self.durability = inner.address, inner.durability
+            self.append, self.read, self.find = inner.append, inner.read, inner.find
+            self.head, self.channels, self.tail = inner.head, inner.channels, inner.tail
+            self.close = inner.close
+
+    log = Plain()
+    async with house(log, "alice", "bob") as home:
+        channel = await home.open(FOR_EVER)
+        await fill(channel)
+        live = await channel.state()
+
+    assert await hydrated(log, channel.channel_id) == live
+
+
+async def _info(home: House, channel_id: str) -> object:
+    return await home["alice"].channel(channel_id).info()
+
+
+def _request(channel_id: str) -> OpenRequest:
+    return OpenRequest(type="workflow", target=["bob"], knobs={"graph": A_B.to_dict()}, channel_id=channel_id)

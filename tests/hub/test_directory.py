@@ -1,0 +1,112 @@
+"""The hub's directory: registrations, on a channel of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwise.core.governance import Passport, Resume, Rule
+from turnwise.errors import BadDraft, NameTaken, UnknownParticipant
+from turnwise.hub.directory import HubDirectory
+from turnwise.hub.ids import sortable_ids
+from turnwise.log.base import Log
+from turnwise.log.memory import MemoryLog
+from turnwise.testing.manual_clock import ManualClock
+
+from .scenes import OpenLog, house, refused
+
+
+async def directory(log: Log) -> HubDirectory:
+    clock = ManualClock()
+    found = HubDirectory(log, clock, sortable_ids(clock))
+    await found.hydrate()
+    return found
+
+
+async def test_a_registration_is_a_line_on_a_channel_of_its_own(open_log: OpenLog) -> None:
+    async with house(open_log(), "alice", people=["user"]) as home:
+        lines = await home.hub.read_wal("_directory")
+
+        assert [line.event_type for line in lines] == ["participant.registered"] * 2
+        assert [line.event_data["passport"]["name"] for line in lines] == ["alice", "user"]
+        assert [one.name for one in home.hub.participants()] == ["alice", "user"]
+
+
+async def test_registering_the_same_again_writes_nothing() -> None:
+    """L6."""
+    log = MemoryLog()
+    for _ in range(3):
+        async with house(log, "alice") as home:
+            assert len(await home.hub.read_wal("_directory")) == 1
+
+
+async def test_what_is_not_given_stays_as_it_was_registered() -> None:
+    """L6."""
+    known = await directory(MemoryLog())
+    first = await known.register(Passport(name="alice"), Resume(summary="writes"), Rule(inbox=3))
+    again = await known.register(Passport(name="alice", owner="acme"), None, None)
+
+    assert (again.agent_id, again.passport.owner) == (first.agent_id, "acme")
+    assert (again.resume, again.rule) == (Resume(summary="writes"), Rule(inbox=3))
+
+
+async def test_what_is_given_again_replaces(open_log: OpenLog) -> None:
+    log = open_log()
+    known = await directory(log)
+    await known.register(Passport(name="alice"), Resume(summary="writes"), None)
+    await known.register(Passport(name="alice"), Resume(summary="edits"), Rule(inbox=1))
+    await log.close()
+    read_again = await directory(open_log())
+
+    assert read_again.known == known.known
+    assert read_again.known.resolve("alice").resume.summary == "edits"
+
+
+async def test_somebody_is_found_by_id_and_by_name() -> None:
+    known = await directory(MemoryLog())
+    alice = await known.register(Passport(name="Alice B. Toklas"), None, None)
+
+    assert known.known.resolve("Alice B. Toklas") == known.known.resolve(alice.agent_id) == alice
+    assert alice.agent_id.startswith("alice-b-toklas-")
+    with pytest.raises(UnknownParticipant) as unknown:
+        known.known.resolve("Alice")
+    assert unknown.value.known == ("Alice B. Toklas",)
+
+
+async def test_two_hubs_that_register_one_name_register_one_participant() -> None:
+    log = MemoryLog()
+    one, two = await directory(log), await directory(log)
+    first = await one.register(Passport(name="alice"), None, None)
+    second = await two.register(Passport(name="alice"), None, None)
+
+    assert first == second
+    assert two.known.seq == 1
+
+
+async def test_a_name_keeps_its_kind() -> None:
+    known = await directory(MemoryLog())
+    await known.register(Passport(name="alice"), None, None)
+    error = await refused(NameTaken, known.register(Passport(name="alice", kind="human"), None, None))
+
+    assert "another name" in str(error)
+
+
+async def test_somebody_who_is_removed_is_unknown_and_its_name_free() -> None:
+    log = MemoryLog()
+    known = await directory(log)
+    first = await known.register(Passport(name="alice"), None, None)
+    await known.remove(first.agent_id)
+    assert (await directory(log)).known.find("alice") is None
+
+    second = await known.register(Passport(name="alice"), None, None)
+    assert second.agent_id != first.agent_id
+
+
+@pytest.mark.parametrize(
+    "passport",
+    [Passport(name=""), Passport(name=" "), Passport(name="a\nb"), Passport(name="x", kind="ghost")],
+)
+async def test_a_passport_nobody_could_be_addressed_by_is_refused(passport: Passport) -> None:
+    known = await directory(MemoryLog())
+    await refused(BadDraft, known.register(passport, None, None))
+
+    assert known.known.seq == 0

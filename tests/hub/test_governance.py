@@ -1,0 +1,227 @@
+"""Rules, arbiter, listeners: what is asked before, and told after."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from turnwise.core.channel import ChannelMetadata, ChannelSpec
+from turnwise.core.envelope import Draft, Envelope
+from turnwise.core.governance import Registration, Rule
+from turnwise.errors import Denied
+from turnwise.log.memory import MemoryLog
+
+from .scenes import A_B, A_B_A, House, OpenLog, add_one, house, refused
+
+
+async def ruled(home: House, **fields: Any) -> None:
+    """Alice comes under a rule."""
+    await home.agent("alice", rule=Rule(**fields))
+
+
+async def denied(home: House, asked: Any, because: str) -> None:
+    """`asked` is refused for this reason; the refusal is audited and nothing was opened."""
+    error = await refused(Denied, asked)
+    assert because in str(error)
+    line = (await home.audited("denied"))[-1]
+    assert (line["who"], line["because"]) == (error.who, error.because)
+
+
+# --- every field of a rule ---
+
+
+async def test_may_address() -> None:
+    async with house(MemoryLog(), "bob", "carol") as home:
+        await ruled(home, may_address=["bob"])
+        await denied(home, home.talk(to="carol"), "its rule allows only bob")
+        assert await home.talk(to="bob")
+
+
+async def test_addressable_by() -> None:
+    async with house(MemoryLog(), "bob", "carol") as home:
+        await ruled(home, addressable_by=["bob"])
+        await denied(home, home.talk(by="carol", to="alice"), "its rule allows only bob")
+        assert await home.talk(by="bob", to="alice")
+        assert await home.talk(by="alice", to="carol")
+
+
+async def test_channel_types() -> None:
+    async with house(MemoryLog(), "bob") as home:
+        await ruled(home, channel_types=["workflow"])
+        await denied(home, home.talk(), "its rule allows only workflow")
+        assert await home.open(A_B)
+
+
+async def test_posts_per_minute() -> None:
+    """A minute's worth at once, then one for each that the minute brings back."""
+    async with house(MemoryLog(), "bob") as home:
+        await ruled(home, posts_per_minute=6)
+        channel = await home.talk()
+        for _ in range(6):
+            await add_one(channel)
+        before = await home.wal(channel)
+        await denied(home, add_one(channel), "6 posts a minute")
+        assert await home.wal(channel) == before
+
+        home.clock.advance(9.9)
+        await denied(home, add_one(channel), "6 posts a minute")
+        home.clock.advance(0.1)
+        await add_one(channel)
+        await denied(home, add_one(channel), "6 posts a minute")
+        await add_one(home.handle("bob", channel))  # The rule is alice's alone.
+
+
+async def test_inbox() -> None:
+    """So many channels may wait for it at once; a turn taken, or a channel closed, makes room."""
+    async with house(MemoryLog(), "bob") as home:
+        await ruled(home, inbox=2)
+        waiting = [await home.open(A_B_A, by="bob") for _ in range(2)]
+        await denied(home, home.talk(by="bob", to="alice"), "its rule allows 2")
+
+        await home.handle("alice", waiting[0]).send("here")
+        third = await home.open(A_B_A, by="bob")
+        await denied(home, home.open(A_B_A, by="bob"), "its rule allows 2")
+        await third.close()
+        assert await home.talk(by="bob", to="alice")
+
+
+async def test_inbox_after_a_restart(open_log: OpenLog) -> None:
+    """What is waited for is on the log."""
+    async with house(open_log(), "bob") as home:
+        await ruled(home, inbox=1)
+        await home.open(A_B_A, by="bob")
+    async with house(open_log(), "alice", "bob") as home:
+        await denied(home, home.talk(by="bob", to="alice"), "its rule allows 1")
+
+
+async def test_ttl_seconds() -> None:
+    """The longest, and what a channel gets that asks for none."""
+    async with house(MemoryLog(), "bob") as home:
+        await ruled(home, ttl_seconds=100)
+        await denied(home, home.talk(ttl=101), "its rule allows 100 s")
+        assert (await (await home.talk(ttl=99)).info()).ttl_seconds == 99
+        assert (await (await home.talk()).info()).ttl_seconds == 100
+
+
+async def test_delegation_depth() -> None:
+    async with house(MemoryLog(), "bob") as home:
+        await ruled(home, delegation_depth=1)
+        top = await home.talk()
+        child = await home.talk(parent=top.channel_id)
+        await denied(home, home.talk(parent=child.channel_id), "its rule allows 1")
+        assert await home.talk(by="bob", to="alice", parent=child.channel_id)
+
+
+def test_there_is_a_test_for_every_field_of_a_rule() -> None:
+    """Every field is enforced, or absent."""
+    tested = {name.removeprefix("test_") for name in globals()}
+    assert set(Rule.__struct_fields__) <= tested
+
+
+async def test_a_rule_of_none_allows_everything() -> None:
+    async with house(MemoryLog(), "bob") as home:
+        await ruled(home)
+        for _ in range(200):
+            await add_one(await home.talk())
+
+
+# --- the arbiter ---
+
+
+class Judge:
+    """Says no to what it is told to."""
+
+    def __init__(self) -> None:
+        self.no: set[str] = set()
+        self.asked: list[str] = []
+
+    async def may_open(self, opener: Registration, spec: ChannelSpec) -> None:
+        self._decide(opener, f"open {spec.type}")
+
+    async def may_post(self, sender: Registration, draft: Draft, channel: ChannelMetadata) -> None:
+        self._decide(sender, f"post {draft.event_type} at {channel.seq}")
+
+    def _decide(self, who: Registration, what: str) -> None:
+        self.asked.append(f"{who.name}: {what}")
+        if what.split(maxsplit=1)[0] in self.no:
+            raise Denied(who.name, what=what, because="the judge says so")
+
+
+async def test_the_arbiter_is_asked_before_a_channel_opens() -> None:
+    judge = Judge()
+    async with house(MemoryLog(), "alice", "bob", arbiter=judge) as home:
+        judge.no = {"open"}
+        await denied(home, home.talk(), "the judge says so")
+        assert await home.hub.list_channels() == []
+
+        judge.no = set()
+        await home.talk()
+        assert judge.asked == ["alice: open conversation"] * 2
+
+
+async def test_the_arbiter_is_asked_before_a_post() -> None:
+    judge = Judge()
+    async with house(MemoryLog(), "alice", "bob", arbiter=judge) as home:
+        channel = await home.talk()
+        before = await home.wal(channel)
+        judge.no = {"post"}
+        await denied(home, channel.send("hello"), "the judge says so")
+        assert await home.wal(channel) == before
+        assert (await home.audited("denied"))[-1]["channel_id"] == channel.channel_id
+
+        judge.no = set()
+        await channel.send("hello")
+        assert judge.asked[1:] == [f"alice: post text at {before[-1].seq}"] * 2
+
+
+async def test_the_arbiter_is_not_asked_about_what_the_hub_writes() -> None:
+    judge = Judge()
+    async with house(MemoryLog(), "alice", "bob", arbiter=judge) as home:
+        channel = await home.talk()
+        judge.no = {"post"}
+        await channel.close()
+
+        assert judge.asked == ["alice: open conversation"]
+
+
+# --- listeners ---
+
+
+async def test_listeners_are_told_of_everything_in_the_order_of_the_log() -> None:
+    heard: list[Envelope] = []
+    later: list[Envelope] = []
+    async with house(MemoryLog(), "alice", "bob", listeners=[heard.append]) as home:
+        channel = await home.open(A_B, message="hello")
+        home.hub.add_listener(later.append)
+        await home.handle("bob", channel).send("bye")
+
+        lines = await home.wal(channel)
+        assert heard == lines
+        assert later == lines[-2:]
+
+
+async def test_a_listener_that_raises_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[Envelope] = []
+
+    def broken(envelope: Envelope) -> None:
+        raise RuntimeError("a fault in the listener")
+
+    async with house(MemoryLog(), "alice", "bob", listeners=[broken, heard.append]) as home:
+        channel = await home.open(A_B, message="hello")
+        await home.handle("bob", channel).send("bye")
+
+        assert heard == await home.wal(channel)
+        assert "a fault in the listener" in caplog.text
+
+
+async def test_a_listener_sees_what_is_already_on_the_log() -> None:
+    log = MemoryLog()
+    seen: list[bool] = []
+    async with house(log, "alice", "bob") as home:
+        home.hub.add_listener(lambda e: seen.append(len(log.records[e.channel_id]) >= e.seq))
+        await asyncio.gather(*(home.open(A_B) for _ in range(5)))
+
+        assert len(seen) == 15
+        assert all(seen)

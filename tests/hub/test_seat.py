@@ -1,0 +1,120 @@
+"""A seat: what one participant can do at a hub, and nothing beyond."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable
+
+import pytest
+
+from turnwise.errors import ChannelClosed, ClaimLost, NotDue, NotParticipant, OutOfTurn
+from turnwise.hub.seat import ENVELOPES_PER_READING, Seat
+from turnwise.log.memory import MemoryLog
+
+from .scenes import A_B, A_B_A, House, OpenLog, add_one, draft, house, refused
+
+
+def seat_of(home: House, name: str) -> Seat:
+    return Seat(home.hub, home.hub.participant(name))
+
+
+async def asked(seat: Seat, channel_id: str) -> AsyncIterator[Awaitable[object]]:
+    yield seat.read(channel_id, 0)
+    yield seat.state(channel_id)
+    yield seat.metadata(channel_id)
+    yield seat.wait_beyond(channel_id, 0)
+    yield seat.close_channel(channel_id, "mine")
+    yield seat.answer_invite(channel_id)
+    yield seat.answer_invite(channel_id, rejected_because="no")
+
+
+async def test_a_stranger_gets_nothing_of_a_channel() -> None:
+    """Page 08: membership holds on every read."""
+    async with house(MemoryLog(), "alice", "bob", "eve") as home:
+        channel = await home.talk()
+        before = await home.wal(channel)
+        async for asking in asked(seat_of(home, "eve"), channel.channel_id):
+            with pytest.raises(NotParticipant):
+                await asking
+        await refused(NotParticipant, home["eve"].channel(channel.channel_id).send("hello"))
+        await refused(NotParticipant, add_one(home["eve"].channel(channel.channel_id)))
+
+        assert await home.wal(channel) == before
+
+
+async def test_the_sender_is_the_seats_whatever_the_draft_says() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.open(A_B)
+        forged = draft(home["alice"])
+        await refused(OutOfTurn, seat_of(home, "bob").post(channel.channel_id, forged))
+
+
+async def test_a_channel_is_read_in_stretches(open_log: OpenLog) -> None:
+    async with house(open_log(), "alice", "bob") as home:
+        channel = await home.talk()
+        for _ in range(ENVELOPES_PER_READING):
+            await add_one(channel)
+        bob, since, read = seat_of(home, "bob"), 0, []
+        while (reading := await bob.read(channel.channel_id, since)).seq > since:
+            since = reading.seq
+            read.append(len(reading.envelopes))
+
+        assert since == len(await home.wal(channel))
+        assert read == [2, 0]  # The invitation and the opening; nobody is shown a context write.
+
+
+async def test_what_was_read_is_ones_own() -> None:
+    """Changing it changes nothing for anybody else."""
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.open(A_B, message="hello", knobs={"context_vars": {"list": [1]}})
+        seat = seat_of(home, "bob")
+        (await seat.read(channel.channel_id, 3)).envelopes[0].event_data["text"] = "forged"
+        (await seat.state(channel.channel_id)).context_vars["list"].append(2)
+
+        assert (await seat.read(channel.channel_id, 3)).envelopes[0].event_data == {"text": "hello"}
+        assert (await seat.state(channel.channel_id)).context_vars == {"list": [1]}
+
+
+async def test_an_invitation_is_answered_once() -> None:
+    """L1."""
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.talk()
+        await refused(NotDue, seat_of(home, "bob").answer_invite(channel.channel_id))
+        await channel.close()
+        await refused(ChannelClosed, seat_of(home, "bob").answer_invite(channel.channel_id))
+
+
+async def test_a_seat_claims_releases_and_fails_for_its_participant() -> None:
+    """T1, T5."""
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.open(A_B_A)
+        alice, bob = seat_of(home, "alice"), seat_of(home, "bob")
+        claim = await alice.claim(channel.channel_id, 1)
+        assert (claim.agent_id, claim.worker) == (alice.agent_id, alice.worker)
+        await refused(OutOfTurn, bob.fail(channel.channel_id, claim.seq, {}))
+
+        await alice.release(channel.channel_id, claim.seq)
+        await refused(ClaimLost, alice.release(channel.channel_id, claim.seq))
+        again = await alice.claim(channel.channel_id, 1)
+        await alice.fail(channel.channel_id, again.seq, {"type": "Tired", "message": ""})
+        assert (await channel.info()).close_reason == "turn_failed"
+
+
+async def test_whoever_leaves_gives_up_what_it_claimed() -> None:
+    """T1."""
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.open(A_B)
+        seat = seat_of(home, "alice")
+        claim = await seat.claim(channel.channel_id, 1)
+        seat.leave()
+
+        assert (await seat_of(home, "alice").claim(channel.channel_id, 1)).seq > claim.seq
+
+
+async def test_waiting_ends_with_the_channel() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.open(A_B)
+        await channel.close()
+        seat, end = seat_of(home, "bob"), len(await home.wal(channel))
+
+        assert await seat.wait_beyond(channel.channel_id, end - 1)
+        assert not await seat.wait_beyond(channel.channel_id, end)

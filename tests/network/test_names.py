@@ -1,0 +1,223 @@
+"""The public names, pinned: one that is added, renamed or lost is a change that somebody meant."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+import turnwise
+import turnwise.knowledge
+import turnwise.network
+import turnwise.network.workflow_helpers
+import turnwise.testing
+from turnwise import network
+from turnwise.log.memory import MemoryLog
+from turnwise.log.sqlite import SqliteLog
+
+EVERYDAY = [
+    "TurnwiseError",
+    "__version__",
+]
+KNOWLEDGE = [
+    "DiskKnowledgeStore",
+    "MemoryKnowledgeStore",
+]
+HELPERS = [
+    "delete_context",
+    "set_context",
+    "update_context",
+]
+TESTING = [
+    "DurableLogContract",
+    "LogContract",
+    "ManualClock",
+    "flip_byte",
+    "flip_memory",
+    "flip_sqlite",
+]
+NETWORK = [
+    "Adapter",
+    "AgentClient",
+    "AgentTarget",
+    "AllOf",
+    "Always",
+    "AnyOf",
+    "Arbiter",
+    "AtTurn",
+    "Basis",
+    "CONSULTING_TYPE",
+    "CONVERSATION_TYPE",
+    "Channel",
+    "ChannelInject",
+    "ChannelMetadata",
+    "ChannelResult",
+    "ChannelSpec",
+    "ChannelState",
+    "ChannelStateInject",
+    "Close",
+    "ContextEquals",
+    "ContextIn",
+    "ContextThreshold",
+    "DISCUSSION_TYPE",
+    "Decision",
+    "Draft",
+    "EV_CHANNEL_CLOSED",
+    "EV_CHANNEL_EXPIRED",
+    "EV_CHANNEL_INVITE",
+    "EV_CHANNEL_INVITE_ACK",
+    "EV_CHANNEL_INVITE_REJECT",
+    "EV_CHANNEL_OPENED",
+    "EV_CONTEXT_SET",
+    "EV_EXPECTATION_VIOLATED",
+    "EV_HUMAN_ANSWERED",
+    "EV_HUMAN_REQUESTED",
+    "EV_PACKET",
+    "EV_SESSION_CLOSED",
+    "EV_SESSION_EXPIRED",
+    "EV_SESSION_INVITE",
+    "EV_SESSION_INVITE_ACK",
+    "EV_SESSION_INVITE_REJECT",
+    "EV_SESSION_OPENED",
+    "EV_TASK_COMPLETED",
+    "EV_TASK_FAILED",
+    "EV_TASK_PROGRESS",
+    "EV_TASK_STARTED",
+    "EV_TEXT",
+    "EV_TIMER_FIRED",
+    "EV_TURN_ABANDONED",
+    "EV_TURN_CLAIMED",
+    "EV_TURN_FAILED",
+    "EV_TURN_MODEL",
+    "EV_TURN_RELEASED",
+    "EV_TURN_TOOL",
+    "Envelope",
+    "Expectation",
+    "Expr",
+    "Finish",
+    "FromSpeaker",
+    "FullTranscript",
+    "Handoff",
+    "Hub",
+    "HubClient",
+    "HumanClient",
+    "Link",
+    "Listener",
+    "LocalLink",
+    "Manifest",
+    "Message",
+    "Not",
+    "Participant",
+    "Passport",
+    "Registration",
+    "Resume",
+    "RevertToInitiatorTarget",
+    "RoundRobinTarget",
+    "Rule",
+    "SessionInject",
+    "SessionMetadata",
+    "SessionStateInject",
+    "SignalIs",
+    "Speak",
+    "State",
+    "StayTarget",
+    "TerminateTarget",
+    "ToolCalled",
+    "Transition",
+    "TransitionCondition",
+    "TransitionDecision",
+    "TransitionGraph",
+    "TransitionTarget",
+    "Turn",
+    "TurnFailed",
+    "TurnHandler",
+    "TurnTaking",
+    "View",
+    "WORKFLOW_TYPE",
+    "WindowedSummary",
+    "WorkflowState",
+    "acks_within",
+    "max_silence",
+    "register_condition",
+    "register_target",
+    "register_view",
+    "reply_within",
+    "round_robin",
+    "sequence",
+    "turn_within",
+]
+
+SEED_004 = [
+    "AgentTarget",
+    "Always",
+    "ChannelInject",
+    "ChannelStateInject",
+    "ContextEquals",
+    "EV_CHANNEL_CLOSED",
+    "EV_CONTEXT_SET",
+    "EV_PACKET",
+    "EV_TEXT",
+    "Envelope",
+    "FromSpeaker",
+    "Handoff",
+    "Hub",
+    "HubClient",
+    "HumanClient",
+    "LocalLink",
+    "Passport",
+    "Resume",
+    "RevertToInitiatorTarget",
+    "RoundRobinTarget",
+    "StayTarget",
+    "TerminateTarget",
+    "ToolCalled",
+    "Transition",
+    "TransitionCondition",
+    "TransitionDecision",
+    "TransitionGraph",
+    "TransitionTarget",
+    "WORKFLOW_TYPE",
+    "register_condition",
+    "register_target",
+]
+"""What the seed imports from its network package, or speaks of as being there."""
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        (turnwise, EVERYDAY),
+        (turnwise.knowledge, KNOWLEDGE),
+        (turnwise.network.workflow_helpers, HELPERS),
+        (turnwise.testing, TESTING),
+        (turnwise.network, NETWORK),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, ModuleType) else "",
+)
+def test_the_public_names_are_these(module: ModuleType, names: list[str]) -> None:
+    assert sorted(module.__all__) == names
+    for name in names:
+        assert hasattr(module, name)
+
+
+def test_everything_that_the_seed_imports_is_there() -> None:
+    assert set(SEED_004) <= set(NETWORK)
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORK if "SESSION" in name.upper()])
+def test_a_session_is_a_channel(name: str) -> None:
+    """The glossary: *session* is the older word; the aliases are the channel names themselves."""
+    of_a_channel = name.replace("SESSION", "CHANNEL").replace("Session", "Channel")
+    assert getattr(network, name) is getattr(network, of_a_channel)
+
+
+def test_nothing_is_defined_in_the_network_package() -> None:
+    """Its names come from where the code is."""
+    for name in NETWORK:
+        home = getattr(getattr(network, name), "__module__", "")
+        assert not str(home).startswith("turnwise.network")
+
+
+def test_the_stores_of_the_seeds_are_the_logs() -> None:
+    assert turnwise.knowledge.MemoryKnowledgeStore is MemoryLog
+    assert turnwise.knowledge.DiskKnowledgeStore is SqliteLog
