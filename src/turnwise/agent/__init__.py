@@ -1,0 +1,1 @@
+"""Agents: a prompt, a model, tools. They know nothing of channels."""
