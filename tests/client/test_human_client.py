@@ -99,14 +99,17 @@ async def test_a_callback_that_is_set_late_is_called_with_what_nobody_pulled() -
         channel = await home.open(sequence(["alice", "user"]), message="hello")
     async with house(log, "alice", people=["user"]) as home:
         await quiet()
-        heard: list[str] = []
+        heard, let = list[str](), asyncio.Event()
 
         @home.people["user"].on_envelope
         async def user(envelope: Envelope) -> None:
-            await asyncio.sleep(0)
-            heard.append(str(envelope.event_data.get("text")))
+            if envelope.event_data["text"] == "hello":
+                await let.wait()
+            heard.append(envelope.event_data["text"])
 
         await home.handle("alice", channel).interject("are you there?")
+        await quiet()
+        let.set()
         await until(lambda: len(heard) == 2)
 
         assert heard == ["hello", "are you there?"]

@@ -204,6 +204,28 @@ async def test_two_that_open_one_id_at_once_open_one_channel(open_log: OpenLog) 
         assert (await home.types(two)).count(EV_CHANNEL_INVITE) == 1
 
 
+async def test_opening_an_id_that_is_just_being_opened_waits_for_the_same_answers() -> None:
+    """L6: the first line is on the log before whoever wrote it hears so; both openers meet on one entry."""
+
+    class LateAnswer(CountingLog):
+        let = asyncio.Event()
+
+        async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+            await super().append(channel_id, envelopes, after=after)
+            if channel_id == "the-one":
+                await self.let.wait()
+
+    log = LateAnswer()
+    async with house(log, "alice", "bob") as home:
+        opening = [begin(home.open(A_B, channel_id="the-one"))]
+        await quiet()
+        opening.append(begin(home.open(A_B, channel_id="the-one")))
+        await quiet()
+        log.let.set()
+
+        assert [(await one).channel_id for one in opening] == ["the-one"] * 2
+
+
 async def test_a_channel_that_another_hub_opened_meanwhile_is_the_one_that_is_opened() -> None:
     """L6: two processes start the same script at once."""
 

@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from turnwise.core.envelope import JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class Handoff:
+class Handoff(Struct, frozen=True, tag="handoff", tag_field="kind", omit_defaults=True):
     """Returned by a tool: the floor goes to `target`, an id or a name."""
 
     target: str
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Struct, frozen=True, tag="finish", tag_field="kind", omit_defaults=True):
     """Returned by a tool: the channel closes."""
 
     reason: str = "finished"

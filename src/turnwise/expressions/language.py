@@ -34,7 +34,7 @@ the engine and are refused; keys inside a value are the user's own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Final, NoReturn, TypeVar, cast
@@ -90,7 +90,7 @@ class Expression:
 
 def compile_expression(text: str) -> Expression:
     """Read `text`, once for many evaluations, or raise `BadExpression` saying what is not allowed."""
-    reader = _Reader(text)
+    reader = Reader(text)
     part = reader.part(_parsed(text))
     return Expression(text, frozenset(reader.names), reader.size, part)
 
@@ -108,7 +108,7 @@ _ODD_ENDS: Final = {
 def _parsed(text: str) -> nodes.Expr:
     _check_text(text)
     try:
-        _check_tokens(text)
+        check_nesting(_GRAMMAR.lexer.tokeniter(text, None, None, "variable"), text)
         parser = Parser(_GRAMMAR, text, state="variable")
         tree = parser.parse_expression()
         if not parser.stream.eos:
@@ -130,18 +130,18 @@ def _check_text(text: str) -> None:
         _refuse(text, "it is empty")
     if text.lstrip().startswith(("{{", "{%", "{#")):
         _refuse(text, _ODD_ENDS["variable_end"])
-    if not _is_unicode(text):
+    if not is_unicode(text):
         _refuse(text, "it is not valid Unicode text")
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def _check_tokens(text: str) -> None:
+def check_nesting(tokens: Iterable[tuple[int, str, str]], text: str) -> None:
     """Refuse what would make the parser recurse deeply, and escapes that Python only half knows."""
     open_brackets = signs = 0
-    for _, kind, word in _GRAMMAR.lexer.tokeniter(text, None, None, "variable"):
+    for _, kind, word in tokens:
         if kind == "string" and (odd := _ODD_ESCAPE.search(word)):
             _refuse(text, f"{odd[1]} is no escape here; write a backslash as \\\\")
         if kind != "whitespace":
@@ -156,7 +156,7 @@ def _refuse(text: str, because: str) -> NoReturn:
     raise BadExpression(text, because=because) from None
 
 
-class _Reader:
+class Reader:
     """Turns the tree of one expression into a part; counts what it reads, and notes the names."""
 
     def __init__(self, text: str) -> None:
@@ -188,13 +188,13 @@ class _Reader:
         _refuse(self.text, because)
 
 
-_READERS: Final[dict[type[nodes.Node], Callable[[_Reader, nodes.Node], Part]]] = {}
+_READERS: Final[dict[type[nodes.Node], Callable[[Reader, nodes.Node], Part]]] = {}
 """The language: the kinds of node that have a meaning. Exact types; a subclass is another kind."""
 _UNSPOKEN: Final[dict[type[nodes.Node], str]] = {nodes.Pow: "the operator **", nodes.Slice: "a slice"}
 _KEYWORDS: Final = frozenset({"and", "or", "not", "in", "is", "if", "else"})
 
 _Node = TypeVar("_Node", bound=nodes.Node)
-_Read = Callable[[_Reader, _Node], Part]
+_Read = Callable[[Reader, _Node], Part]
 
 
 def _reads(*kinds: type[_Node]) -> Callable[[_Read[_Node]], _Read[_Node]]:
@@ -207,19 +207,19 @@ def _reads(*kinds: type[_Node]) -> Callable[[_Read[_Node]], _Read[_Node]]:
 
 
 @_reads(nodes.Const)
-def _constant(reader: _Reader, node: nodes.Const) -> Part:
+def _constant(reader: Reader, node: nodes.Const) -> Part:
     value = node.value
     if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
         reader.refuse(f"an integer has more than {MAX_INTEGER_BITS} bits")
     if isinstance(value, float) and not isfinite(value):
         reader.refuse("a number is too large")
-    if isinstance(value, str) and not _is_unicode(value):
+    if isinstance(value, str) and not is_unicode(value):
         reader.refuse("a text is not valid Unicode")
     return lambda names, steps: value
 
 
 @_reads(nodes.Name)
-def _name(reader: _Reader, node: nodes.Name) -> Part:
+def _name(reader: Reader, node: nodes.Name) -> Part:
     key = node.name
     if key.startswith("_"):
         reader.refuse(f"{key!r} is reserved; names that start with _ belong to the engine")
@@ -230,13 +230,13 @@ def _name(reader: _Reader, node: nodes.Name) -> Part:
 
 
 @_reads(nodes.Getattr)
-def _attribute(reader: _Reader, node: nodes.Getattr) -> Part:
+def _attribute(reader: Reader, node: nodes.Getattr) -> Part:
     holder, key = reader.part(node.node), reader.key(node.attr)
     return lambda names, steps: functions.item(holder(names, steps), key)
 
 
 @_reads(nodes.Getitem)
-def _item(reader: _Reader, node: nodes.Getitem) -> Part:
+def _item(reader: Reader, node: nodes.Getitem) -> Part:
     if isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str):
         reader.key(node.arg.value)
     holder, key = reader.part(node.node), reader.part(node.arg)
@@ -244,25 +244,25 @@ def _item(reader: _Reader, node: nodes.Getitem) -> Part:
 
 
 @_reads(nodes.List, nodes.Tuple)
-def _list(reader: _Reader, node: nodes.Literal) -> Part:
+def _list(reader: Reader, node: nodes.Literal) -> Part:
     items = tuple(map(reader.part, node.iter_child_nodes()))
     return lambda names, steps: [item(names, steps) for item in items]
 
 
 @_reads(nodes.Dict)
-def _mapping(reader: _Reader, node: nodes.Dict) -> Part:
+def _mapping(reader: Reader, node: nodes.Dict) -> Part:
     items = tuple((_literal_key(reader, pair.key), reader.part(pair.value)) for pair in node.items)
     return lambda names, steps: {key: value(names, steps) for key, value in items}
 
 
-def _literal_key(reader: _Reader, node: nodes.Expr) -> str:
+def _literal_key(reader: Reader, node: nodes.Expr) -> str:
     if not isinstance(node, nodes.Const) or not isinstance(node.value, str):
         reader.refuse("the keys of a mapping are written as text in quotes")
     return reader.key(node.value)
 
 
 @_reads(nodes.And, nodes.Or)
-def _and_or(reader: _Reader, node: nodes.BinExpr) -> Part:
+def _and_or(reader: Reader, node: nodes.BinExpr) -> Part:
     first, *others = [reader.part(operand) for operand in _chain(node)]
     goes_on = type(node) is nodes.And
 
@@ -288,7 +288,7 @@ def _chain(node: nodes.BinExpr) -> list[nodes.Expr]:
 
 
 @_reads(nodes.CondExpr)
-def _conditional(reader: _Reader, node: nodes.CondExpr) -> Part:
+def _conditional(reader: Reader, node: nodes.CondExpr) -> Part:
     test, one = reader.part(node.test), reader.part(node.expr1)
     other = reader.part(nodes.Const(None) if node.expr2 is None else node.expr2)
     return lambda names, steps: one(names, steps) if test(names, steps) else other(names, steps)
@@ -308,7 +308,7 @@ _COMPARISONS: Final[Mapping[str, _Compare]] = {
 
 
 @_reads(nodes.Compare)
-def _compare(reader: _Reader, node: nodes.Compare) -> Part:
+def _compare(reader: Reader, node: nodes.Compare) -> Part:
     first = reader.part(node.expr)
     others = tuple((_COMPARISONS[operand.op], reader.part(operand.expr)) for operand in node.ops)
 
@@ -335,7 +335,7 @@ _ARITHMETIC: Final[Mapping[type[nodes.BinExpr], Callable[[Json, Json, Steps], Js
 
 
 @_reads(*_ARITHMETIC)
-def _arithmetic(reader: _Reader, node: nodes.BinExpr) -> Part:
+def _arithmetic(reader: Reader, node: nodes.BinExpr) -> Part:
     compute = _ARITHMETIC[type(node)]
     left, right = reader.part(node.left), reader.part(node.right)
     return lambda names, steps: compute(left(names, steps), right(names, steps), steps)
@@ -349,19 +349,19 @@ _UNARY: Final[Mapping[type[nodes.UnaryExpr], Callable[[Json, Steps], Json]]] = {
 
 
 @_reads(*_UNARY)
-def _unary(reader: _Reader, node: nodes.UnaryExpr) -> Part:
+def _unary(reader: Reader, node: nodes.UnaryExpr) -> Part:
     compute, part = _UNARY[type(node)], reader.part(node.node)
     return lambda names, steps: compute(part(names, steps), steps)
 
 
 @_reads(nodes.Concat)
-def _concat(reader: _Reader, node: nodes.Concat) -> Part:
+def _concat(reader: Reader, node: nodes.Concat) -> Part:
     parts = tuple(reader.part(each) for each in node.nodes)
     return lambda names, steps: functions.joined((part(names, steps) for part in parts), steps)
 
 
 @_reads(nodes.Call)
-def _call(reader: _Reader, node: nodes.Call) -> Part:
+def _call(reader: Reader, node: nodes.Call) -> Part:
     called = node.node
     if isinstance(called, nodes.Getattr) and called.attr in FUNCTIONS:
         reader.refuse(f"values have no methods; write {called.attr}(value)")
@@ -371,11 +371,11 @@ def _call(reader: _Reader, node: nodes.Call) -> Part:
 
 
 @_reads(nodes.Filter)
-def _filter(reader: _Reader, node: nodes.Filter) -> Part:
+def _filter(reader: Reader, node: nodes.Filter) -> Part:
     return _applied(reader, node.name, node, [cast("nodes.Expr", node.node), *node.args])
 
 
-def _applied(reader: _Reader, name: str, node: nodes.Call | nodes.Filter, args: list[nodes.Expr]) -> Part:
+def _applied(reader: Reader, name: str, node: nodes.Call | nodes.Filter, args: list[nodes.Expr]) -> Part:
     if node.kwargs or node.dyn_args or node.dyn_kwargs:
         reader.refuse(f"{name} takes its arguments by place, without names or stars")
     function = FUNCTIONS.get(name) or reader.refuse(_unknown("function", name, FUNCTIONS))
@@ -388,7 +388,7 @@ def _applied(reader: _Reader, name: str, node: nodes.Call | nodes.Filter, args: 
 
 
 @_reads(nodes.Test)
-def _test(reader: _Reader, node: nodes.Test) -> Part:
+def _test(reader: Reader, node: nodes.Test) -> Part:
     if node.args or node.kwargs or node.dyn_args or node.dyn_kwargs:
         reader.refuse(f"'is {node.name}' takes no argument")
     test = TESTS.get(node.name) or reader.refuse(_unknown("test", node.name, TESTS))
