@@ -8,6 +8,7 @@ import pytest
 
 from tests.hub.scenes import A_B, A_B_A, answers, closed, house, is_closed, quiet, until
 from turnwise.client.agent_client import AgentClient
+from turnwise.client.participant import ParticipantClient
 from turnwise.core.envelope import Envelope
 from turnwise.core.expectations import turn_within
 from turnwise.core.governance import Passport, Registration
@@ -57,6 +58,30 @@ async def test_a_callback_may_be_a_function_or_a_coroutine_and_there_may_be_seve
             for what in ("channel.invite", "channel.opened", "text")
             for who in ("first", "second")
         ]
+
+
+async def test_a_callback_that_raises_costs_that_call_only(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither the other callbacks nor the next envelopes: of an agent, and of a person who listens late."""
+    async with house(MemoryLog(), "alice", "bob", people=["user"]) as home:
+        heard: dict[str, list[str]] = {"bob": [], "user": []}
+
+        def broken(envelope: Envelope) -> None:
+            raise RuntimeError("a fault in the callback")
+
+        def listen(client: ParticipantClient) -> None:
+            client.on_envelope(broken)
+            client.on_envelope(lambda e: heard[client.name].append(e.event_type))
+
+        listen(home["bob"])
+        channel = await home.open(A_B, message="hello")
+        await quiet()
+        listen(home.people["user"])
+        await home.handle("bob", channel).send("bye")
+        await until(lambda: heard["user"][-1:] == ["channel.closed"])
+
+        assert heard["user"] == ["channel.invite", "channel.opened", "text", "text", "channel.closed"]
+        assert heard["bob"] == ["channel.invite", "channel.opened", "text", "channel.closed"]
+        assert "a fault in the callback" in caplog.text
 
 
 async def test_a_callback_can_answer() -> None:

@@ -23,7 +23,7 @@ from tests.hub.scenes import (
     until,
 )
 from turnwise.client.channel import Channel, set_context, update_context
-from turnwise.client.turn import Turn, TurnHandler, take_turn
+from turnwise.client.turn import RETRY_SECONDS, Turn, TurnHandler, take_turn
 from turnwise.core.conditions import Always, ContextEquals, TurnFailed
 from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.graph import Transition, TransitionGraph, sequence
@@ -299,22 +299,28 @@ async def test_an_error_message_is_cut_and_has_no_traceback() -> None:
 
 
 async def test_a_log_that_fails_when_the_packet_is_written_does_not_fail_the_turn() -> None:
-    """Page 08: an outage ends no runs. The turn is anybody's again."""
+    """Page 08: an outage ends no runs. The turn is anybody's again, and is tried again a little later."""
     log = FailingLog()
     async with house(log, "alice", "bob") as home:
         channel = await home.open(A_B, message="hello")
+        attempts: list[int] = []
 
         async def handler(turn: Turn) -> str:
-            log.fail_append = LogUnavailable("here", because="the disk is full")
+            attempts.append(turn.claim.seq)
+            if len(attempts) == 1:
+                log.fail_append = LogUnavailable("here", because="the disk is full")
             return "bye"
 
         floor = (await home.wal(channel))[-1]
-        await take_turn(home["bob"].seat, floor, handler)
+        taking = begin(take_turn(home["bob"].seat, floor, handler))
+        await quiet()
         state = await channel.state()
         assert (state.claim, state.turn_count) == (None, 1)
 
-        await take_turn(home["bob"].seat, floor, answers("bye"))
+        home.clock.advance(RETRY_SECONDS)
+        await taking
         assert (await channel.result()).text == "bye"
+        assert len(attempts) == 2
 
 
 async def test_a_turn_whose_channel_closes_meanwhile_is_dropped() -> None:

@@ -7,7 +7,7 @@ import asyncio
 from turnwise.client.turn import Turn
 from turnwise.core.envelope import Envelope
 from turnwise.errors import Denied, InviteRejected, LogUnavailable
-from turnwise.hub.audit import AUDIT_CHANNEL
+from turnwise.hub.audit import AUDIT_CHANNEL, MAX_PENDING_LINES
 from turnwise.log.memory import MemoryLog
 
 from .scenes import A_B, FailingLog, House, OpenLog, begin, closed, house, quiet, refused, until
@@ -173,3 +173,18 @@ async def test_a_no_is_audited() -> None:
 
 async def _result(task: asyncio.Task[object]) -> object:
     return await task
+
+
+async def test_a_log_that_takes_nothing_costs_a_bounded_number_of_lines_and_the_rest_is_counted() -> None:
+    """Every queue has a limit with a name."""
+    async with house(MemoryLog(), "alice") as home:
+        audit = home.hub.audit_log
+        await audit.flush()
+        for number in range(MAX_PENDING_LINES + 7):
+            audit.note("tested", number=number)
+        await audit.flush()
+        audit.note("tested", number="the last")
+        lines = await audit.read_all()
+
+        assert lines[-2].event_data == {"count": 7}
+        assert facts(lines)[-2:] == ["lines_dropped", "tested"]

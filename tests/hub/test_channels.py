@@ -277,12 +277,16 @@ async def test_a_damaged_or_outdated_snapshot_is_ignored(open_log: OpenLog) -> N
     await kept.close()
     assert good
     beyond = good.replace(f'"seq":{seq},'.encode(), b'"seq":9999,', 1)
+    another_fold = good.replace(b'"turn_count":', b'"turn_count":9', 1).replace(
+        b'"version":1', b'"version":0', 1
+    )
     for found_seq, body in [
         (seq, b"\x00 not JSON"),
         (seq, b'{"type":"workflow","state":{"seq":"many"}}'),
         (seq, b'{"type":"unheard_of","state":{}}'),
         (seq - 1, good),
         (9999, beyond),
+        (seq, another_fold),
     ]:
         log = open_log()
         await log.save_snapshot(channel.channel_id, seq=found_seq, body=body)

@@ -25,7 +25,6 @@ from .scenes import (
     closed,
     house,
     quiet,
-    two_houses,
     until,
 )
 
@@ -75,6 +74,35 @@ async def test_the_same_speaker_is_asked_again() -> None:
         channel = await home.open(graph, message="count")
 
         assert (await channel.result()).text == "four"
+
+
+@pytest.mark.parametrize(
+    ("type_", "names", "order"),
+    [
+        ("consulting", ["bob"], ["alice", "bob"]),
+        ("conversation", ["bob"], ["alice", "bob", "alice", "bob"]),
+        ("discussion", ["bob", "carol"], ["alice", "bob", "carol", "alice"]),
+    ],
+)
+async def test_on_every_type_of_channel_whoever_is_next_is_asked(
+    type_: str, names: list[str], order: list[str]
+) -> None:
+    async with house(MemoryLog(), "alice", *names) as home:
+
+        async def work(turn: Turn) -> str:
+            if turn.number == len(order):
+                await turn.channel.send("the last word")
+                await turn.channel.close()
+            return f"turn {turn.number}"
+
+        for client in home.agents.values():
+            client.on_turn(work)
+        channel = await home["alice"].open(type=type_, target=names, message="turn 1")
+        await closed(channel)
+        by_id = {client.agent_id: name for name, client in home.agents.items()}
+        spoke = [by_id[e.sender_id] for e in await home.wal(channel) if e.event_type in ("text", "packet")]
+
+        assert spoke == order
 
 
 @pytest.mark.parametrize("message", [None, "go"])
@@ -150,28 +178,6 @@ async def test_a_participant_has_one_receiver() -> None:
     async with house(MemoryLog(), "alice") as home:
         with pytest.raises(NameTaken):
             home.hub.attach(home["alice"].agent_id, Woken())
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="the hub does not follow `log.tail`: what another hub appends is met at the next conflict only",
-)
-async def test_the_floor_that_another_hub_gave_is_told_here() -> None:
-    """W6, T6: two processes on one log, alice in the one and bob in the other."""
-    async with two_houses(MemoryLog(), "alice", "bob") as (first, second):
-        channel = await first.open(A_B)
-        await second.hub.state(channel.channel_id)
-        await first["bob"].close()
-        bob = await second.agent("bob")
-        bob.on_turn(answers("from the other process"))
-        await quiet()
-        await channel.send("hello")
-        await quiet(1000)
-
-        assert (await channel.info()).turn_count == 2
-
-
-# --- what is said ---
 
 
 async def test_everybody_is_told_what_others_say_and_nobody_what_it_said_itself() -> None:

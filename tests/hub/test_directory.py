@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from turnwise.core.governance import Passport, Resume, Rule
@@ -110,3 +112,23 @@ async def test_a_passport_nobody_could_be_addressed_by_is_refused(passport: Pass
     await refused(BadDraft, known.register(passport, None, None))
 
     assert known.known.seq == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"passport": Passport(name="carol", owner=5)},  # type: ignore[arg-type]
+        {"resume": Resume(capabilities="writing")},  # type: ignore[arg-type]
+        {"rule": Rule(inbox="many")},  # type: ignore[arg-type]
+    ],
+    ids=["passport", "resume", "rule"],
+)
+async def test_a_registration_that_would_not_read_back_is_refused(
+    open_log: OpenLog, fields: dict[str, Any]
+) -> None:
+    """E2: written down, it would keep every later hub from opening."""
+    given = {"passport": Passport(name="carol"), "resume": None, "rule": None} | fields
+    async with house(open_log(), "alice") as home:
+        await refused(BadDraft, home.hub.enrol(**given))
+    async with house(open_log(), "alice", "carol") as home:
+        assert [one.name for one in home.hub.participants()] == ["alice", "carol"]

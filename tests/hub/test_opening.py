@@ -259,11 +259,17 @@ async def test_an_unknown_target_is_an_error_at_open_that_lists_the_known() -> N
         ({"type": "conversation", "target": "bob", "ack_timeout": -1}, "ack_timeout"),
         ({"type": "conversation", "target": "bob", "channel_id": "_mine"}, "channel_id"),
         ({"type": "conversation", "target": "bob", "labels": {"n": 1}}, "labels"),
+        ({"type": "conversation", "target": "bob", "message": 5}, "message"),
+        ({"type": "conversation", "target": "bob", "ttl": "60"}, "ttl"),
+        ({"type": "conversation", "target": "bob", "expectations": ["soon"]}, "expectations"),
+        ({"type": "conversation", "target": [5]}, "target"),
+        ({"type": 5, "target": "bob"}, "type"),
     ],
 )
 async def test_what_does_not_describe_a_channel_is_refused_and_writes_nothing(
     given: dict[str, Any], field: str
 ) -> None:
+    """E2: what would not read back is not opened."""
     async with house(MemoryLog(), "alice", "bob") as home:
         error = await refused(BadSpec, home["alice"].open(**given))
 

@@ -13,6 +13,7 @@ from turnwise.core.envelope import Envelope
 from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET
 from turnwise.errors import (
     BadDraft,
+    ChannelBusy,
     ChannelClosed,
     ContextMismatch,
     HubClosed,
@@ -21,6 +22,7 @@ from turnwise.errors import (
     OutOfTurn,
     ReservedEventType,
 )
+from turnwise.hub.posting import MAX_WAITING
 from turnwise.log.memory import MemoryLog
 
 from .scenes import (
@@ -255,6 +257,18 @@ async def test_a_draft_sees_those_that_wait_before_it() -> None:
         )
 
         assert welcome.seq == hello.seq + 1
+
+
+async def test_more_drafts_than_may_wait_for_a_channel_are_refused() -> None:
+    """Every queue has a limit with a name."""
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.open(A_B)
+        sending = [begin(add_one(channel)) for _ in range(MAX_WAITING + 1)]
+        outcomes = await asyncio.gather(*sending, return_exceptions=True)
+
+        (busy,) = [one for one in outcomes if isinstance(one, ChannelBusy)]
+        assert busy.waiting == MAX_WAITING
+        assert (await channel.state()).context_vars == {"n": MAX_WAITING}
 
 
 async def test_a_sender_that_goes_away_leaves_the_others_their_answers() -> None:

@@ -193,9 +193,6 @@ async def test_after_a_restart_a_lease_begins_anew() -> None:
         assert await claim(home, channel, worker=f"{ELSEWHERE}-2")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="`take_turn` gives up at TurnTaken; nothing asks the agent again when the lease ends"
-)
 async def test_an_attached_agent_takes_over_by_itself_when_the_lease_ends() -> None:
     """T1, W6: nothing ever waits for a turn nobody was told about."""
     log = MemoryLog()

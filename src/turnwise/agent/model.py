@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -35,6 +35,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """JSON Schema of the answer, where one is asked for; the reply's text is then JSON."""
 
 
+@runtime_checkable
 class Model(Protocol):
     """Something that answers."""
 
@@ -49,6 +50,7 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
 class ModelConfig(Protocol):
     """A choice of model, as data. It makes the model when that is first needed."""
 

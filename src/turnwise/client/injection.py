@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from turnwise.agent.context import Context
+from turnwise.agent.inject import Injected, Wanted
 from turnwise.client.channel import Channel
 from turnwise.core.state import State
 
 
 @dataclass(frozen=True, slots=True)
-class FromTurn:
-    """Marks a parameter that is filled from the turn the tool is called in."""
+class FromTurn(Injected):
+    """Marks a parameter that is filled from the turn the tool is called in, by its name in `extras`."""
 
     what: str
+
+    def resolve(self, wanted: Wanted, context: Context) -> object:
+        """What the turn provides under this name; None outside of a channel."""
+        return context.extras.get(self.what)
 
 
 ChannelInject = Annotated[Channel | None, FromTurn("channel")]

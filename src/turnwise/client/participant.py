@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from inspect import isawaitable
 
@@ -14,6 +15,8 @@ from turnwise.core.event_types import EV_CHANNEL_INVITE
 from turnwise.core.governance import Passport, Registration
 from turnwise.errors import ChannelClosed, NotDue
 from turnwise.hub.request import OpenRequest, names
+
+logger = logging.getLogger(__name__)
 
 OnEnvelope = Callable[[Envelope], Awaitable[None] | None]
 
@@ -124,9 +127,13 @@ class ParticipantClient:
 
     async def _handle(self, envelope: Envelope) -> None:
         for callback in self._callbacks:
-            answer = callback(envelope)
-            if isawaitable(answer):
-                await answer
+            try:
+                answer = callback(envelope)
+                if isawaitable(answer):
+                    await answer
+            except Exception:  # It may raise anything; the next callback and envelope are another matter.
+                what, where = envelope.event_type, envelope.channel_id
+                logger.exception("a callback of %s raised on %s of channel %s", self.name, what, where)
 
     async def _acknowledge(self, channel_id: str) -> None:
         try:

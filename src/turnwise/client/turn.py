@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Final
 
 from turnwise.client.channel import Channel
 from turnwise.client.link import Seat
@@ -35,7 +36,8 @@ from turnwise.errors import (
 
 logger = logging.getLogger(__name__)
 
-_ERROR_CHARACTERS = 500
+RETRY_SECONDS: Final = 1.0
+_ERROR_CHARACTERS: Final = 500
 
 
 class Turn:
@@ -67,13 +69,26 @@ TurnHandler = Callable[[Turn], Awaitable[str | JsonObject | None]]
 
 
 async def take_turn(seat: Seat, envelope: Envelope, handler: TurnHandler) -> None:
-    """Take the turn that `envelope` gave to the seat's participant, if it is still to be taken."""
-    try:
-        turn = await _claimed(seat, envelope)
-        if turn is not None:
-            await _work(seat, turn, handler)
-    except TurnwiseError as error:
-        logger.warning("a turn of %s could not be written down: %s", envelope.channel_id, error)
+    """Take the turn that `envelope` gave to the seat's participant, for as long as it is to be taken.
+
+    While another worker has it, wait for that one's packet, or for its lease to
+    end; while the log cannot be written, try again.
+    """
+    while True:
+        try:
+            turn = await _claimed(seat, envelope)
+            if turn is not None:
+                await _work(seat, turn, handler)
+        except TurnTaken:
+            await seat.wait_unclaimed(envelope.channel_id)
+        except LogError as error:
+            logger.warning("a turn of %s could not be written down: %s", envelope.channel_id, error)
+            await seat.sleep(RETRY_SECONDS)
+        except TurnwiseError as error:
+            logger.warning("a turn of %s was not taken: %s", envelope.channel_id, error)
+            return
+        else:
+            return
 
 
 async def _claimed(seat: Seat, envelope: Envelope) -> Turn | None:
@@ -82,7 +97,7 @@ async def _claimed(seat: Seat, envelope: Envelope) -> Turn | None:
         return None
     try:
         claim = await seat.claim(envelope.channel_id, state.turn)
-    except (TurnTaken, OutOfTurn, ClaimLost, ChannelClosed) as error:
+    except (OutOfTurn, ClaimLost, ChannelClosed) as error:
         logger.debug("turn %s of %s is not ours: %s", state.turn, envelope.channel_id, error)
         return None
     return Turn(seat, envelope, state.turn, claim)

@@ -21,6 +21,9 @@ from turnwise.core.envelope import Close, Envelope, JsonObject, Speak
 from turnwise.core.state import Claim, State
 from turnwise.core.variables import applied, is_number
 
+FOLD_VERSION: Final = 1
+"""Raise it whenever a fold or a state changes: states that an older one folded are not believed."""
+
 S = TypeVar("S", bound=State)
 
 

@@ -7,6 +7,7 @@
     │   ├── NotParticipant        the sender is not a member of the channel
     │   ├── ChannelPending        not everyone has accepted the invitation yet
     │   ├── ChannelClosed         the last word has been said
+    │   ├── ChannelBusy           too many drafts wait for the channel
     │   ├── OutOfTurn             the floor belongs to somebody else
     │   ├── NotYet                an interjection came while a packet was in flight; the hub tries again
     │   ├── TurnTaken             somebody else has claimed the turn
@@ -75,6 +76,7 @@ from turnwise.errors.names import NameTaken, UnknownChannel, UnknownName, Unknow
 from turnwise.errors.refusals import (
     BadDraft,
     BadTarget,
+    ChannelBusy,
     ChannelClosed,
     ChannelPending,
     ClaimLost,
@@ -99,6 +101,7 @@ __all__ = [
     "BadSpec",
     "BadTarget",
     "BadTool",
+    "ChannelBusy",
     "ChannelClosed",
     "ChannelPending",
     "ChannelQuarantined",

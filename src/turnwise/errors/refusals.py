@@ -63,6 +63,15 @@ class ChannelClosed(Refused):
         super().__init__(f"channel {channel_id!r} is closed (reason: {reason!r}); open a new one.")
 
 
+class ChannelBusy(Refused):
+    """Too many drafts wait for the channel."""
+
+    def __init__(self, channel_id: str, *, waiting: int) -> None:
+        self.channel_id = channel_id
+        self.waiting = waiting
+        super().__init__(f"{waiting} drafts wait for channel {channel_id!r} already; send again later.")
+
+
 class OutOfTurn(Refused):
     """A participant spoke while the floor belonged to somebody else."""
 

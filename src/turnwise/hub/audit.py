@@ -8,6 +8,7 @@ between the two, the event is on its own channel's log and the audit lacks it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -22,8 +23,12 @@ from turnwise.hub.ids import NewId
 from turnwise.log.base import Log
 from turnwise.log.bell import Bell
 
+logger = logging.getLogger(__name__)
+
 AUDIT_CHANNEL: Final = "_audit"
 _LINES_PER_APPEND: Final = 256
+MAX_PENDING_LINES: Final = 10_000
+"""Lines kept while the log cannot be written; what comes beyond them is counted, and the count is told."""
 _AUDITED: Final = {
     ev.EV_CHANNEL_OPENED: "channel_opened",
     ev.EV_CHANNEL_CLOSED: "channel_closed",
@@ -44,6 +49,7 @@ class AuditLog:
         self._seq = 0
         self._last_at = LONG_AGO
         self._pending: list[tuple[str, JsonObject, datetime]] = []
+        self._dropped = 0
         self._flushing: asyncio.Task[None] | None = None
         self._bell = Bell()
 
@@ -56,6 +62,12 @@ class AuditLog:
 
     def note(self, what: str, **facts: object) -> None:
         """Write down that something happened; it is appended soon."""
+        if len(self._pending) >= MAX_PENDING_LINES:  # The log has not taken any for a long time.
+            self._dropped += 1
+            return
+        if self._dropped:
+            self._pending.append(("lines_dropped", {"count": self._dropped}, self._clock.now()))
+            self._dropped = 0
         self._pending.append((what, dict(facts), self._clock.now()))
         self._start()
 
@@ -88,6 +100,7 @@ class AuditLog:
     def _start(self) -> asyncio.Task[None]:
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.create_task(self._flush())
+            self._flushing.add_done_callback(_log_failure)
         return self._flushing
 
     async def _flush(self) -> None:
@@ -115,3 +128,8 @@ class AuditLog:
             audience=[],
             created_at=max(at, self._last_at),
         )
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        logger.warning("the audit could not be written, and will be tried again: %s", error)

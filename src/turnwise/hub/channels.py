@@ -21,6 +21,7 @@ from turnwise.core.adapter import Adapters, AnyAdapter
 from turnwise.core.channel import ChannelSpec
 from turnwise.core.envelope import Envelope
 from turnwise.core.event_types import EV_CHANNEL_INVITE
+from turnwise.core.fold import FOLD_VERSION
 from turnwise.core.state import State
 from turnwise.errors import (
     BadSpec,
@@ -41,6 +42,8 @@ SNAPSHOT_EVERY: Final = 256
 class Snapshot(Struct, frozen=True):
     """A state as the log's snapshot store keeps it."""
 
+    version: int
+    """Which fold made it."""
     type: str
     state: msgspec.Raw
 
@@ -110,7 +113,8 @@ class Channels:
         ):
             return
         entry.snapshot_seq = entry.state.seq
-        snapshot = Snapshot(entry.state.spec.type, msgspec.Raw(msgspec.json.encode(entry.state)))
+        state = msgspec.Raw(msgspec.json.encode(entry.state))
+        snapshot = Snapshot(FOLD_VERSION, entry.state.spec.type, state)
         body = msgspec.json.encode(snapshot)
         saving = asyncio.create_task(
             self._snapshots.save_snapshot(entry.channel_id, seq=entry.state.seq, body=body)
@@ -187,7 +191,7 @@ class Channels:
             state: Any = msgspec.json.decode(snapshot.state, type=adapter.state_type)
         except (msgspec.MsgspecError, UnknownName, BadSpec):
             return None  # From another version, or damaged: the log is the truth.
-        if head is None or not seq <= head.seq or state.seq != seq:
+        if head is None or not seq <= head.seq or state.seq != seq or snapshot.version != FOLD_VERSION:
             return None
         entry = Entry(adapter, state)
         entry.snapshot_seq = seq

@@ -19,7 +19,7 @@ from turnwise.core.event_types import HUB
 from turnwise.core.governance import Passport, Registration, Resume, Rule, check_passport
 from turnwise.core.json import normalised
 from turnwise.core.state import LONG_AGO
-from turnwise.errors import ChannelQuarantined, CorruptRecord, LogConflict, NameTaken
+from turnwise.errors import BadDraft, ChannelQuarantined, CorruptRecord, LogConflict, NameTaken
 from turnwise.hub.clock import Clock
 from turnwise.hub.ids import NewId
 from turnwise.log.base import Log
@@ -94,6 +94,7 @@ class HubDirectory:
             audience=[],
             created_at=max(self._clock.now(), self._last_at),
         )
+        _check_reads_back(self.known, envelope)
         try:
             await self._log.append(DIRECTORY_CHANNEL, [envelope], after=self.known.seq)
         except LogConflict:
@@ -105,3 +106,11 @@ class HubDirectory:
     def _take_over(self, envelope: Envelope) -> None:
         self.known = fold_directory(self.known, envelope)
         self._last_at = envelope.created_at
+
+
+def _check_reads_back(known: Directory, envelope: Envelope) -> None:
+    """Refuse a registration that could not be read again: it would cost the hub, not its participant (E2)."""
+    try:
+        fold_directory(known, envelope)
+    except msgspec.ValidationError as error:
+        raise BadDraft("registration", found=f"wrong: {error}", expected="the types it names") from error

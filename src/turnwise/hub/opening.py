@@ -81,7 +81,7 @@ class Opening:
             raise OpenFailed(state.channel_id, reason=reason, message=message)
 
 
-async def first_of(*waits: Coroutine[Any, Any, None]) -> None:
+async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
     """Return when one of them has; the others are cancelled."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:

@@ -22,6 +22,7 @@ from turnwise.core.state import State
 from turnwise.errors import (
     BadDraft,
     BadSpec,
+    ChannelBusy,
     ChannelQuarantined,
     DuplicateEnvelope,
     EnvelopeIdReused,
@@ -38,6 +39,8 @@ from turnwise.hub.entry import Entry, Waiting
 from turnwise.log.base import Log
 
 DRAFTS_PER_APPEND: Final = 128
+MAX_WAITING: Final = 10_000
+"""Drafts that wait for one channel; more are refused."""
 CONFLICTS: Final = 1000
 """So many conflicts in a row mean that something is wrong with the log, not with the timing."""
 
@@ -65,6 +68,8 @@ class Posting:
 
         A draft that is on the log already is answered with its first result (E1).
         """
+        if len(entry.waiting) + len(entry.parked) >= MAX_WAITING:
+            raise ChannelBusy(entry.channel_id, waiting=MAX_WAITING)
         waiting = Waiting(draft, asyncio.get_running_loop().create_future())
         entry.waiting.append(waiting)
         if not entry.draining:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import isfinite
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnwise.core.channel import ACK_TIMEOUT_SECONDS, ChannelSpec, Expectation, Participant, check_id
 from turnwise.core.directory import Directory
@@ -38,6 +40,7 @@ def spec_of(
     request: OpenRequest, opener: Registration, directory: Directory, *, channel_id: str, depth: int
 ) -> ChannelSpec:
     """Return the spec of the channel, with names looked up, or say what is wrong with the request."""
+    _check_types(request)
     _check(request)
     invited = [directory.resolve(name) for name in request.target]
     members = [_member(opener), *(_member(one) for one in invited), *request.steps]
@@ -69,6 +72,16 @@ def _member(one: Registration) -> Participant:
     return Participant(one.agent_id, one.name, one.passport.kind)
 
 
+def _check_types(request: OpenRequest) -> None:
+    """Refuse what would not read back as it was given (E2). `knobs` are checked as JSON."""
+    try:
+        msgspec.convert(msgspec.to_builtins(replace(request, knobs={})), OpenRequest)
+    except (msgspec.ValidationError, TypeError) as error:
+        what, _, where = str(error).partition(" - at `$.")
+        expected = what.removeprefix("Expected ")
+        raise BadSpec(where.rstrip("`") or "open", found="of another type", expected=expected) from error
+
+
 def _check(request: OpenRequest) -> None:
     if request.channel_id is not None:
         check_id(request.channel_id, "channel_id")
@@ -79,13 +92,6 @@ def _check(request: OpenRequest) -> None:
     for field, seconds in (("ttl", request.ttl_seconds), ("ack_timeout", request.ack_timeout_seconds)):
         if seconds is not None and not (isfinite(seconds) and seconds > 0):
             raise BadSpec(field, found=repr(seconds), expected="seconds above 0")
-    _check_labels(request.labels)
-
-
-def _check_labels(labels: dict[str, str]) -> None:
-    pairs: Sequence[tuple[object, object]] = list(labels.items())
-    if not all(isinstance(key, str) and isinstance(value, str) for key, value in pairs):
-        raise BadSpec("labels", found=repr(labels)[:80], expected="text for text")
 
 
 def _knobs(knobs: JsonObject) -> JsonObject:

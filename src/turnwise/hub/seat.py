@@ -97,6 +97,12 @@ class Seat:
     async def claim(self, channel_id: str, turn: int) -> Claim:
         return await self._hub.turns.claim(channel_id, self.agent_id, worker=self.worker, turn=turn)
 
+    async def wait_unclaimed(self, channel_id: str) -> None:
+        await self._hub.turns.wait_unclaimed(channel_id)
+
+    async def sleep(self, seconds: float) -> None:
+        await self._hub.clock.sleep(seconds)
+
     async def release(self, channel_id: str, claim: int) -> None:
         await self._hub.turns.release(channel_id, claim)
 

@@ -15,7 +15,8 @@ from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.state import Claim, State
 from turnwise.errors import ClaimLost
 from turnwise.hub.clock import Clock
-from turnwise.hub.worker import is_gone
+from turnwise.hub.opening import first_of
+from turnwise.hub.worker import is_gone, is_here
 
 LEASE_SECONDS: Final = 60.0
 
@@ -27,6 +28,8 @@ class Writer(Protocol):
 
     async def state(self, channel_id: str) -> State: ...
 
+    async def wait_beyond(self, channel_id: str, seq: int) -> bool: ...
+
     async def write(
         self, channel_id: str, event_type: str, data: JsonObject, **fields: Any
     ) -> tuple[Envelope, ...]: ...
@@ -37,8 +40,8 @@ class Turns:
 
     def __init__(self, hub: Writer) -> None:
         self._hub = hub
-        self._seen_at: dict[tuple[str, int], float] = {}
-        """Another worker's claim -> when this hub first met it."""
+        self._met_at: dict[str, tuple[int, float]] = {}
+        """Channel -> the claim of a worker elsewhere, and when this hub first met it."""
 
     async def claim(
         self, channel_id: str, agent_id: str, *, worker: str, turn: int, lease_seconds: float = LEASE_SECONDS
@@ -69,6 +72,14 @@ class Turns:
             lease_seconds=lease_seconds,
         )
 
+    async def wait_unclaimed(self, channel_id: str) -> None:
+        """Return when the live claim may have ended: something happened, or its lease is over."""
+        state = await self._hub.state(channel_id)
+        if state.claim is None or self._can_replace(state):
+            return
+        left = state.claim.lease_seconds - self._age(state, state.claim)
+        await first_of(self._hub.wait_beyond(channel_id, state.seq), self._hub.clock.sleep(left))
+
     async def release(self, channel_id: str, claim: int) -> None:
         """Stop working on a turn without a packet; what it recorded stays."""
         await self._hub.write(channel_id, ev.EV_TURN_RELEASED, {}, claim=claim, audience=[])
@@ -82,10 +93,15 @@ class Turns:
 
     def _can_replace(self, state: State) -> bool:
         claim = state.claim
-        if claim is None:
+        if claim is None or is_here(claim.worker):
             return False
-        seen = self._seen_at.setdefault((state.channel_id, claim.seq), self._hub.clock.monotonic())
-        if is_gone(claim.worker) or self._hub.clock.monotonic() - seen >= claim.lease_seconds:
-            self._seen_at.pop((state.channel_id, claim.seq), None)
-            return True
-        return False
+        return is_gone(claim.worker) or self._age(state, claim) >= claim.lease_seconds
+
+    def _age(self, state: State, claim: Claim) -> float:
+        """For how long this hub has known of the claim."""
+        now = self._hub.clock.monotonic()
+        seq, met_at = self._met_at.get(state.channel_id, (0, now))
+        if seq != claim.seq:
+            met_at = now
+        self._met_at[state.channel_id] = (claim.seq, met_at)
+        return now - met_at

@@ -36,6 +36,11 @@ def leave(worker: str) -> None:
     _here.discard(worker)
 
 
+def is_here(worker: str) -> bool:
+    """Whether the worker is one of this process, and has not left."""
+    return worker in _here
+
+
 def is_gone(worker: str) -> bool:
     """Whether the worker is known to have ended."""
     process = worker.partition("/")[0]
