@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.agent.context import Context, NobodyToAsk
+from turnwise.agent.context import Context
+from turnwise.errors import NobodyToAsk
 
 CANARY = "canary-51f0c2"
 

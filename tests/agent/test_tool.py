@@ -13,7 +13,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator, BaseModel
 
-from turnwise.agent.context import Context, NobodyToAsk
+from turnwise.agent.context import Context
+from turnwise.errors import NobodyToAsk
 from turnwise.agent.inject import Depends, Inject, Variable
 from turnwise.agent.tool import Tool, as_tool, tool
 from turnwise.agent.tool_result import MAX_ERROR_CHARACTERS, ToolOutput

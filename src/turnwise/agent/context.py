@@ -15,22 +15,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from turnwise.agent.variables import Values, shown
-from turnwise.errors import AgentError
+from turnwise.errors import NobodyToAsk
 
 AskPerson = Callable[[str, float | None], Awaitable[str]]
 """Asks a person: the prompt, and how many seconds to wait (None: as long as it takes)."""
 
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
-
-
-class NobodyToAsk(AgentError):
-    """A tool asks for a person's input, and nobody is there to be asked."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "a tool called context.input(), and there is nobody to ask; give Agent(..., hitl_hook=...), "
-            "or let a HumanClient take part in the channel."
-        )
 
 
 class Context:

@@ -78,16 +78,17 @@ def injections_of(
         if isinstance(marker, Injected)
     )
     called = tuple(
-        (parameter.name, _dependency(marker.function, tool, within))
+        (parameter.name, dependency_of(marker.function, tool, within))
         for parameter, marker in injected
         if isinstance(marker, Depends)
     )
     return Injections(known, called)
 
 
-def _dependency(
-    function: Callable[..., Any], tool: str, within: tuple[Callable[..., Any], ...]
+def dependency_of(
+    function: Callable[..., Any], tool: str, within: tuple[Callable[..., Any], ...] = ()
 ) -> Dependency:
+    """Return the plan for calling `function`, all of whose parameters have to be filled; else `BadTool`."""
     name = getattr(function, "__name__", type(function).__name__)
     if any(function is outer for outer in within):
         raise BadTool(tool, because=f"the dependency {name!r} depends on itself")

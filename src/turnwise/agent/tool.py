@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 from pydantic import ValidationError
 
-from turnwise.agent.context import Context, NobodyToAsk
+from turnwise.agent.context import Context
 from turnwise.agent.docstring import documented
 from turnwise.agent.injections import Resolution, injections_of
 from turnwise.agent.model import ToolSpec
@@ -31,7 +31,7 @@ from turnwise.agent.parameters import parameters_of
 from turnwise.agent.tool_result import ToolOutput, failure, output_of
 from turnwise.agent.tool_schema import Arguments
 from turnwise.core.envelope import JsonObject
-from turnwise.errors import BadTool, MissingVariable
+from turnwise.errors import BadTool, MissingVariable, NobodyToAsk
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -37,6 +37,7 @@
     │   ├── ToolRoundsExceeded    the model went on calling tools
     │   ├── BadTool               a function that cannot be a tool
     │   ├── MissingVariable       a tool asks for a variable or dependency nobody gave
+    │   ├── NobodyToAsk           a tool asks for a person, and there is none
     │   └── BadOutput             the reply is not what the response schema asks for
     └── LogError                  the log did not do what it was asked
         ├── LogConflict           somebody appended first; read, fold and decide again
@@ -56,6 +57,7 @@ from turnwise.errors.agents import (
     BadTool,
     MissingVariable,
     ModelError,
+    NobodyToAsk,
     NoModel,
     ScriptExhausted,
     ToolRoundsExceeded,
@@ -121,6 +123,7 @@ __all__ = [
     "ModelError",
     "NameTaken",
     "NoModel",
+    "NobodyToAsk",
     "NotDue",
     "NotParticipant",
     "NotYet",

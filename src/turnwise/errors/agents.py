@@ -98,3 +98,13 @@ class BadOutput(AgentError):
         self.agent = agent
         self.because = because
         super().__init__(f"agent {agent!r} did not answer in the form asked for: {because}.")
+
+
+class NobodyToAsk(AgentError):
+    """A tool asks for a person's input, and nobody is there to be asked."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a tool called context.input(), and there is nobody to ask; give Agent(..., hitl_hook=...), "
+            "or let a HumanClient take part in the channel."
+        )

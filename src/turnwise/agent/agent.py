@@ -1,0 +1,266 @@
+"""An agent: a name, a prompt, a model, tools.
+
+    reply = await agent.ask("...")      one round
+    await reply.ask("...")              the next, in the same conversation
+
+The agent itself never changes while it works: what a conversation needs is in a
+`Conversation`, so one agent can hold many at once. Variables and dependencies go
+to tools; they are never shown to the model (V4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from inspect import isawaitable
+from typing import Any, overload
+
+from turnwise.agent.context import AskPerson, Context
+from turnwise.agent.journal import Entry, Journal, Recorded, Unwritten
+from turnwise.agent.messages import Message, Usage, UserMessage
+from turnwise.agent.model import Model, ModelConfig
+from turnwise.agent.models.choice import resolve
+from turnwise.agent.output import Output
+from turnwise.agent.performer import ATTEMPTS, BACKOFF_SECONDS, OnProgress, Performer, Progress, Sleep
+from turnwise.agent.prompt import Instructions, Prompt
+from turnwise.agent.round import MAX_TOOL_ROUNDS, Outcome, start_round
+from turnwise.agent.tool import Tool, as_tool
+from turnwise.agent.tool import tool as make_tool
+from turnwise.agent.toolbox import Toolbox
+from turnwise.agent.variables import Values, conversation_dependencies, conversation_variables
+
+Config = ModelConfig | Model | str | None
+ToolLike = Callable[..., Any]
+HitlHook = Callable[[str], Awaitable[str] | str]
+"""Asks a person: the prompt in, the answer out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """What one conversation with an agent goes on with."""
+
+    variables: dict[str, Any] = field(repr=False)
+    dependencies: dict[str, Any] = field(repr=False)
+    tools: tuple[ToolLike, ...] = ()
+    config: Config = None
+    output: Output[Any] | None = None
+    messages: tuple[Message, ...] = ()
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a layer above gives a round: a journal, live things for tools, a person to ask."""
+
+    journal: Journal = field(default_factory=Unwritten)
+    recorded: Sequence[Entry] = ()
+    extras: Mapping[str, object] = field(default_factory=dict)
+    context_vars: Mapping[str, Any] = field(default_factory=dict)
+    ask_person: AskPerson | None = None
+    sleep: Sleep = asyncio.sleep
+    on_progress: OnProgress | None = None
+
+
+class Agent:
+    """See the module. Everything past the prompt is by keyword."""
+
+    def __init__(
+        self,
+        name: str,
+        prompt: Prompt = "",
+        *,
+        config: Config = None,
+        tools: Iterable[ToolLike] = (),
+        variables: Mapping[str, Any] | None = None,
+        dependencies: Mapping[str, Any] | None = None,
+        response_schema: Any = None,
+        hitl_hook: HitlHook | None = None,
+        context_keys: Iterable[str] = (),
+        max_tool_rounds: int = MAX_TOOL_ROUNDS,
+        attempts: int = ATTEMPTS,
+        backoff_seconds: float = BACKOFF_SECONDS,
+    ) -> None:
+        self.name = name
+        self.config = config
+        self.hitl_hook = hitl_hook
+        self._instructions = Instructions(prompt, agent=name, context_keys=context_keys)
+        self._toolbox = Toolbox(tools)
+        self._variables = dict(variables or {})
+        self._dependencies = dict(dependencies or {})
+        self._output = None if response_schema is None else Output(response_schema)
+        self._max_tool_rounds = max_tool_rounds
+        self._attempts = attempts
+        self._backoff_seconds = backoff_seconds
+
+    def __repr__(self) -> str:
+        return f"Agent({self.name!r}, tools={[tool.name for tool in self._toolbox]})"
+
+    @property
+    def tools(self) -> Toolbox:
+        return self._toolbox
+
+    @overload
+    def tool(self, function: ToolLike) -> Tool[..., Any]: ...
+
+    @overload
+    def tool(
+        self,
+        function: None = None,
+        *,
+        name: str | None = ...,
+        description: str | None = ...,
+        approval: bool = ...,
+    ) -> Callable[[ToolLike], Tool[..., Any]]: ...
+
+    def tool(
+        self,
+        function: ToolLike | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        approval: bool = False,
+    ) -> Tool[..., Any] | Callable[[ToolLike], Tool[..., Any]]:
+        """Make a function a tool of this agent: `@agent.tool`, or `@agent.tool(approval=True)`."""
+
+        def added(given: ToolLike) -> Tool[..., Any]:
+            made = make_tool(name=name, description=description, approval=approval)(given)
+            self._toolbox = self._toolbox.joined([made])
+            return made
+
+        return added if function is None else added(as_tool(function))
+
+    async def ask(
+        self,
+        message: str,
+        *,
+        variables: Mapping[str, Any] | None = None,
+        dependencies: Mapping[str, Any] | None = None,
+        tools: Iterable[ToolLike] = (),
+        config: Config = None,
+        response_schema: Any = None,
+    ) -> Reply:
+        """Say something to the agent and return its reply, after as many tool calls as it takes."""
+        talk = self.conversation(
+            variables=variables,
+            dependencies=dependencies,
+            tools=tools,
+            config=config,
+            response_schema=response_schema,
+        )
+        return await self._go_on(talk, message, None)
+
+    async def run(self, message: str, **options: Any) -> AsyncIterator[Progress | Reply]:
+        """`ask`, telling what happens as it happens; the reply comes last."""
+        told: asyncio.Queue[Progress | Reply | None] = asyncio.Queue()
+        work = asyncio.ensure_future(self._go_on(self.conversation(**options), message, told.put_nowait))
+        work.add_done_callback(lambda _: told.put_nowait(None))
+        try:
+            while (progress := await told.get()) is not None:
+                yield progress
+            yield await work
+        finally:
+            work.cancel()
+
+    def conversation(
+        self,
+        *,
+        variables: Mapping[str, Any] | None = None,
+        dependencies: Mapping[str, Any] | None = None,
+        tools: Iterable[ToolLike] = (),
+        config: Config = None,
+        response_schema: Any = None,
+        key: str = "",
+    ) -> Conversation:
+        """Return what a new conversation starts with; the call's values win over the agent's (V1)."""
+        return Conversation(
+            variables=conversation_variables(self._variables, variables or {}),
+            dependencies=conversation_dependencies(self._dependencies, dependencies or {}),
+            tools=tuple(tools),
+            config=self.config if config is None else config,
+            output=self._output if response_schema is None else Output(response_schema),
+            key=key or secrets.token_hex(8),
+        )
+
+    async def perform(self, talk: Conversation, around: Surroundings) -> Outcome:
+        """Do one round of a conversation whose last message waits for an answer."""
+        context = Context(
+            variables=talk.variables,
+            dependencies=talk.dependencies,
+            extras=around.extras,
+            ask_person=self._ask_person if self.hitl_hook else around.ask_person,
+        )
+        performer = Performer(
+            agent=self.name,
+            model=resolve(talk.config, self.name),
+            instructions=await self._instructions.text(context, around.context_vars),
+            toolbox=self._toolbox.joined(talk.tools) if talk.tools else self._toolbox,
+            context=context,
+            schema=None if talk.output is None else talk.output.schema,
+            key=talk.key,
+            journal=around.journal,
+            recorded=Recorded(around.recorded),
+            attempts=self._attempts,
+            backoff_seconds=self._backoff_seconds,
+            sleep=around.sleep,
+            on_progress=around.on_progress,
+        )
+        check = None if talk.output is None else talk.output.wrong
+        return await performer.perform(
+            start_round(self.name, talk.messages, max_tool_rounds=self._max_tool_rounds, check=check)
+        )
+
+    async def _go_on(self, talk: Conversation, message: str, on_progress: OnProgress | None) -> Reply:
+        asked = replace(talk, messages=(*talk.messages, UserMessage(text=message)))
+        outcome = await self.perform(asked, Surroundings(on_progress=on_progress))
+        return Reply(self, replace(asked, messages=outcome.messages), outcome)
+
+    async def _ask_person(self, prompt: str, timeout: float | None) -> str:
+        assert self.hitl_hook is not None
+        async with asyncio.timeout(timeout):
+            answer = self.hitl_hook(prompt)
+            return await answer if isawaitable(answer) else str(answer)
+
+
+class Reply:
+    """What an agent answered, and the conversation it can go on in."""
+
+    def __init__(self, agent: Agent, talk: Conversation, outcome: Outcome) -> None:
+        self._agent = agent
+        self._talk = talk
+        self._outcome = outcome
+
+    @property
+    def body(self) -> str:
+        return self._outcome.text
+
+    @property
+    def usage(self) -> Usage:
+        return self._outcome.usage
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return self._talk.messages
+
+    @property
+    def outcome(self) -> Outcome:
+        """The round in detail: every tool call and how it ended."""
+        return self._outcome
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The conversation's variables, as its tools left them. Shown, they are masked."""
+        return Values(self._talk.variables)
+
+    async def content(self) -> Any:
+        """Return the answer as the response schema's type; without one, its text."""
+        return self.body if self._talk.output is None else self._talk.output.read(self.body)
+
+    async def ask(self, message: str, *, response_schema: Any = None) -> Reply:
+        """Go on in the same conversation: messages and variables are as they were left (V4)."""
+        output = self._talk.output if response_schema is None else Output(response_schema)
+        return await self._agent._go_on(replace(self._talk, output=output), message, None)
+
+    def __repr__(self) -> str:
+        return f"Reply({self.body!r})"

@@ -1,0 +1,166 @@
+"""Performing a round: asks the model, calls the tools, writes both down.
+
+Rule 1: what is recorded is not done again; what is done is recorded before the
+next thing is begun (T2, T3). The last reply of a round is not: the packet records it.
+
+Rule 2: a transient failure of the model is tried again, with growing pauses; the
+attempts are ours, not the provider's library's.
+
+Rule 3: several calls of one reply run at once. Each answer is recorded as it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from turnwise.agent.context import Context
+from turnwise.agent.journal import Journal, Recorded, Unwritten
+from turnwise.agent.messages import ModelReply, ToolCall
+from turnwise.agent.model import Model, ModelRequest, OnText
+from turnwise.agent.round import AskModel, CallTools, Outcome, Round, ToolAnswer
+from turnwise.agent.tool_result import ToolOutput
+from turnwise.agent.toolbox import Toolbox
+from turnwise.core.envelope import JsonObject
+from turnwise.errors import ModelError
+
+ATTEMPTS: Final = 3
+BACKOFF_SECONDS: Final = 1.0
+"""Before the second attempt; twice as long before each further one, unless the provider says how long."""
+MAX_PAUSE_SECONDS: Final = 60.0
+_YES: Final = frozenset({"y", "yes", "ok", "okay", "approve", "approved", "true", "allow"})
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the reply's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool is being called."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A tool has answered."""
+
+    answer: ToolAnswer
+
+
+Progress = TextDelta | ToolStarted | ToolFinished
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performer:
+    """Everything a round needs to be done."""
+
+    agent: str
+    model: Model
+    instructions: str
+    toolbox: Toolbox
+    context: Context
+    schema: JsonObject | None = None
+    key: str = ""
+    """What idempotency keys start with."""
+    journal: Journal = field(default_factory=Unwritten)
+    recorded: Recorded = field(default_factory=Recorded)
+    attempts: int = ATTEMPTS
+    backoff_seconds: float = BACKOFF_SECONDS
+    sleep: Sleep = asyncio.sleep
+    on_progress: OnProgress | None = None
+
+    async def perform(self, round_: Round) -> Outcome:
+        """Do everything `round_` asks for; return what it came to."""
+        step = next(round_)
+        while True:
+            done = await (self._ask(step) if isinstance(step, AskModel) else self._call_all(step))
+            try:
+                step = round_.send(done)
+            except StopIteration as ended:
+                outcome: Outcome = ended.value
+                return outcome
+
+    async def _ask(self, step: AskModel) -> ModelReply:
+        known = self.recorded.reply()
+        if known is not None:
+            return known
+        request = ModelRequest(
+            agent=self.agent,
+            instructions=self.instructions,
+            messages=step.messages,
+            tools=self.toolbox.specs(),
+            schema=self.schema,
+        )
+        reply = await self._attempted(request)
+        if reply.calls:
+            await self.journal.record(reply)
+        return reply
+
+    async def _attempted(self, request: ModelRequest) -> ModelReply:
+        for attempt in range(1, self.attempts + 1):
+            try:
+                return await self.model.reply(request, self._on_text())
+            except ModelError as error:
+                if not error.transient or attempt == self.attempts:
+                    raise
+                wanted = error.retry_after_seconds or self.backoff_seconds * 2 ** (attempt - 1)
+                await self.sleep(min(wanted, MAX_PAUSE_SECONDS))
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _call_all(self, step: CallTools) -> Sequence[ToolAnswer]:
+        tasks = [asyncio.ensure_future(self._answer(call)) for call in step.calls]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _answer(self, call: ToolCall) -> ToolAnswer:
+        known = self.recorded.answer(call)
+        if known is not None:
+            return known
+        self._tell(ToolStarted(call))
+        output = await self._called(call)
+        answer = ToolAnswer(
+            call_id=call.call_id,
+            tool=call.tool,
+            text=output.text,
+            failed=output.failed,
+            returned=output.returned,
+            context=output.context,
+            reason=output.reason,
+        )
+        await self.journal.record(answer)
+        self._tell(ToolFinished(answer))
+        return answer
+
+    async def _called(self, call: ToolCall) -> ToolOutput:
+        context = self.context.for_call(f"{self.key}:{call.call_id}:{call.tool}")
+        found = self.toolbox.get(call.tool)
+        if found is not None and found.approval and not await _approved(call, context):
+            return ToolOutput(text=f"a person declined this call of {call.tool!r}.", failed=True)
+        return await self.toolbox.call(call, context)
+
+    def _on_text(self) -> OnText | None:
+        return None if self.on_progress is None else lambda text: self._tell(TextDelta(text))
+
+    def _tell(self, progress: Progress) -> None:
+        if self.on_progress is not None:
+            self.on_progress(progress)
+
+
+async def _approved(call: ToolCall, context: Context) -> bool:
+    """Ask a person about exactly this call, with exactly these arguments."""
+    answer = await context.input(f"Allow {call.tool} with {call.arguments}? (yes or no)")
+    return answer.strip().lower() in _YES
