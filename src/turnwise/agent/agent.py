@@ -23,7 +23,16 @@ from turnwise.agent.messages import Message, Usage, UserMessage
 from turnwise.agent.model import Model, ModelConfig
 from turnwise.agent.models.choice import resolve
 from turnwise.agent.output import Output
-from turnwise.agent.performer import ATTEMPTS, BACKOFF_SECONDS, OnProgress, Performer, Progress, Sleep
+from turnwise.agent.performer import (
+    ATTEMPTS,
+    BACKOFF_SECONDS,
+    OnProgress,
+    Performer,
+    Progress,
+    Review,
+    Sleep,
+    as_it_is,
+)
 from turnwise.agent.prompt import Instructions, Prompt
 from turnwise.agent.round import MAX_TOOL_ROUNDS, Outcome, start_round
 from turnwise.agent.tool import Tool, as_tool
@@ -61,6 +70,7 @@ class Surroundings:
     ask_person: AskPerson | None = None
     sleep: Sleep = asyncio.sleep
     on_progress: OnProgress | None = None
+    review: Review = as_it_is
 
 
 class Agent:
@@ -205,6 +215,7 @@ class Agent:
             backoff_seconds=self._backoff_seconds,
             sleep=around.sleep,
             on_progress=around.on_progress,
+            review=around.review,
         )
         check = None if talk.output is None else talk.output.wrong
         return await performer.perform(

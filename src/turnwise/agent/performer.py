@@ -33,6 +33,12 @@ MAX_PAUSE_SECONDS: Final = 60.0
 _YES: Final = frozenset({"y", "yes", "ok", "okay", "approve", "approved", "true", "allow"})
 
 Sleep = Callable[[float], Awaitable[None]]
+Review = Callable[[ToolOutput], ToolOutput]
+
+
+def as_it_is(output: ToolOutput) -> ToolOutput:
+    """The review that has nothing to say."""
+    return output
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,8 @@ class Performer:
     backoff_seconds: float = BACKOFF_SECONDS
     sleep: Sleep = asyncio.sleep
     on_progress: OnProgress | None = None
+    review: Review = as_it_is
+    """Looks at what a tool returned before it counts."""
 
     async def perform(self, round_: Round) -> Outcome:
         """Do everything `round_` asks for; return what it came to."""
@@ -150,7 +158,7 @@ class Performer:
         found = self.toolbox.get(call.tool)
         if found is not None and found.approval and not await _approved(call, context):
             return ToolOutput(text=f"a person declined this call of {call.tool!r}.", failed=True)
-        return await self.toolbox.call(call, context)
+        return self.review(await self.toolbox.call(call, context))
 
     def _on_text(self) -> OnText | None:
         return None if self.on_progress is None else lambda text: self._tell(TextDelta(text))

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from turnwise.agent.agent import Agent
+from turnwise.client.agent_turn import AgentTurns
+from turnwise.client.link import Link
 from turnwise.client.participant import OnEnvelope, ParticipantClient
 from turnwise.client.turn import TurnHandler, take_turn
 from turnwise.core.envelope import Envelope, gives_floor_to
@@ -14,7 +17,7 @@ from turnwise.core.governance import Registration
 
 
 class AgentClient(ParticipantClient):
-    """An attached agent, driven by callbacks.
+    """An attached agent: an `Agent`, or callbacks.
 
     `on_envelope` watches; `on_turn` works: its handler is called when the agent
     has the floor, under a claim, and what it returns is the packet.
@@ -27,6 +30,7 @@ class AgentClient(ParticipantClient):
         self.agent = agent
         self.attach_plugin = attach_plugin
         self._handler: TurnHandler | None = None
+        self._agent_turns: AgentTurns | None = None
         self._working: set[asyncio.Task[None]] = set()
         self._floors: dict[str, Envelope] = {}
         """Channel -> the line that gave the floor, where no handler has taken it up."""
@@ -47,6 +51,13 @@ class AgentClient(ParticipantClient):
             self._begin(super()._handle(envelope))
         return callback
 
+    async def attach(self, link: Link) -> None:
+        """See `ParticipantClient.attach`. An `Agent` takes its turns itself."""
+        await super().attach(link)
+        if isinstance(self.agent, Agent):
+            self._agent_turns = AgentTurns(self.agent, self.seat)
+            self.on_turn(self._agent_turns)
+
     async def close(self) -> None:
         await self._inbox.stop()  # No further turn begins.
         for task in list(self._working):
@@ -57,6 +68,8 @@ class AgentClient(ParticipantClient):
     async def _handle(self, envelope: Envelope) -> None:
         if envelope.event_type == EV_CHANNEL_CLOSED:
             self._floors.pop(envelope.channel_id, None)
+            if self._agent_turns is not None:
+                self._agent_turns.forget(envelope.channel_id)
         elif gives_floor_to(envelope) == self.agent_id:
             if self._handler is None:
                 self._floors[envelope.channel_id] = envelope

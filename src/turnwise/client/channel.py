@@ -16,7 +16,7 @@ from msgspec import Struct
 from turnwise.client.link import Seat
 from turnwise.core.channel import ChannelMetadata
 from turnwise.core.envelope import Draft, Envelope, JsonObject
-from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_TEXT, EV_TURN_MODEL, SUBSTANTIVE
+from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_TEXT, SUBSTANTIVE
 from turnwise.core.packet import body_of
 from turnwise.core.state import State
 from turnwise.errors import ChannelClosed
@@ -132,8 +132,7 @@ class Channel:
             async for envelope in self.stream():
                 if envelope.event_type in SUBSTANTIVE:
                     text = body_of(envelope.event_type, envelope.event_data)
-                elif envelope.event_type == EV_TURN_MODEL:
-                    cost += float(envelope.event_data.get("cost", 0.0))
+                    cost += float(envelope.event_data.get("usage", {}).get("cost", 0.0))
         state = await self.state()
         return ChannelResult(
             channel_id=self.channel_id,

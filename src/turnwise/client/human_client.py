@@ -8,6 +8,7 @@ from typing import Final
 
 from turnwise.client.participant import OnEnvelope, ParticipantClient
 from turnwise.core.envelope import Envelope
+from turnwise.core.event_types import EV_HUMAN_ANSWERED
 from turnwise.core.governance import Registration
 
 UNREAD_ENVELOPES: Final = 1000
@@ -34,6 +35,11 @@ class HumanClient(ParticipantClient):
             self._pushing.cancel()
             await asyncio.gather(self._pushing, return_exceptions=True)
         await super().close()
+
+    async def answer(self, request: Envelope, answer: str) -> Envelope:
+        """Answer a `human.requested` envelope: what a tool asked with `context.input` (H1)."""
+        data = {"request_id": request.event_data["request_id"], "answer": answer}
+        return await self.channel(request.channel_id).send(event_type=EV_HUMAN_ANSWERED, event_data=data)
 
     async def next_envelope(self, timeout: float | None = None) -> Envelope:
         """Return the next envelope that concerns this person, of any channel. Raises `TimeoutError`."""

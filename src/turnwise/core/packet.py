@@ -1,6 +1,6 @@
 """The packet: the one draft that records a round or a step.
 
-{"body": "...", "routing": {"kind": ...}, "context_updates": {...}, "context_deletes": [...]}
+{"body": "...", "routing": {"kind": ...}, "context_updates": {...}, "context_deletes": [...], "usage": {...}}
 
 kind      also in routing
 text      tool (a tool that succeeded and that some transition waits for), reason
@@ -17,7 +17,7 @@ from turnwise.core.envelope import JsonObject
 from turnwise.core.variables import check_keys
 from turnwise.errors import BadDraft
 
-_KEYS: Final = frozenset({"body", "routing", "context_updates", "context_deletes"})
+_KEYS: Final = frozenset({"body", "routing", "context_updates", "context_deletes", "usage"})
 _ROUTING: Final = {
     "text": ({"kind", "tool", "reason"}, ""),
     "handoff": ({"kind", "target", "tool", "reason"}, "target"),
@@ -50,6 +50,8 @@ def check_packet(data: JsonObject) -> None:
     if not isinstance(deletes, list) or not all(isinstance(key, str) for key in deletes):
         raise BadDraft("event_data.context_deletes", found=_kind(deletes), expected="a list of keys")
     check_keys(deletes, "event_data.context_deletes")
+    if not isinstance(data.get("usage", {}), dict):
+        raise BadDraft("event_data.usage", found=_kind(data["usage"]), expected="an object")
     _check_routing(data.get("routing", {"kind": "text"}))
 
 

@@ -103,6 +103,13 @@ class Seat:
     async def sleep(self, seconds: float) -> None:
         await self._hub.clock.sleep(seconds)
 
+    async def record(self, channel_id: str, claim: int, event_type: str, data: JsonObject) -> None:
+        await self._hub.turns.record(channel_id, claim, event_type, data)
+
+    async def recorded(self, channel_id: str) -> list[Envelope]:
+        await self._member(channel_id)
+        return await self._hub.turns.recorded(channel_id)
+
     async def release(self, channel_id: str, claim: int) -> None:
         await self._hub.turns.release(channel_id, claim)
 

@@ -30,6 +30,8 @@ class Writer(Protocol):
 
     async def wait_beyond(self, channel_id: str, seq: int) -> bool: ...
 
+    async def read_recent(self, channel_id: str, after: int) -> list[Envelope]: ...
+
     async def write(
         self, channel_id: str, event_type: str, data: JsonObject, **fields: Any
     ) -> tuple[Envelope, ...]: ...
@@ -79,6 +81,16 @@ class Turns:
             return
         left = state.claim.lease_seconds - self._age(state, state.claim)
         await first_of(self._hub.wait_beyond(channel_id, state.seq), self._hub.clock.sleep(left))
+
+    async def record(self, channel_id: str, claim: int, event_type: str, data: JsonObject) -> None:
+        """Write an entry of the round down: `turn.model` or `turn.tool` (T2)."""
+        await self._hub.write(channel_id, event_type, data, claim=claim, audience=[])
+
+    async def recorded(self, channel_id: str) -> list[Envelope]:
+        """Return what the turn in progress has recorded so far, by whichever worker (T3)."""
+        state = await self._hub.state(channel_id)
+        envelopes = await self._hub.read_recent(channel_id, state.floor_seq)
+        return [one for one in envelopes if one.event_type in (ev.EV_TURN_MODEL, ev.EV_TURN_TOOL)]
 
     async def release(self, channel_id: str, claim: int) -> None:
         """Stop working on a turn without a packet; what it recorded stays."""

@@ -1,0 +1,204 @@
+"""An agent's turn on a channel: view -> round -> packet (T2-T5).
+
+The log is the round's journal: what an earlier attempt of the turn recorded is
+not done again. The agent's variables live with the channel's conversation in
+this process; they are never on the log (V4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from turnwise.agent.agent import Agent, Conversation, Surroundings
+from turnwise.agent.journal import Entry
+from turnwise.agent.messages import Message, ModelReply, UserMessage
+from turnwise.agent.round import ToolAnswer
+from turnwise.agent.tool_result import ToolOutput
+from turnwise.client.channel import Channel, update_context
+from turnwise.client.link import Seat
+from turnwise.client.turn import Turn
+from turnwise.core import event_types as ev
+from turnwise.core import views
+from turnwise.core.channel import ChannelSpec
+from turnwise.core.envelope import Envelope, JsonObject
+from turnwise.core.router import compile_graph
+from turnwise.core.routing import Handoff, packet
+from turnwise.core.state import State, WorkflowState
+from turnwise.errors import NobodyToAsk
+
+_YOUR_TURN: Final = UserMessage(text="(It is your turn.)")
+_GRAPHS: Final = 256
+
+
+class LiveState:
+    """A channel's state as a tool sees it: what the tool writes through its channel is there at once (C3)."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._state, name)
+
+    def refresh(self, state: State) -> None:
+        self._state = state
+
+
+class TurnChannel(Channel):
+    """The channel of a turn. What is sent through it is part of the turn, and in `live` at once."""
+
+    def __init__(self, seat: Seat, channel_id: str, *, claim: int, live: LiveState) -> None:
+        super().__init__(seat, channel_id, claim=claim)
+        self._live = live
+
+    async def send(self, *args: Any, **kwargs: Any) -> Envelope:
+        """See `Channel.send`."""
+        envelope = await super().send(*args, **kwargs)
+        self._live.refresh(await self.state())
+        return envelope
+
+
+class AgentTurns:
+    """Takes an agent's turns, on every channel it is on."""
+
+    def __init__(self, agent: Agent, seat: Seat) -> None:
+        self._agent = agent
+        self._seat = seat
+        self._conversations: dict[str, Conversation] = {}
+        """Channel -> the variables its turns share."""
+
+    def forget(self, channel_id: str) -> None:
+        """The channel has closed."""
+        self._conversations.pop(channel_id, None)
+
+    async def __call__(self, turn: Turn) -> JsonObject:
+        """Do the round and return the packet's data."""
+        channel_id = turn.channel.channel_id
+        state = await self._seat.state(channel_id)
+        live = LiveState(state)
+        channel = TurnChannel(self._seat, channel_id, claim=turn.claim.seq, live=live)
+        talk = replace(
+            self._conversation(channel_id),
+            messages=spoken(await turn.messages()),
+            key=f"{channel_id}:{turn.number}",
+        )
+        outcome = await self._agent.perform(
+            talk,
+            Surroundings(
+                journal=_LogJournal(self._seat, channel, turn.claim.seq),
+                recorded=[_entry(one) for one in await self._seat.recorded(channel_id)],
+                extras={"channel": channel, "state": live},
+                context_vars=state.context_vars,
+                ask_person=_People(channel, turn, state.spec).ask,
+                sleep=self._seat.sleep,
+                review=_Review(state.spec),
+            ),
+        )
+        data = packet(outcome.text, outcome.outcomes, routing_tools=routing_tools(state))
+        return data | {"usage": msgspec.to_builtins(outcome.usage)}
+
+    def _conversation(self, channel_id: str) -> Conversation:
+        if channel_id not in self._conversations:
+            self._conversations[channel_id] = self._agent.conversation()
+        return self._conversations[channel_id]
+
+
+def spoken(messages: Sequence[views.Message]) -> tuple[Message, ...]:
+    """A view as a model's messages: what the agent said itself as its own, the others with their names."""
+    told = [_spoken(message) for message in messages]
+    if not told or isinstance(told[-1], ModelReply):
+        told.append(_YOUR_TURN)  # A model answers somebody; it does not go on by itself.
+    return tuple(told)
+
+
+def routing_tools(state: State) -> frozenset[str]:
+    """The tools some transition of the channel's graph waits for (T4)."""
+    if not isinstance(state, WorkflowState):
+        return frozenset()
+    return _routing_tools(
+        state.graph_key, msgspec.json.encode(state.graph_data), msgspec.json.encode(state.spec)
+    )
+
+
+@lru_cache(maxsize=_GRAPHS)
+def _routing_tools(key: str, graph: bytes, spec: bytes) -> frozenset[str]:
+    decoded = msgspec.json.decode(spec, type=ChannelSpec)
+    return compile_graph(msgspec.json.decode(graph), decoded).routing_tools
+
+
+def _spoken(message: views.Message) -> Message:
+    if message.role == "own":
+        return ModelReply(text=message.text)
+    return UserMessage(text=message.text, name=message.name)
+
+
+def _entry(envelope: Envelope) -> Entry:
+    kind: type[Entry] = ModelReply if envelope.event_type == ev.EV_TURN_MODEL else ToolAnswer
+    return msgspec.convert(envelope.event_data["entry"], kind)
+
+
+class _LogJournal:
+    """Writes a round's entries on the channel's log."""
+
+    def __init__(self, seat: Seat, channel: TurnChannel, claim: int) -> None:
+        self._seat = seat
+        self._channel = channel
+        self._claim = claim
+
+    async def record(self, entry: Entry) -> None:
+        """See `Journal.record`. Context variables that come with a tool's result land before it."""
+        if isinstance(entry, ToolAnswer) and entry.context:
+            await update_context(self._channel, set=entry.context)
+        event_type = ev.EV_TURN_MODEL if isinstance(entry, ModelReply) else ev.EV_TURN_TOOL
+        data = {"entry": msgspec.to_builtins(entry)}
+        await self._seat.record(self._channel.channel_id, self._claim, event_type, data)
+
+
+class _Review:
+    """A handoff to somebody who is not there goes back to the model, which can choose again (W8)."""
+
+    def __init__(self, spec: ChannelSpec) -> None:
+        self._spec = spec
+
+    def __call__(self, output: ToolOutput) -> ToolOutput:
+        match output.returned:
+            case Handoff(target=target) if target not in self._spec.names():
+                known = ", ".join(one.name for one in self._spec.participants)
+                text = f"nobody here is called {target!r}; the participants are {known}. Choose one of them."
+                return ToolOutput(text=text, failed=True)
+        return output
+
+
+class _People:
+    """Asks the people on the channel, durably: the question is on the log, and so is the answer (H1)."""
+
+    def __init__(self, channel: TurnChannel, turn: Turn, spec: ChannelSpec) -> None:
+        self._channel = channel
+        self._turn = turn
+        self._people = [one.agent_id for one in spec.participants if one.kind == "human"]
+
+    async def ask(self, prompt: str, timeout: float | None) -> str:
+        if not self._people:
+            raise NobodyToAsk
+        request_id = f"ask-{self._turn.envelope.seq}-{blake2b(prompt.encode(), digest_size=8).hexdigest()}"
+        # Asked again by a later attempt of this turn, it is the same question, and perhaps answered.
+        await self._channel.send(
+            event_type=ev.EV_HUMAN_REQUESTED,
+            event_data={"request_id": request_id, "question": prompt},
+            audience=self._people,
+            envelope_id=request_id,
+        )
+        answer = await self._channel.wait_for(
+            lambda one: _answers(one, request_id), timeout=timeout, since=self._turn.envelope.seq
+        )
+        return str(answer.event_data.get("answer", ""))
+
+
+def _answers(envelope: Envelope, request_id: str) -> bool:
+    data: Mapping[str, Any] = envelope.event_data
+    return envelope.event_type == ev.EV_HUMAN_ANSWERED and data.get("request_id") == request_id
