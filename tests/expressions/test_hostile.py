@@ -7,7 +7,6 @@ refused or ends within its steps. Each corpus has a twin that shows it bites.
 from __future__ import annotations
 
 import json
-import tracemalloc
 from copy import deepcopy
 
 import pytest
@@ -281,19 +280,16 @@ def test_the_corpus_has_thirty_attacks() -> None:
 
 
 @pytest.mark.parametrize("place", range(len(ATTACKS)))
-def test_an_attack_is_refused_or_ends_within_its_steps_and_its_memory(place: int) -> None:
+def test_an_attack_is_refused_or_ends_within_its_steps(place: int) -> None:
+    """What it costs in memory: `tests/faults/test_hostile_memory.py`."""
     steps = Steps()
-    tracemalloc.start()
     try:
         found = compile_expression(ATTACKS[place]).evaluate(HEAVY, steps=steps)
     except BadExpression:
         found = None
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
 
     assert found is None or steps.left >= 0
     assert len(json.dumps(found)) <= 8 * MEGABYTE
-    assert peak <= 64 * MEGABYTE
 
 
 def test_out_of_steps_is_none_for_the_whole_expression_and_holds_nothing() -> None:
@@ -344,7 +340,7 @@ SOUP = st.lists(
     max_size=25,
 ).map(" ".join)
 NUMERALS = st.text(alphabet="'\"\\ab01.\u0663e_({[]})|~-+ ", max_size=40)
-patiently = settings(deadline=None, max_examples=500, suppress_health_check=[HealthCheck.too_slow])
+patiently = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 
 
 @patiently

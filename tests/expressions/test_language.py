@@ -269,7 +269,7 @@ EXPRESSIONS = st.recursive(
     ),
     max_leaves=8,
 )
-patiently = settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+patiently = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 
 
 @patiently

@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 import turnwise
+import turnwise.config
 import turnwise.knowledge
 import turnwise.network
 import turnwise.network.workflow_helpers
@@ -16,8 +17,31 @@ from turnwise.log.memory import MemoryLog
 from turnwise.log.sqlite import SqliteLog
 
 EVERYDAY = [
+    "Agent",
+    "Context",
+    "Depends",
+    "Finish",
+    "Handoff",
+    "Inject",
+    "Reply",
+    "RunResult",
+    "ToolResult",
     "TurnwiseError",
+    "Variable",
     "__version__",
+    "run",
+    "run_sync",
+    "tool",
+]
+CONFIG = [
+    "AnthropicConfig",
+    "GeminiConfig",
+    "ModelConfig",
+    "OllamaConfig",
+    "OpenAICompatibleConfig",
+    "OpenAIConfig",
+    "StringConfig",
+    "resolve",
 ]
 KNOWLEDGE = [
     "DiskKnowledgeStore",
@@ -32,6 +56,11 @@ TESTING = [
     "DurableLogContract",
     "LogContract",
     "ManualClock",
+    "ModelServer",
+    "RecordingModel",
+    "ScriptedModel",
+    "TestConfig",
+    "call",
     "flip_byte",
     "flip_memory",
     "flip_sqlite",
@@ -187,6 +216,7 @@ SEED_004 = [
     ("module", "names"),
     [
         (turnwise, EVERYDAY),
+        (turnwise.config, CONFIG),
         (turnwise.knowledge, KNOWLEDGE),
         (turnwise.network.workflow_helpers, HELPERS),
         (turnwise.testing, TESTING),

@@ -21,7 +21,7 @@ from turnwise.agent.context import AskPerson, Context
 from turnwise.agent.journal import Entry, Journal, Recorded, Unwritten
 from turnwise.agent.messages import Message, Usage, UserMessage
 from turnwise.agent.model import Model, ModelConfig
-from turnwise.agent.models.choice import resolve
+from turnwise.agent.models.configs import resolve
 from turnwise.agent.output import Output
 from turnwise.agent.performer import (
     ATTEMPTS,
