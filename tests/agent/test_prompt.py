@@ -35,7 +35,9 @@ async def test_c6_a_template_is_rendered_anew_each_time() -> None:
 
 
 async def test_c6_context_keys_are_shown_as_json_if_they_are_there() -> None:
-    told = await rendered("Go.", {"route": "north", "stops": [1, 2], "other": 3}, keys=("stops", "route", "x"))
+    told = await rendered(
+        "Go.", {"route": "north", "stops": [1, 2], "other": 3}, keys=("stops", "route", "x")
+    )
 
     assert told == 'Go.\n\nContext variables:\nstops = [1, 2]\nroute = "north"'
 

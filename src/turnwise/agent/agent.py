@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import Any, overload
 
-from turnwise.agent.context import AskPerson, Context
+from turnwise.agent.context import Context
 from turnwise.agent.journal import Entry, Journal, Recorded, Unwritten
 from turnwise.agent.messages import Message, Usage, UserMessage
 from turnwise.agent.model import Model, ModelConfig
@@ -26,6 +26,7 @@ from turnwise.agent.output import Output
 from turnwise.agent.performer import (
     ATTEMPTS,
     BACKOFF_SECONDS,
+    AskFor,
     OnProgress,
     Performer,
     Progress,
@@ -67,7 +68,7 @@ class Surroundings:
     recorded: Sequence[Entry] = ()
     extras: Mapping[str, object] = field(default_factory=dict)
     context_vars: Mapping[str, Any] = field(default_factory=dict)
-    ask_person: AskPerson | None = None
+    ask_person: AskFor | None = None
     sleep: Sleep = asyncio.sleep
     on_progress: OnProgress | None = None
     review: Review = as_it_is
@@ -195,12 +196,7 @@ class Agent:
 
     async def perform(self, talk: Conversation, around: Surroundings) -> Outcome:
         """Do one round of a conversation whose last message waits for an answer."""
-        context = Context(
-            variables=talk.variables,
-            dependencies=talk.dependencies,
-            extras=around.extras,
-            ask_person=self._ask_person if self.hitl_hook else around.ask_person,
-        )
+        context = Context(variables=talk.variables, dependencies=talk.dependencies, extras=around.extras)
         performer = Performer(
             agent=self.name,
             model=resolve(talk.config, self.name),
@@ -215,6 +211,7 @@ class Agent:
             backoff_seconds=self._backoff_seconds,
             sleep=around.sleep,
             on_progress=around.on_progress,
+            ask_person=self._ask_person if self.hitl_hook else around.ask_person,
             review=around.review,
         )
         check = None if talk.output is None else talk.output.wrong
@@ -227,7 +224,7 @@ class Agent:
         outcome = await self.perform(asked, Surroundings(on_progress=on_progress))
         return Reply(self, replace(asked, messages=outcome.messages), outcome)
 
-    async def _ask_person(self, prompt: str, timeout: float | None) -> str:
+    async def _ask_person(self, key: str, prompt: str, timeout: float | None) -> str:
         assert self.hitl_hook is not None
         async with asyncio.timeout(timeout):
             answer = self.hitl_hook(prompt)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from turnwise.agent.context import Context
@@ -34,6 +35,8 @@ _YES: Final = frozenset({"y", "yes", "ok", "okay", "approve", "approved", "true"
 
 Sleep = Callable[[float], Awaitable[None]]
 Review = Callable[[ToolOutput], ToolOutput]
+AskFor = Callable[[str, str, float | None], Awaitable[str]]
+"""Asks a person for one call: its idempotency key, the prompt, and how many seconds to wait."""
 
 
 def as_it_is(output: ToolOutput) -> ToolOutput:
@@ -84,6 +87,7 @@ class Performer:
     backoff_seconds: float = BACKOFF_SECONDS
     sleep: Sleep = asyncio.sleep
     on_progress: OnProgress | None = None
+    ask_person: AskFor | None = None
     review: Review = as_it_is
     """Looks at what a tool returned before it counts."""
 
@@ -91,17 +95,20 @@ class Performer:
         """Do everything `round_` asks for; return what it came to."""
         step = next(round_)
         while True:
-            done = await (self._ask(step) if isinstance(step, AskModel) else self._call_all(step))
+            known = self.recorded.reply() if isinstance(step, AskModel) else None
+            done = await self._done(step) if known is None else known
             try:
                 step = round_.send(done)
             except StopIteration as ended:
                 outcome: Outcome = ended.value
                 return outcome
+            if isinstance(done, ModelReply) and known is None:
+                await self.journal.record(done)
+
+    async def _done(self, step: AskModel | CallTools) -> ModelReply | Sequence[ToolAnswer]:
+        return await (self._ask(step) if isinstance(step, AskModel) else self._call_all(step))
 
     async def _ask(self, step: AskModel) -> ModelReply:
-        known = self.recorded.reply()
-        if known is not None:
-            return known
         request = ModelRequest(
             agent=self.agent,
             instructions=self.instructions,
@@ -109,10 +116,7 @@ class Performer:
             tools=self.toolbox.specs(),
             schema=self.schema,
         )
-        reply = await self._attempted(request)
-        if reply.calls:
-            await self.journal.record(reply)
-        return reply
+        return await self._attempted(request)
 
     async def _attempted(self, request: ModelRequest) -> ModelReply:
         for attempt in range(1, self.attempts + 1):
@@ -121,8 +125,9 @@ class Performer:
             except ModelError as error:
                 if not error.transient or attempt == self.attempts:
                     raise
-                wanted = error.retry_after_seconds or self.backoff_seconds * 2 ** (attempt - 1)
-                await self.sleep(min(wanted, MAX_PAUSE_SECONDS))
+                wanted = error.retry_after_seconds
+                pause = self.backoff_seconds * 2 ** (attempt - 1) if wanted is None else wanted
+                await self.sleep(min(pause, MAX_PAUSE_SECONDS))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _call_all(self, step: CallTools) -> Sequence[ToolAnswer]:
@@ -154,11 +159,26 @@ class Performer:
         return answer
 
     async def _called(self, call: ToolCall) -> ToolOutput:
-        context = self.context.for_call(f"{self.key}:{call.call_id}:{call.tool}")
+        context = self._context(f"{self.key}:{call.call_id}:{call.tool}")
         found = self.toolbox.get(call.tool)
         if found is not None and found.approval and not await _approved(call, context):
             return ToolOutput(text=f"a person declined this call of {call.tool!r}.", failed=True)
-        return self.review(await self.toolbox.call(call, context))
+        try:
+            return self.review(await self.toolbox.call(call, context))
+        except asyncio.CancelledError:
+            if _is_being_cancelled():
+                raise
+            return ToolOutput(text="CancelledError: the tool was cancelled from within", failed=True)
+
+    def _context(self, key: str) -> Context:
+        """The context of one call. A question that the call asks is the call's own."""
+        return Context(
+            variables=self.context.variables,
+            dependencies=self.context.dependencies,
+            idempotency_key=key,
+            extras=self.context.extras,
+            ask_person=None if self.ask_person is None else partial(self.ask_person, key),
+        )
 
     def _on_text(self) -> OnText | None:
         return None if self.on_progress is None else lambda text: self._tell(TextDelta(text))
@@ -172,3 +192,8 @@ async def _approved(call: ToolCall, context: Context) -> bool:
     """Ask a person about exactly this call, with exactly these arguments."""
     answer = await context.input(f"Allow {call.tool} with {call.arguments}? (yes or no)")
     return answer.strip().lower() in _YES
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -39,11 +39,11 @@ def _root(version: Version = False) -> None:
 
 @app.command(epilog="Example: turnwise demo --log /tmp/demo.db")
 def demo(
-    log: Annotated[Path, typer.Option(help="The SQLite file to run on; it is kept.")] = Path(
+    log: Annotated[Path, typer.Option(help="The SQLite file to play on; what is in it stays.")] = Path(
         ".turnwise/demo.db"
     ),
 ) -> None:
-    """Run a small support desk: three parties, routed by a context variable, on a SQLite file."""
+    """Play two conversations on a SQLite file, one of them killed with SIGKILL and taken up again."""
     from turnwise.cli.demo import run  # noqa: PLC0415  A verb costs its imports only when it is called.
 
     run(log)

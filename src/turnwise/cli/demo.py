@@ -1,118 +1,110 @@
-"""`turnwise demo`: a support desk in one page.
+"""`turnwise demo`: a pipeline, a routed conversation, and a `kill -9` in the middle of it.
 
-Three parties take turns on one channel. The triage desk writes a context
-variable, `route`; the graph reads it and gives the floor to the right desk.
-No model, no key, no service: the desks are a few lines of Python.
+No model, no key, no service: the models are scripted, the log is one SQLite file.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
+from turnwise.cli.demo_scenes import Ledger, pipeline
+from turnwise.core import event_types as ev
 from turnwise.core.envelope import Close, Envelope, Speak
-from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, SUBSTANTIVE
 from turnwise.core.packet import body_of
+from turnwise.errors import TurnwiseError
 from turnwise.log.sqlite import SqliteLog
-from turnwise.network import (
-    AgentTarget,
-    Channel,
-    ContextEquals,
-    FromSpeaker,
-    Hub,
-    HubClient,
-    HumanClient,
-    LocalLink,
-    Passport,
-    TerminateTarget,
-    Transition,
-    TransitionGraph,
-    Turn,
-)
-from turnwise.network.workflow_helpers import set_context
-
-COMPLAINT: Final = "I was charged twice for order 1042."
-
-GRAPH: Final = TransitionGraph(
-    initial_speaker="customer",
-    transitions=[
-        Transition(when=FromSpeaker("billing"), then=TerminateTarget("resolved")),
-        Transition(when=ContextEquals("route", "billing"), then=AgentTarget("billing")),
-        Transition(when=FromSpeaker("customer"), then=AgentTarget("triage")),
-    ],
-    default_target=TerminateTarget("nobody_to_ask"),
-    max_turns=6,
-)
-
-
-async def triage(turn: Turn) -> str:
-    last = (await turn.messages())[-1].text
-    route = "billing" if "charged" in last else "general"
-    await set_context(turn.channel, "route", route)
-    return f"This is one for {route}."
-
-
-async def billing(turn: Turn) -> str:
-    await set_context(turn.channel, "refund", {"order": 1042, "amount": 19.90})
-    return "You were. 19.90 is on its way back to you."
 
 
 def run(log: Path) -> None:
-    asyncio.run(_run(log, Console(highlight=False)))
+    """Play the demo; the log is kept at `log`."""
+    console = Console(highlight=False, soft_wrap=True)
+    asyncio.run(_read(log, ""))  # A file that cannot be a log is told before anything is played.
+    _pipeline(console)
+    _refund(log, console)
 
 
-async def _run(path: Path, console: Console) -> None:
-    hub = await Hub.open(SqliteLog(path))
-    client = HubClient(LocalLink(hub), hub=hub)
+def _pipeline(console: Console) -> None:
+    console.print(
+        "\n1. Three agents, one after the other: sequence(['researcher', 'writer', 'editor'])\n", style="bold"
+    )
+    result = asyncio.run(pipeline())
+    for line in result.transcript:
+        console.print(Text.assemble("   ", (f"{line.speaker}: ", "cyan"), line.text))
+    console.print(f"   closed: {result.reason}\n", style="dim")
+
+
+def _refund(log: Path, console: Console) -> None:
+    channel = f"refund-{secrets.token_hex(4)}"
+    ledger = Ledger(log.with_name(f"{channel}.ledger"))
+    title = "2. A complaint, routed by a context variable; the process is killed in the middle of a tool\n"
+    console.print(title, style="bold")
+    first = _play(log, channel, ledger)
+    before = asyncio.run(_read(log, channel))
+    _tell(before, before, console)
+    killed = (
+        f"\n   kill -9 (exit code {first}) while the refund tool was running, behind line {before[-1].seq}\n"
+    )
+    console.print(killed, style="bold red")
+    console.print("   The same program, started again, goes on from there:\n", style="bold")
+    last = _play(log, channel, ledger)
+    if last != 0:
+        raise TurnwiseError(f"the demo's second process ended with exit code {last}; please report it.")
+    after = asyncio.run(_read(log, channel))
+    _tell(after[len(before) :], after, console)
+    _compare(before, after, ledger, console)
+    console.print(f"\nAll of it is in {log}. Next:")
+    console.print("   ./run test                              every test, with real processes killed")
+    console.print("   python examples/patterns/pipeline.py    the eight patterns, a file each")
+    console.print("   turnwise --help\n")
+
+
+def _play(log: Path, channel: str, ledger: Ledger) -> int:
+    command = [sys.executable, "-m", "turnwise.cli.demo_scenes", str(log), channel, str(ledger.path)]
+    return subprocess.run(command, check=False, timeout=60).returncode
+
+
+async def _read(path: Path, channel: str) -> list[Envelope]:
+    log = SqliteLog(path)
     try:
-        customer = await client.register_human(Passport(name="customer", kind="human"))
-        (await client.register(passport=Passport(name="triage"))).on_turn(triage)
-        (await client.register(passport=Passport(name="billing"))).on_turn(billing)
-        channel = await _talk(customer)
-        await _tell(hub, channel, path, console)
+        return [envelope async for envelope in log.read(channel)]
     finally:
-        await client.close()
-        await hub.close()
+        await log.close()
 
 
-async def _talk(customer: HumanClient) -> Channel:
-    channel = await customer.open("workflow", ["triage", "billing"], {"graph": GRAPH.to_dict()})
-    await channel.send(COMPLAINT)
-    await channel.result(timeout=30)
-    return channel
+def _tell(lines: Iterable[Envelope], log: list[Envelope], console: Console) -> None:
+    names = {one["agent_id"]: one["name"] for one in log[0].event_data["participants"]}
+    for envelope in lines:
+        for text in _told(envelope, names):
+            console.print(text)
 
 
-async def _tell(hub: Hub, channel: Channel, path: Path, console: Console) -> None:
-    info, result = await channel.info(), await channel.result()
-    names = {one.agent_id: one.name for one in info.participants}
-    envelopes = await hub.read_wal(channel.channel_id)
-    console.print("\nA customer, a triage desk and a billing desk share one channel.")
-    console.print("Triage writes a context variable; the graph reads it and decides who is next.\n")
-    console.print(*_transcript(envelopes, names), sep="\n", soft_wrap=True)
-    variables = ", ".join(f"{key} = {value!r}" for key, value in result.context_vars.items())
-    console.print(f"\nclosed: {result.reason} after {result.turns} turns", style="bold")
-    console.print(f"context variables: {variables}")
-    console.print(f"\nAll of it is on the log: {len(envelopes)} lines in {path}")
-    console.print("Next: ./run test, the examples in README.md, the decisions in docs/decisions/\n")
-
-
-def _transcript(envelopes: Iterable[Envelope], names: dict[str, str]) -> Iterable[Text]:
-    for envelope in envelopes:
-        who = names.get(envelope.sender_id, envelope.sender_id)
-        if envelope.event_type in SUBSTANTIVE:
-            said = body_of(envelope.event_type, envelope.event_data)
-            yield Text.assemble(f"{envelope.seq:>4}  ", (f"{who}: ", "bold cyan"), said)
-            yield Text(f"      {_why(envelope, names)}", style="dim")
-        elif envelope.event_type == EV_CONTEXT_SET:
-            sets = ", ".join(f"{key} = {value!r}" for key, value in envelope.event_data["set"].items())
-            yield Text(f"{envelope.seq:>4}  {who} sets {sets}", style="green")
-        elif envelope.event_type == EV_CHANNEL_CLOSED:
-            yield Text(f"{envelope.seq:>4}  the channel closes", style="dim")
+def _told(envelope: Envelope, names: dict[str, str]) -> Iterable[Text]:
+    who, place = names.get(envelope.sender_id, "hub"), f"   {envelope.seq:>3}  "
+    data = envelope.event_data
+    match envelope.event_type:
+        case ev.EV_TEXT | ev.EV_PACKET:
+            yield Text.assemble(place, (f"{who}: ", "cyan"), body_of(envelope.event_type, data))
+            yield Text(f"        {_why(envelope, names)}", style="dim")
+        case ev.EV_CONTEXT_SET:
+            sets = ", ".join(f"{key} = {value!r}" for key, value in data["set"].items())
+            yield Text(f"{place}{who} sets {sets}", style="green")
+        case ev.EV_TURN_MODEL:
+            calls = ", ".join(call["tool"] for call in data["entry"]["calls"])
+            yield Text(f"{place}the model calls {calls}", style="dim")
+        case ev.EV_TURN_TOOL:
+            yield Text(f"{place}{data['entry']['tool']}: {data['entry']['text']}", style="dim")
+        case ev.EV_TURN_CLAIMED:
+            yield Text(f"{place}{names[data['agent_id']]} takes the turn", style="dim")
+        case ev.EV_CHANNEL_CLOSED:
+            yield Text(f"{place}closed: {data['reason']}", style="bold")
 
 
 def _why(envelope: Envelope, names: dict[str, str]) -> str:
@@ -123,3 +115,13 @@ def _why(envelope: Envelope, names: dict[str, str]) -> str:
             return f"-> close as {reason!r}, because {by.condition} (transition {by.index})"
         case _:
             return "the floor stays where it is"
+
+
+def _compare(before: list[Envelope], after: list[Envelope], ledger: Ledger, console: Console) -> None:
+    lost = sum(one not in after for one in before)
+    replies = sum(one.event_type in (ev.EV_TURN_MODEL, ev.EV_PACKET) for one in after)
+    asked = [what for kind, what in ledger.lines() if kind == "asked"]
+    paid = [what for kind, what in ledger.lines() if kind == "paid"]
+    console.print(f"\n   lines acknowledged before the kill and lost: {lost}")
+    console.print(f"   replies of the models on the log: {replies}; requests they got: {len(asked)}")
+    console.print(f"   the tool in flight ran {len(paid)} times, under {len(set(paid))} idempotency key")

@@ -7,6 +7,7 @@ this process; they are never on the log (V4).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -181,12 +182,17 @@ class _People:
         self._channel = channel
         self._turn = turn
         self._people = [one.agent_id for one in spec.participants if one.kind == "human"]
+        self._asked: Counter[str] = Counter()
 
-    async def ask(self, prompt: str, timeout: float | None) -> str:
+    async def ask(self, key: str, prompt: str, timeout: float | None) -> str:
         if not self._people:
             raise NobodyToAsk
-        request_id = f"ask-{self._turn.envelope.seq}-{blake2b(prompt.encode(), digest_size=8).hexdigest()}"
-        # Asked again by a later attempt of this turn, it is the same question, and perhaps answered.
+        # A yes to one call is no yes to the next one like it, nor to the same question asked once more. A
+        # call that a later attempt of this turn makes again asks the same again, and is perhaps answered.
+        question = f"{key}\n{prompt}"
+        self._asked[question] += 1
+        digest = blake2b(f"{self._asked[question]} {question}".encode(), digest_size=8)
+        request_id = f"ask-{self._turn.envelope.seq}-{digest.hexdigest()}"
         await self._channel.send(
             event_type=ev.EV_HUMAN_REQUESTED,
             event_data={"request_id": request_id, "question": prompt},

@@ -38,6 +38,8 @@
     │   ├── BadTool               a function that cannot be a tool
     │   ├── MissingVariable       a tool asks for a variable or dependency nobody gave
     │   ├── NobodyToAsk           a tool asks for a person, and there is none
+    │   ├── DelegationCycle       an agent asked somebody who waits for it
+    │   ├── NoAnswer              whoever was asked gave no answer
     │   └── BadOutput             the reply is not what the response schema asks for
     └── LogError                  the log did not do what it was asked
         ├── LogConflict           somebody appended first; read, fold and decide again
@@ -55,8 +57,10 @@ from turnwise.errors.agents import (
     AgentError,
     BadOutput,
     BadTool,
+    DelegationCycle,
     MissingVariable,
     ModelError,
+    NoAnswer,
     NobodyToAsk,
     NoModel,
     ScriptExhausted,
@@ -110,6 +114,7 @@ __all__ = [
     "ClaimLost",
     "ContextMismatch",
     "CorruptRecord",
+    "DelegationCycle",
     "Denied",
     "DuplicateEnvelope",
     "EnvelopeIdReused",
@@ -122,6 +127,7 @@ __all__ = [
     "MissingVariable",
     "ModelError",
     "NameTaken",
+    "NoAnswer",
     "NoModel",
     "NobodyToAsk",
     "NotDue",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from turnwise.errors.base import TurnwiseError
 
 
@@ -107,4 +109,29 @@ class NobodyToAsk(AgentError):
         super().__init__(
             "a tool called context.input(), and there is nobody to ask; give Agent(..., hitl_hook=...), "
             "or let a HumanClient take part in the channel."
+        )
+
+
+class DelegationCycle(AgentError):
+    """An agent asked somebody who waits for it."""
+
+    def __init__(self, cycle: Iterable[str]) -> None:
+        self.cycle = tuple(cycle)
+        """Who waits for whom, by name; the last is the first again."""
+        super().__init__(
+            f"{self.cycle[-2]!r} cannot ask {self.cycle[-1]!r}, who waits for it already: "
+            f"{' -> '.join(self.cycle)}. Answer with what you have, or ask somebody else."
+        )
+
+
+class NoAnswer(AgentError):
+    """Whoever was asked gave no answer."""
+
+    def __init__(self, asked: str, *, channel_id: str, reason: str) -> None:
+        self.asked = asked
+        self.channel_id = channel_id
+        self.reason = reason
+        super().__init__(
+            f"{asked!r} gave no answer: channel {channel_id!r} closed with {reason!r}. "
+            f"Ask again, ask somebody else, or go on without."
         )
