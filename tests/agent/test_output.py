@@ -13,7 +13,7 @@ class City(BaseModel):
     people: int
 
 
-CITY = Output(City)
+CITY: Output[City] = Output(City)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.hub.scenes import A_B, A_B_A, House, add_one, begin, house, is_closed
 from turnwise.client.channel import Channel, ChannelResult, delete_context, set_context, update_context
 from turnwise.core.channel import ChannelState
 from turnwise.core.envelope import Envelope
-from turnwise.core.event_types import EV_CONTEXT_SET, EV_PACKET, EV_TURN_MODEL
+from turnwise.core.event_types import EV_CONTEXT_SET, EV_PACKET
 from turnwise.core.routing import packet
 from turnwise.errors import BadDraft, ChannelClosed, ContextMismatch, UnknownChannel
 from turnwise.log.memory import MemoryLog
@@ -140,13 +140,10 @@ async def test_a_result_says_how_it_ended() -> None:
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await home.open(A_B, knobs={"context_vars": {"n": 1}})
         waiting = begin(channel.result())
-        claim = await home["alice"].seat.claim(channel.channel_id, 1)
-        for cost in (0.25, 0.5):
-            data = {"text": "hm", "cost": cost}
-            await home.hub.write(channel.channel_id, EV_TURN_MODEL, data, claim=claim.seq)
-        turn = Channel(home["alice"].seat, channel.channel_id, claim=claim.seq)
-        await turn.send(event_type=EV_PACKET, event_data=packet("hello", context_updates={"n": 2}))
-        await home.handle("bob", channel).send("bye")
+        said = packet("hello", context_updates={"n": 2}) | {"usage": {"cost": 0.25}}
+        await channel.send(event_type=EV_PACKET, event_data=said)
+        answer = packet("bye") | {"usage": {"cost": 0.5}}
+        await home.handle("bob", channel).send(event_type=EV_PACKET, event_data=answer)
 
         assert await waiting == ChannelResult(
             channel_id=channel.channel_id,

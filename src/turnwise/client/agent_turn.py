@@ -19,10 +19,12 @@ import msgspec
 from turnwise.agent.agent import Agent, Conversation, Surroundings
 from turnwise.agent.journal import Entry
 from turnwise.agent.messages import Message, ModelReply, UserMessage
+from turnwise.agent.performer import OnProgress, Progress, TextDelta
 from turnwise.agent.round import ToolAnswer
 from turnwise.agent.tool_result import ToolOutput
 from turnwise.client.channel import Channel, update_context
 from turnwise.client.link import Seat
+from turnwise.client.plugin import NO_PLUGIN, NetworkPlugin
 from turnwise.client.turn import Turn
 from turnwise.core import event_types as ev
 from turnwise.core import views
@@ -67,9 +69,10 @@ class TurnChannel(Channel):
 class AgentTurns:
     """Takes an agent's turns, on every channel it is on."""
 
-    def __init__(self, agent: Agent, seat: Seat) -> None:
+    def __init__(self, agent: Agent, seat: Seat, plugin: NetworkPlugin = NO_PLUGIN) -> None:
         self._agent = agent
         self._seat = seat
+        self._plugin = plugin
         self._conversations: dict[str, Conversation] = {}
         """Channel -> the variables its turns share."""
 
@@ -87,21 +90,34 @@ class AgentTurns:
             self._conversation(channel_id),
             messages=spoken(await turn.messages()),
             key=f"{channel_id}:{turn.number}",
+            tools=self._plugin.tools_for(self._agent),
         )
         outcome = await self._agent.perform(
             talk,
             Surroundings(
                 journal=_LogJournal(self._seat, channel, turn.claim.seq),
                 recorded=[_entry(one) for one in await self._seat.recorded(channel_id)],
-                extras={"channel": channel, "state": live},
+                extras={"channel": channel, "state": live, "seat": self._seat},
                 context_vars=state.context_vars,
                 ask_person=_People(channel, turn, state.spec).ask,
                 sleep=self._seat.sleep,
                 review=_Review(state.spec),
+                on_progress=self._spread(channel_id),
             ),
         )
         data = packet(outcome.text, outcome.outcomes, routing_tools=routing_tools(state))
         return data | {"usage": msgspec.to_builtins(outcome.usage)}
+
+    def _spread(self, channel_id: str) -> OnProgress | None:
+        """Tell the reply's words as they come, where somebody listens; streaming costs more than asking."""
+        if not self._seat.is_heard(channel_id):
+            return None
+
+        def spread(progress: Progress) -> None:
+            if isinstance(progress, TextDelta):
+                self._seat.tell_text(channel_id, progress.text)
+
+        return spread
 
     def _conversation(self, channel_id: str) -> Conversation:
         if channel_id not in self._conversations:

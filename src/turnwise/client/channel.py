@@ -20,6 +20,8 @@ from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_TEXT
 from turnwise.core.packet import body_of
 from turnwise.core.state import State
 from turnwise.errors import ChannelClosed
+from turnwise.hub.opening import first_of
+from turnwise.hub.texts import TurnText
 
 Predicate = Callable[[Envelope], bool]
 
@@ -111,6 +113,26 @@ class Channel:
             if reading.seq == since and not await self._seat.wait_beyond(self.channel_id, since):
                 return
             since = reading.seq
+
+    async def stream_with_text(self, *, since: int = 0) -> AsyncIterator[Envelope | TurnText]:
+        """`stream`, and in between the words of the turn in flight as they come (L5).
+
+        The words are not on the log: what a listener misses is in the packet.
+        """
+        with self._seat.listen(self.channel_id) as listening:
+            while True:
+                rung = listening.bell.rung
+                for text in listening.take():
+                    yield text
+                reading = await self._seat.read(self.channel_id, since)
+                for envelope in reading.envelopes:
+                    yield envelope
+                    if envelope.event_type == EV_CHANNEL_CLOSED:
+                        return
+                if reading.seq == since:
+                    more = self._seat.wait_beyond(self.channel_id, since)
+                    await first_of(more, listening.bell.wait(rung))
+                since = reading.seq
 
     async def wait_for(
         self, predicate: Predicate, *, timeout: float | None = None, since: int = 0

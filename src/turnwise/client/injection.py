@@ -8,6 +8,7 @@ from typing import Annotated
 from turnwise.agent.context import Context
 from turnwise.agent.inject import Injected, Wanted
 from turnwise.client.channel import Channel
+from turnwise.client.link import Seat
 from turnwise.core.state import State
 
 
@@ -27,3 +28,9 @@ ChannelInject = Annotated[Channel | None, FromTurn("channel")]
 
 ChannelStateInject = Annotated[State | None, FromTurn("state")]
 """`async def count(state: ChannelStateInject)`: None outside of a channel."""
+
+SeatInject = Annotated[Seat, FromTurn("seat")]
+"""What the agent can do at its hub; for tools that are called in turns only, as the plugin's are."""
+
+TurnChannelInject = Annotated[Channel, FromTurn("channel")]
+"""`ChannelInject`, for tools that are called in turns only."""

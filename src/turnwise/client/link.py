@@ -11,8 +11,9 @@ from turnwise.core.state import Claim, State
 from turnwise.hub.delivery import Receiver
 from turnwise.hub.hub import Hub
 from turnwise.hub.request import OpenRequest
-from turnwise.hub.seat import Reading
+from turnwise.hub.seat import Peer, Reading
 from turnwise.hub.seat import Seat as HubSeat
+from turnwise.hub.texts import Listening
 
 
 class Seat(Protocol):
@@ -25,7 +26,17 @@ class Seat(Protocol):
         """Return a fresh envelope id: sending again under the same one never doubles (E1)."""
         ...
 
-    async def open(self, request: OpenRequest) -> str: ...
+    async def peers(self) -> list[Peer]:
+        """Return everybody whom the participant may address."""
+        ...
+
+    async def channels(self) -> list[ChannelMetadata]:
+        """Return the open channels the participant is on."""
+        ...
+
+    async def open(self, request: OpenRequest) -> str:
+        """Open a channel. Raises `DelegationCycle` if it is opened from a turn that one of the asked waits for."""
+        ...
 
     async def post(self, channel_id: str, draft: Draft) -> Envelope: ...
 
@@ -34,6 +45,18 @@ class Seat(Protocol):
     async def close_channel(self, channel_id: str, reason: str) -> None: ...
 
     async def read(self, channel_id: str, after: int) -> Reading: ...
+
+    def listen(self, channel_id: str) -> Listening:
+        """Listen to the words of the turns in flight; a context manager."""
+        ...
+
+    def is_heard(self, channel_id: str) -> bool:
+        """Whether anybody listens to the words of a turn in flight."""
+        ...
+
+    def tell_text(self, channel_id: str, text: str) -> None:
+        """Tell whoever listens a piece of what is about to be said."""
+        ...
 
     async def wait_beyond(self, channel_id: str, seq: int) -> bool:
         """Return True once the channel has a line behind `seq`, False if it never will."""

@@ -37,7 +37,7 @@ class Resume(Struct, frozen=True, kw_only=True, omit_defaults=True):
     capabilities: list[str] = []
     summary: str = ""
     observed: JsonObject = {}
-    """What the hub has seen of its work."""
+    """What was seen of its work. `hub.resume` fills in what the log says of it."""
 
 
 class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,6 +97,12 @@ def check_passport(passport: Passport) -> None:
         raise BadDraft("passport.name", found=repr(name)[:80], expected=wanted)
     if passport.kind not in KINDS:
         raise BadDraft("passport.kind", found=repr(passport.kind)[:80], expected=f"one of {', '.join(KINDS)}")
+
+
+def may_address(opener: Registration, other: Registration) -> bool:
+    """Whether the rules of the two let `opener` invite `other`."""
+    allowed, allowing = opener.rule.may_address, other.rule.addressable_by
+    return (allowed is None or other.name in allowed) and (allowing is None or opener.name in allowing)
 
 
 def check_open(opener: Registration, spec: ChannelSpec) -> None:

@@ -31,19 +31,26 @@ async def check_delegation(
     if parent.spec.depth >= MAX_DEPTH:
         because = f"no channel is more than {MAX_DEPTH} below another"
         raise Denied(opener.name, what=f"delegate {parent.spec.depth + 1} deep", because=because)
-    chain = [opener.agent_id, *await _waiting_for(state_of, parent)]
+    chain = [(opener.agent_id, opener.name), *await _waiting_for(state_of, parent)]
+    ids = [agent_id for agent_id, _ in chain]
     for one in asked:
-        if one.agent_id in chain:
-            raise DelegationCycle(await _named(state_of, parent, opener, chain.index(one.agent_id)))
+        if one.agent_id in ids:
+            waits = [name for _, name in chain[ids.index(one.agent_id) :: -1]]
+            raise DelegationCycle([*waits, one.name])
 
 
-async def _waiting_for(state_of: StateOf, channel: State) -> list[str]:
-    """Who waits for the turn on `channel` to end, nearest first."""
-    waiting = list[str]()
-    while channel.spec.parent_id is not None:
-        parent = await state_of(channel.spec.parent_id)
-        if not _is_working_on(parent, channel.creator_id):
+async def _waiting_for(state_of: StateOf, channel: State) -> list[tuple[str, str]]:
+    """Id and name of everybody who waits for the turn on `channel` to end, nearest first."""
+    waiting = list[tuple[str, str]]()
+    while channel.spec.parent_id is not None:  # At most `MAX_DEPTH` times.
+        parent, creator = await state_of(channel.spec.parent_id), channel.creator_id
+        if not _is_working_on(parent, creator):
             break
-        waiting.append(channel.creator_id)
+        member = channel.spec.participant(creator)
+        waiting.append((creator, member.name if member else creator))
         channel = parent
     return waiting
+
+
+def _is_working_on(channel: State, agent_id: str) -> bool:
+    return channel.expected_next_speaker == agent_id and channel.claims > 0

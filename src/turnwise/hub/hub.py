@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, Self, TypedDict, Unpack
 
+import msgspec
 from msgspec import Struct
 
 from turnwise.core import event_types as ev
@@ -41,9 +42,11 @@ from turnwise.hub.directory import HubDirectory
 from turnwise.hub.entry import Entry
 from turnwise.hub.governance import Arbiter, Gate, Listener, tell
 from turnwise.hub.ids import NewId, sortable_ids
+from turnwise.hub.observed import Observed, observed
 from turnwise.hub.opening import Opening, first_of
 from turnwise.hub.posting import Posting
 from turnwise.hub.request import OpenRequest, spec_of
+from turnwise.hub.texts import Texts
 from turnwise.hub.timers import Timers
 from turnwise.hub.turns import Turns
 from turnwise.log.base import Log
@@ -101,6 +104,7 @@ class Hub:
             log, self._channels, self._posting, timers=self._timers, clock=self.clock, new_id=self.new_id
         )
         self.turns = Turns(self)
+        self.texts = Texts()
         self._open: set[str] = set()
         self._naming = asyncio.Lock()
         """Two that open the same channel id at once open one channel."""
@@ -163,6 +167,16 @@ class Hub:
 
     def participants(self) -> list[Registration]:
         return list(self._directory.known.by_id.values())
+
+    async def observed(self, name: str) -> Observed:
+        """Count what the log says of a participant's turns and tasks. Nothing of it is stored elsewhere."""
+        self._check_open()
+        return await observed(self.log, self.participant(name).agent_id)
+
+    async def resume(self, name: str) -> Resume:
+        """Return the participant's resume, with its observed record as of now."""
+        record = msgspec.to_builtins(await self.observed(name))
+        return msgspec.structs.replace(self.participant(name).resume, observed=record)
 
     # Channels.
 

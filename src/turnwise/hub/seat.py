@@ -14,13 +14,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnwise.core import event_types as ev
-from turnwise.core.channel import ChannelMetadata
+from turnwise.core.channel import ChannelMetadata, ChannelState
 from turnwise.core.envelope import Draft, Envelope, JsonObject, shown_to
-from turnwise.core.governance import Registration
+from turnwise.core.governance import Registration, may_address
 from turnwise.core.state import Claim, State, metadata_of
 from turnwise.errors import NotParticipant
+from turnwise.hub.delegation import check_delegation
 from turnwise.hub.hub import Hub
 from turnwise.hub.request import OpenRequest
+from turnwise.hub.texts import Listening, TurnText
 from turnwise.hub.worker import join, leave
 
 ENVELOPES_PER_READING: Final = 256
@@ -32,6 +34,16 @@ class Reading(Struct, frozen=True):
     envelopes: list[Envelope]
     seq: int
     """How far the stretch goes: where to read on from."""
+
+
+class Peer(Struct, frozen=True, kw_only=True):
+    """What a participant may know of another."""
+
+    agent_id: str
+    name: str
+    kind: str
+    capabilities: list[str]
+    summary: str
 
 
 class Seat:
@@ -54,7 +66,22 @@ class Seat:
         self._hub.detach(self.agent_id)
         leave(self.worker)
 
+    async def peers(self) -> list[Peer]:
+        """Return everybody whom the participant may address, in the order of registration."""
+        me = self._hub.participant(self.agent_id)
+        others = (one for one in self._hub.participants() if one.agent_id != me.agent_id)
+        return [_peer(one) for one in others if may_address(me, one)]
+
+    async def channels(self) -> list[ChannelMetadata]:
+        """Return the open channels the participant is on."""
+        return deepcopy(await self._hub.list_channels(agent_id=self.agent_id, state=ChannelState.ACTIVE))
+
     async def open(self, request: OpenRequest) -> str:
+        """Open a channel; below another one (`parent_id`) only as a member of that, and in no circle (T7)."""
+        if request.parent_id is not None:
+            parent, me = await self._member(request.parent_id), self._hub.participant(self.agent_id)
+            asked = [self._hub.participant(name) for name in request.target]
+            await check_delegation(self._hub.state, parent, me, asked)
         return await self._hub.open_channel(request, self.agent_id)
 
     async def post(self, channel_id: str, draft: Draft) -> Envelope:
@@ -82,6 +109,17 @@ class Seat:
         seq = envelopes[-1].seq if envelopes else after
         shown = (shown_to(one, self.agent_id) for one in envelopes)
         return Reading([one for one in shown if one is not None], seq)
+
+    def listen(self, channel_id: str) -> Listening:
+        """Listen to the words of the turns in flight; a context manager. Members only, as `read` checks."""
+        return Listening(self._hub.texts, channel_id)
+
+    def is_heard(self, channel_id: str) -> bool:
+        """Whether anybody listens to the words of a turn in flight."""
+        return self._hub.texts.is_heard(channel_id)
+
+    def tell_text(self, channel_id: str, text: str) -> None:
+        self._hub.texts.tell(TurnText(channel_id=channel_id, agent_id=self.agent_id, text=text))
 
     async def wait_beyond(self, channel_id: str, seq: int) -> bool:
         await self._member(channel_id)
@@ -122,3 +160,13 @@ class Seat:
             names = [one.name for one in state.spec.participants]
             raise NotParticipant(channel_id, sender=self.agent_id, participants=names)
         return state
+
+
+def _peer(one: Registration) -> Peer:
+    return Peer(
+        agent_id=one.agent_id,
+        name=one.name,
+        kind=one.passport.kind,
+        capabilities=list(one.resume.capabilities),
+        summary=one.resume.summary,
+    )
