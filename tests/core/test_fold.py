@@ -15,7 +15,7 @@ from turnwise.core.conditions import Always
 from turnwise.core.envelope import Basis, Close, Decision, JsonObject, Speak
 from turnwise.core.fold import fold
 from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.state import State
+from turnwise.core.state import KEPT_SAID, State
 from turnwise.core.targets import AgentTarget, StayTarget
 
 from .customs import Breaks
@@ -142,11 +142,12 @@ def test_the_old_state_is_left_alone() -> None:
 
 def test_a_states_size_does_not_follow_the_log() -> None:
     scene = workflow(TransitionGraph("alice", [], StayTarget()), "alice", "bob")
-    scene.accept(*(says("alice") for _ in range(3)))
+    scene.accept(*(says("alice") for _ in range(KEPT_SAID)))
     small = len(repr(scene.state))
 
-    for _ in range(50):
+    for _ in range(2 * KEPT_SAID):
         scene.accept(claims("alice"))
         scene.accept(packs("alice", claim=live(scene)))
 
-    assert len(repr(scene.state)) < small + 100
+    assert len(repr(scene.state)) < small + 3 * KEPT_SAID  # Only the numbers in it have grown longer.
+    assert len(scene.state.said) == KEPT_SAID

@@ -10,6 +10,7 @@ from turnwise.core import event_types as ev
 from turnwise.core.channel import ChannelSpec, Participant
 from turnwise.core.envelope import Envelope
 from turnwise.core.graph import round_robin
+from turnwise.core.state import KEPT_SAID
 from turnwise.core.views import FullTranscript, Message, WindowedSummary, view_for, views
 from turnwise.errors import BadGraph, BadSpec, UnknownName, UnknownParticipant
 
@@ -121,3 +122,27 @@ def test_w10_an_impossible_window_is_refused(recent_n: Any) -> None:
 def test_w10_an_unknown_view_is_an_error_at_open(knobs: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         workflow(round_robin(["alice", "bob"]), "alice", "bob", knobs=knobs)
+
+
+@pytest.mark.parametrize("turns", [1, 3, 4, 5, 40, KEPT_SAID + 30])
+def test_w10_the_window_read_from_where_it_starts_shows_what_reading_everything_shows(turns: int) -> None:
+    """A turn's cost must not follow the length of its channel."""
+    scene = workflow(round_robin(["alice", "bob"]), "alice", "bob", Participant("ned", "ned", "human"))
+    for n in range(turns):
+        scene.accept(says(("alice", "bob")[n % 2], str(n)))
+        if n % 3 == 0:
+            scene.accept(says("ned", f"aside {n}", audience=["bob"] if n % 2 else None))
+    view = WindowedSummary()
+
+    since, earlier = view.start(scene.state)
+    shown = view.project([one for one in scene.log if one.seq > since], "alice", scene.spec, earlier)
+
+    assert shown == view.project(scene.log, "alice", scene.spec)
+    assert turns < 40 or since > len(scene.log) / 2
+
+
+def test_w10_a_window_larger_than_what_is_kept_is_read_from_the_beginning() -> None:
+    scene = workflow(round_robin(["alice", "bob"]), "alice", "bob")
+    scene.accept(*(says(("alice", "bob")[n % 2]) for n in range(KEPT_SAID + 20)))
+
+    assert WindowedSummary(KEPT_SAID + 1).start(scene.state) == (0, {})

@@ -135,6 +135,7 @@ NETWORK = [
     "LocalLink",
     "Manifest",
     "Message",
+    "NetworkPlugin",
     "Not",
     "Participant",
     "Passport",

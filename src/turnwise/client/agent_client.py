@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Final
 
 from turnwise.agent.agent import Agent
 from turnwise.client.agent_turn import AgentTurns
 from turnwise.client.link import Link
 from turnwise.client.participant import OnEnvelope, ParticipantClient
+from turnwise.client.plugin import NO_PLUGIN, NetworkPlugin
 from turnwise.client.turn import TurnHandler, take_turn
 from turnwise.core.envelope import Envelope, gives_floor_to
 from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_OPENED
 from turnwise.core.governance import Registration
+
+_NO_TURN: Final = ("", "")
+_turn: Final = ContextVar("turn", default=_NO_TURN)
+"""Whose turn this task works on, and on which channel: what is opened in it is below that (T7)."""
 
 
 class AgentClient(ParticipantClient):
@@ -55,7 +61,8 @@ class AgentClient(ParticipantClient):
         """See `ParticipantClient.attach`. An `Agent` takes its turns itself."""
         await super().attach(link)
         if isinstance(self.agent, Agent):
-            self._agent_turns = AgentTurns(self.agent, self.seat)
+            plugin = NetworkPlugin() if self.attach_plugin else NO_PLUGIN
+            self._agent_turns = AgentTurns(self.agent, self.seat, plugin)
             self.on_turn(self._agent_turns)
 
     async def close(self) -> None:
@@ -65,7 +72,12 @@ class AgentClient(ParticipantClient):
         await asyncio.gather(*self._working, return_exceptions=True)
         await super().close()
 
+    def _turn_channel(self) -> str | None:
+        agent_id, channel_id = _turn.get()
+        return channel_id if agent_id == self.agent_id else None
+
     async def _handle(self, envelope: Envelope) -> None:
+        _turn.set(_NO_TURN)  # This task may have been begun, by way of the hub, from within a turn.
         if envelope.event_type == EV_CHANNEL_CLOSED:
             self._floors.pop(envelope.channel_id, None)
             if self._agent_turns is not None:
@@ -87,4 +99,5 @@ class AgentClient(ParticipantClient):
         is_opening = envelope.event_type == EV_CHANNEL_OPENED
         if is_opening and (await self.seat.metadata(envelope.channel_id)).creator_id == self.agent_id:
             return
+        _turn.set((self.agent_id, envelope.channel_id))  # In this task, and those that are begun in it.
         await take_turn(self.seat, envelope, handler)

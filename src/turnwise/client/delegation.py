@@ -21,7 +21,6 @@ from turnwise.agent.context import Context
 from turnwise.client.channel import Channel
 from turnwise.client.injection import SeatInject, TurnChannelInject
 from turnwise.core.adapters import CONSULTING_TYPE
-from turnwise.core.channel import ACK_TIMEOUT_SECONDS
 from turnwise.core.expectations import turn_within
 from turnwise.errors import NoAnswer
 from turnwise.hub.request import OpenRequest
@@ -35,6 +34,7 @@ _ANSWERED: Final = "consulting_complete"
 async def delegate(
     to: Annotated[str, Field(description="The peer's name, as `peers` lists it.")],
     task: Annotated[str, Field(description="Everything the peer needs to know; it sees nothing else.")],
+    *,
     seat: SeatInject,
     channel: TurnChannelInject,
     context: Context,
@@ -48,7 +48,6 @@ async def delegate(
         target=[to],
         message=task,
         expectations=[turn_within(ANSWER_SECONDS, "auto_close")],
-        ack_timeout_seconds=ACK_TIMEOUT_SECONDS,
         channel_id=derived_id("ask", context.idempotency_key),
         parent_id=channel.channel_id,
     )

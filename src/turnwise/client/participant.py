@@ -75,7 +75,8 @@ class ParticipantClient:
         """Open a channel and return it once everybody has accepted (L1).
 
         With `channel_id`, opening again (the same script, started anew) gives
-        the channel that is there; `message` is said once.
+        the channel that is there; `message` is said once. What an agent opens in a
+        turn of its own is below that turn's channel (T7); else `parent` says so.
         """
         request = OpenRequest(
             type=type,
@@ -87,9 +88,13 @@ class ParticipantClient:
             expectations=None if expectations is None else list(expectations),
             ack_timeout_seconds=ack_timeout,
             channel_id=channel_id,
-            parent_id=parent,
+            parent_id=parent or self._turn_channel(),
         )
         return self.channel(await self.seat.open(request))
+
+    def _turn_channel(self) -> str | None:
+        """The channel of the turn this is called in, if it is called in one of this participant's."""
+        return None
 
     def channel(self, channel_id: str) -> Channel:
         """Return this participant's own handle on a channel."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from turnwise.agent.agent import Agent
 from turnwise.agent.context import Context
@@ -29,7 +29,7 @@ from turnwise.client.tasks import tasks
 from turnwise.core.channel import ChannelMetadata
 from turnwise.core.envelope import JsonObject
 from turnwise.core.event_types import EV_CONTEXT_SET
-from turnwise.errors import UnknownName
+from turnwise.errors import BadDraft, UnknownName
 
 
 class NetworkPlugin:
@@ -67,18 +67,21 @@ async def channels(seat: SeatInject, channel: TurnChannelInject) -> list[JsonObj
 
 async def context(
     action: Annotated[Literal["read", "set", "delete"], Field(description="What to do.")],
+    key: Annotated[str, Field(description="Which variable; read without one shows all of them.")] = "",
+    value: Annotated[Any, Field(description="Any JSON; for set.")] = None,
+    channel_id: Annotated[str, Field(description="Of a conversation you are in; this one if empty.")] = "",
+    *,
     seat: SeatInject,
     channel: TurnChannelInject,
     call: Context,
-    key: Annotated[str, Field(description="Which variable; read without one shows all of them.")] = "",
-    value: Annotated[JsonValue, Field(description="Any JSON; for set.")] = None,
-    channel_id: Annotated[str, Field(description="Of a conversation you are in; this one if empty.")] = "",
 ) -> JsonObject:
     """Read, set or delete a context variable: what everybody in a conversation shares beside what is said."""
     is_here = channel_id in ("", channel.channel_id)
     where: Channel = channel if is_here else Channel(seat, channel_id)
     if action == "read":
         return _picked((await where.state()).context_vars, key)
+    if not key:
+        raise BadDraft("key", found="empty", expected="the name of a context variable")
     data: JsonObject = {"set": {key: value}} if action == "set" else {"delete": [key]}
     # Here a write is undone with its turn, and made again when the turn is taken up; elsewhere it stays.
     once = None if is_here else derived_id("context", call.idempotency_key)
@@ -89,7 +92,8 @@ async def context(
 @cache
 def network_tools() -> tuple[Tool[..., Any], ...]:
     """The five tools, made when they are first wanted: reading their signatures takes a while."""
-    return tuple(map(as_tool, (delegate, peers, channels, tasks, context)))
+    functions: tuple[Callable[..., Any], ...] = (delegate, peers, channels, tasks, context)
+    return tuple(map(as_tool, functions))
 
 
 def _told(one: ChannelMetadata, *, me: str, here: str) -> JsonObject:

@@ -36,11 +36,12 @@ _EVENT_TYPES: Final = {
 
 async def tasks(
     action: Annotated[Action, Field(description="What to do.")],
+    task_id: Annotated[str, Field(description="Which task: for progress, complete and fail.")] = "",
+    text: Annotated[str, Field(description="The title, the progress, the result or the reason.")] = "",
+    *,
     seat: SeatInject,
     channel: TurnChannelInject,
     context: Context,
-    task_id: Annotated[str, Field(description="Which task: for progress, complete and fail.")] = "",
-    text: Annotated[str, Field(description="The title, the progress, the result or the reason.")] = "",
 ) -> object:
     """Keep track of work in this conversation, where everybody in it can see it.
 

@@ -22,7 +22,7 @@ from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.event_types import EV_PACKET
 from turnwise.core.routing import packet
 from turnwise.core.state import Claim
-from turnwise.core.views import Message, view_for
+from turnwise.core.views import Message, WindowedSummary, view_for
 from turnwise.errors import (
     ChannelClosed,
     ChannelQuarantined,
@@ -53,14 +53,21 @@ class Turn:
         self._seat = seat
 
     async def messages(self) -> list[Message]:
-        """What the participant is shown of the conversation (W10)."""
-        spec = (await self.channel.state()).spec
-        envelopes, since = list[Envelope](), 0
+        """What the participant is shown of the conversation (W10); the default view reads only that."""
+        state, me = await self.channel.state(), self._seat.agent_id
+        view = view_for(me, state.spec)
+        if isinstance(view, WindowedSummary):
+            since, earlier = view.start(state)
+            return view.project(await self._read(since), me, state.spec, earlier)
+        return view.project(await self._read(0), me, state.spec)
+
+    async def _read(self, since: int) -> list[Envelope]:
+        envelopes = list[Envelope]()
         while True:
             reading = await self._seat.read(self.channel.channel_id, since)
             envelopes += reading.envelopes
             if reading.seq == since:
-                return view_for(self._seat.agent_id, spec).project(envelopes, self._seat.agent_id, spec)
+                return envelopes
             since = reading.seq
 
 

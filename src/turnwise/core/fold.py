@@ -18,7 +18,7 @@ from turnwise.core import event_types as ev
 from turnwise.core.channel import ChannelState
 from turnwise.core.conditions import speaker_of
 from turnwise.core.envelope import Close, Envelope, JsonObject, Speak
-from turnwise.core.state import Claim, State
+from turnwise.core.state import KEPT_SAID, Claim, State
 from turnwise.core.variables import applied, is_number
 
 FOLD_VERSION: Final = 1
@@ -56,6 +56,10 @@ def taken(state: S, envelope: Envelope) -> S:
 
 
 def _said(state: S, envelope: Envelope) -> S:
+    if envelope.audience is None:
+        who = envelope.sender_id
+        said = [*state.said[1 - KEPT_SAID :], (envelope.seq, who)]
+        state = replace(state, said=said, said_by=state.said_by | {who: state.said_by.get(who, 0) + 1})
     if envelope.decision is None or envelope.decision.by.kind == "initial":
         # An interjection, or the opening words of somebody who does not have the floor: not a turn.
         state = replace(state, spoken_seq=envelope.seq, spoken_at=envelope.created_at)

@@ -15,6 +15,9 @@ from msgspec import Struct
 from turnwise.core.channel import ChannelMetadata, ChannelSpec, ChannelState
 from turnwise.core.envelope import JsonObject
 
+KEPT_SAID: Final = 64
+"""So many of the last things said are found without reading the log from its beginning."""
+
 LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 """The time of whatever has not happened yet."""
 
@@ -55,6 +58,10 @@ class State(Struct, frozen=True, kw_only=True):
     opened_at: datetime = LONG_AGO
     last_at: datetime = LONG_AGO
     """When the last line was accepted; the next is never earlier."""
+    said: list[tuple[int, str]] = []
+    """Where the last things said to everybody stand, and who said them: what a view starts from."""
+    said_by: dict[str, int] = {}
+    """How much everybody has said to everybody, from the beginning."""
     spoken_seq: int = 0
     """Of the last thing anybody said, interjections included."""
     spoken_at: datetime = LONG_AGO

@@ -8,8 +8,9 @@ and only to whom it was addressed; `context.set` and `turn.*` never are (W10).
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Final, Protocol
 
 from turnwise.core.channel import ChannelSpec
@@ -17,6 +18,7 @@ from turnwise.core.envelope import Envelope, visible_to
 from turnwise.core.event_types import SUBSTANTIVE
 from turnwise.core.packet import body_of
 from turnwise.core.registry import Registry
+from turnwise.core.state import KEPT_SAID, State
 from turnwise.errors import BadSpec
 
 _LEAST_WINDOW: Final = 4
@@ -69,15 +71,30 @@ class WindowedSummary(View):
                 "WindowedSummary.recent_n", found=repr(self.recent_n), expected="a whole number from 1 on"
             )
 
-    def project(self, envelopes: Iterable[Envelope], agent_id: str, spec: ChannelSpec) -> list[Message]:
+    def project(
+        self,
+        envelopes: Iterable[Envelope],
+        agent_id: str,
+        spec: ChannelSpec,
+        earlier: Mapping[str, int] = MappingProxyType({}),
+    ) -> list[Message]:
+        """`earlier` is who said how much before the first of `envelopes`."""
         window: deque[Envelope] = deque()
-        earlier: Counter[str] = Counter()
+        left_out = Counter({_name(who, spec): count for who, count in earlier.items() if count})
         for envelope in _said(envelopes, agent_id):
             window.append(envelope)
             if len(window) > self.window(spec):
-                earlier[_name(window.popleft().sender_id, spec)] += 1
+                left_out[_name(window.popleft().sender_id, spec)] += 1
         shown = [_message(envelope, agent_id, spec) for envelope in window]
-        return [_summary(earlier), *shown] if earlier else shown
+        return [_summary(left_out), *shown] if left_out else shown
+
+    def start(self, state: State) -> tuple[int, dict[str, int]]:
+        """Where the window begins: the seq to read behind, and who said how much before it."""
+        window = self.window(state.spec)
+        if window >= len(state.said) or window > KEPT_SAID:
+            return 0, {}
+        shown = Counter(who for _, who in state.said[-window:])
+        return state.said[-window][0] - 1, {who: n - shown[who] for who, n in state.said_by.items()}
 
     def window(self, spec: ChannelSpec) -> int:
         return self.recent_n or max(2 * len(spec.participants), _LEAST_WINDOW)

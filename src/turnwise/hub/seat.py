@@ -126,8 +126,9 @@ class Seat:
         return await self._hub.wait_beyond(channel_id, seq)
 
     async def state(self, channel_id: str) -> State:
-        """Return a copy of what the channel's log adds up to now."""
-        return deepcopy(await self._member(channel_id))
+        """Return what the channel's log adds up to now. Its context variables are the caller's own copy."""
+        state = await self._member(channel_id)
+        return replace(state, context_vars=deepcopy(state.context_vars))
 
     async def metadata(self, channel_id: str) -> ChannelMetadata:
         return metadata_of(await self.state(channel_id))

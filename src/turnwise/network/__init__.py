@@ -7,6 +7,7 @@ from turnwise.client.hub_client import HubClient
 from turnwise.client.human_client import HumanClient
 from turnwise.client.injection import ChannelInject, ChannelStateInject
 from turnwise.client.link import Link, LocalLink
+from turnwise.client.plugin import NetworkPlugin
 from turnwise.client.turn import Turn, TurnHandler
 from turnwise.core.adapter import Adapter, Manifest
 from turnwise.core.adapters import CONSULTING_TYPE, CONVERSATION_TYPE, DISCUSSION_TYPE, WORKFLOW_TYPE
@@ -155,6 +156,7 @@ __all__ = [
     "LocalLink",
     "Manifest",
     "Message",
+    "NetworkPlugin",
     "Not",
     "Participant",
     "Passport",

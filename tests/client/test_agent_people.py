@@ -1,0 +1,201 @@
+"""H1: a tool of an agent on a channel asks a person: durably, and for exactly one call."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.client.stage import begun, played, stage, told
+from tests.hub.scenes import House, closed, quiet
+from turnwise.agent.agent import Agent
+from turnwise.agent.context import Context
+from turnwise.agent.tool import tool
+from turnwise.client.channel import Channel
+from turnwise.core.envelope import Envelope
+from turnwise.core.event_types import EV_HUMAN_REQUESTED
+from turnwise.core.graph import sequence
+from turnwise.log.memory import MemoryLog
+from turnwise.testing import ScriptedModel, call
+
+
+async def sure(context: Context) -> str:
+    return await context.input("sure?")
+
+
+def is_question(envelope: Envelope) -> bool:
+    return envelope.event_type == EV_HUMAN_REQUESTED
+
+
+def asking(*script: Any, tools: Any = (sure,), **given: Any) -> tuple[Agent, ScriptedModel]:
+    model = ScriptedModel(*(script or (lambda messages: call("sure") if len(messages) == 1 else "ok",)))
+    return Agent("ada", config=model, tools=tools, **given), model
+
+
+async def question(channel: Channel, *, since: int = 0) -> Envelope:
+    return await channel.wait_for(is_question, since=since)
+
+
+async def questions(home: House, channel: Channel) -> list[Envelope]:
+    return [one for one in await home.wal(channel) if is_question(one)]
+
+
+async def test_h1_a_question_goes_to_the_people_and_the_answer_to_the_tool() -> None:
+    agent, model = asking()
+    async with stage(agent, Agent("bob")) as home:
+        channel = await begun(home)
+        user = home.people["user"]
+        asked = await user.next_envelope()
+        while not is_question(asked):
+            asked = await user.next_envelope()
+        assert asked.event_data["question"] == "sure?"
+        assert asked.audience == [user.agent_id]
+        await user.answer(asked, "quite")
+        await closed(channel)
+
+        assert told(model) == ["quite"]
+        types = await home.types(channel)
+        assert types[types.index("human.requested") :] == [
+            "human.requested",
+            "human.answered",
+            "turn.tool",
+            "packet",
+            "channel.closed",
+        ]
+
+
+async def test_h1_any_of_the_people_may_answer_and_the_first_answer_counts() -> None:
+    agent, model = asking()
+    async with stage(agent, people=("user", "boss")) as home:
+        channel = await begun(home)
+        asked = await question(channel)
+        await home.people["boss"].answer(asked, "the boss's")
+        await closed(channel)
+
+    assert told(model) == ["the boss's"]
+
+
+async def test_h1_an_answer_to_another_question_is_not_taken() -> None:
+    agent, model = asking()
+    async with stage(agent) as home:
+        channel = await begun(home)
+        asked = await question(channel)
+        data = {"request_id": "another", "answer": "wrong"}
+        await channel.send(event_type="human.answered", event_data=data)
+        await quiet()
+        await home.people["user"].answer(asked, "right")
+        await closed(channel)
+
+    assert told(model) == ["right"]
+
+
+async def test_h1_a_restart_does_not_lose_the_question_and_does_not_ask_twice() -> None:
+    log = MemoryLog()
+    agent, _ = asking()
+    async with stage(agent, log=log) as home:
+        await question(await begun(home, channel_id="story"))
+    agent, model = asking()
+    async with stage(agent, log=log) as home:
+        channel = home.people["user"].channel("story")
+        await home.people["user"].answer(await question(channel), "still sure")
+        await closed(channel)
+
+        assert len(await questions(home, channel)) == 1
+    assert told(model) == ["still sure"]
+
+
+async def test_h1_an_answer_given_while_the_agent_was_away_is_found() -> None:
+    log = MemoryLog()
+    agent, _ = asking()
+    async with stage(agent, log=log) as home:
+        await question(await begun(home, channel_id="story"))
+    async with stage(log=log) as home:
+        user = home.people["user"]
+        await user.answer(await question(user.channel("story")), "while you were out")
+    agent, model = asking()
+    async with stage(agent, log=log) as home:
+        await closed(home.people["user"].channel("story"))
+
+    assert told(model) == ["while you were out"]
+
+
+async def test_h1_the_same_question_asked_again_is_another_question() -> None:
+    async def until_a_number(context: Context) -> str:
+        while not (answer := await context.input("how many?")).isdigit():
+            pass
+        return answer
+
+    agent, model = asking(call("until_a_number"), "ok", tools=[until_a_number])
+    async with stage(agent) as home:
+        channel, user = await begun(home), home.people["user"]
+        first = await question(channel)
+        await user.answer(first, "a few")
+        await user.answer(await question(channel, since=first.seq), "3")
+        await closed(channel)
+
+    assert told(model) == ["3"]
+
+
+async def test_h1_a_yes_to_one_call_is_no_yes_to_the_next_one_like_it() -> None:
+    paid: list[int] = []
+
+    @tool(approval=True)
+    async def pay(amount: int) -> str:
+        paid.append(amount)
+        return "paid"
+
+    agent, model = asking([call("pay", amount=5), call("pay", amount=5)], "ok", tools=[pay])
+    async with stage(agent) as home:
+        channel, user = await begun(home), home.people["user"]
+        first = await question(channel)
+        second = await question(channel, since=first.seq)
+        await user.answer(first, "yes")
+        await user.answer(second, "no")
+        await closed(channel)
+
+        assert first.event_data["question"] == "Allow pay with {'amount': 5}? (yes or no)"
+    assert paid == [5]
+    assert sorted(told(model)) == ["a person declined this call of 'pay'.", "paid"]
+
+
+async def test_h1_the_next_turn_asks_anew() -> None:
+    agent, _ = asking(call("sure"), "one", call("sure"), "two")
+    async with stage(agent) as home:
+        channel, user = await begun(home, sequence(["user", "ada", "ada"])), home.people["user"]
+        first = await question(channel)
+        await user.answer(first, "yes")
+        await user.answer(await question(channel, since=first.seq), "no")
+        await closed(channel)
+
+        assert len(await questions(home, channel)) == 2
+
+
+async def test_h1_the_agents_hook_goes_before_the_people_of_the_channel() -> None:
+    agent, model = asking(hitl_hook=lambda prompt: "the hook's")
+    async with stage(agent) as home:
+        channel = await played(home)
+
+        assert await questions(home, channel) == []
+    assert told(model) == ["the hook's"]
+
+
+async def test_h1_a_question_nobody_answers_in_time_is_told_to_the_model() -> None:
+    async def hurry(context: Context) -> str:
+        return await context.input("sure?", timeout=0)
+
+    agent, model = asking(call("hurry"), "ok", tools=[hurry])
+    async with stage(agent) as home:
+        await played(home)
+
+    assert told(model) == ["TimeoutError"]
+
+
+async def test_h1_on_a_channel_without_people_the_turn_fails_and_says_why() -> None:
+    agent, _ = asking()
+    async with stage(agent, Agent("bob"), people=()) as home:
+        channel = await home["bob"].open(
+            "workflow", ["ada"], {"graph": sequence(["bob", "ada"]).to_dict()}, message="go"
+        )
+        await asyncio.wait_for(channel.result(), 10)
+        (failed,) = [one for one in await home.wal(channel) if one.event_type == "turn.failed"]
+
+        assert failed.event_data["error"]["type"] == "NobodyToAsk"

@@ -1,0 +1,207 @@
+"""O1: a graph, some agents, a message; back comes how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import turnwise
+from turnwise import Agent, Handoff, ToolResult
+from turnwise.agent.messages import Message, ModelReply, Usage
+from turnwise.client.run import run, run_sync
+from turnwise.core.conditions import ContextEquals, FromSpeaker
+from turnwise.core.envelope import Basis
+from turnwise.core.graph import Transition, TransitionGraph, sequence
+from turnwise.core.targets import AgentTarget, TerminateTarget
+from turnwise.errors import ModelError, TurnwiseError
+from turnwise.log.memory import MemoryLog
+from turnwise.testing import ScriptedModel, call
+
+STORY = sequence(["user", "writer", "editor"])
+
+
+def says(name: str, *script: Any, tools: Any = ()) -> Agent:
+    return Agent(name, config=ScriptedModel(*script), tools=tools)
+
+
+def said(result: turnwise.RunResult) -> list[tuple[str, str]]:
+    return [(line.speaker, line.text) for line in result.transcript]
+
+
+async def test_o1_names_in_the_graph_are_the_agents_names_and_user() -> None:
+    result = await run(STORY, agents=[says("writer", "a draft"), says("editor", "a text")], message="HTTPS")
+
+    assert said(result) == [("user", "HTTPS"), ("writer", "a draft"), ("editor", "a text")]
+    assert (result.reason, result.text, result.turns) == ("sequence_complete", "a text", 3)
+    assert str(result) == "user: HTTPS\nwriter: a draft\neditor: a text\n(closed: sequence_complete)"
+
+
+async def test_o1_a_graph_need_not_name_the_user() -> None:
+    """W6: the message is recorded with the opening, and the initial speaker is asked at once."""
+    result = await run(sequence(["writer"]), agents=[says("writer", "a draft")], message="HTTPS")
+
+    assert (said(result), result.turns) == ([("user", "HTTPS"), ("writer", "a draft")], 1)
+
+
+async def test_w7_each_line_says_why_the_floor_moved() -> None:
+    graph = TransitionGraph(
+        "user",
+        [
+            Transition(FromSpeaker("user"), AgentTarget("triage")),
+            Transition(ContextEquals("done", True), TerminateTarget("solved")),
+        ],
+        TerminateTarget("unsolved"),
+    )
+
+    def route() -> Handoff:
+        return Handoff("expert")
+
+    def solve() -> ToolResult:
+        return ToolResult("solved", context={"done": True})
+
+    triage = says("triage", call("route"), "expert, please", tools=[route])
+    expert = says("expert", call("solve"), "that is it", tools=[solve])
+    result = await run(graph, agents=[triage, expert], message="help")
+
+    whys = [line.why for line in result.transcript if line.why is not None]
+    assert [(why.kind, why.index) for why in whys] == [
+        ("transition", 0),
+        ("handoff", None),
+        ("transition", 1),
+    ]
+    assert whys[1] == Basis(kind="handoff", condition="route", target="expert")
+    assert "ContextEquals" in whys[2].condition
+    assert (result.reason, result.context_vars) == ("solved", {"done": True})
+
+
+async def test_o1_context_vars_are_given_and_come_back() -> None:
+    given = {"n": 1, "kept": [1]}
+
+    def count() -> ToolResult:
+        return ToolResult("counted", context={"n": 2})
+
+    writer = says("writer", call("count"), "a draft", tools=[count])
+    result = await run(sequence(["writer"]), agents=[writer], message="go", context_vars=given)
+
+    assert result.context_vars == {"n": 2, "kept": [1]}
+    assert given == {"n": 1, "kept": [1]}
+
+
+async def test_o1_usage_adds_up_over_all_turns() -> None:
+    used = Usage(requests=1, input_tokens=10, output_tokens=2, cost=0.5)
+    writer, editor = (says(name, ModelReply(text="x", usage=used)) for name in ("writer", "editor"))
+    result = await run(STORY, agents=[writer, editor], message="go")
+
+    assert result.usage == Usage(requests=2, input_tokens=20, output_tokens=4, cost=1.0)
+
+
+async def test_o1_a_turn_that_fails_is_a_reason() -> None:
+    down = ModelError("m", because="the key is wrong", transient=False)
+    result = await run(sequence(["writer"]), agents=[says("writer", down)], message="go")
+
+    assert (result.reason, said(result)) == ("turn_failed", [("user", "go")])
+
+
+async def test_l2_a_name_nobody_has_is_an_error_that_lists_the_names() -> None:
+    with pytest.raises(TurnwiseError, match=r"'writter'.*writer"):
+        await run(sequence(["writter"]), agents=[says("writer", "x")], message="go")
+
+
+def test_o1_run_sync_needs_no_event_loop() -> None:
+    result = run_sync(sequence(["writer"]), agents=[says("writer", "a draft")], message="go")
+
+    assert result.text == "a draft"
+
+
+def test_o1_the_short_way_in_is_at_the_top() -> None:
+    assert (turnwise.run, turnwise.run_sync) == (run, run_sync)
+
+
+# --- going on ---
+
+
+class Desk:
+    """A tool that is stopped in its middle, the first time."""
+
+    def __init__(self) -> None:
+        self.looked: list[str] = []
+        self.stopped = asyncio.Event()
+
+    async def look(self, where: str) -> str:
+        self.looked.append(where)
+        if where == "drawer" and not self.stopped.is_set():
+            self.stopped.set()
+            await asyncio.Event().wait()
+        return f"nothing in the {where}"
+
+
+def searching(messages: tuple[Message, ...]) -> Any:
+    places = [call("look", where="shelf"), call("look", where="drawer"), "nothing found"]
+    return places[sum(isinstance(one, ModelReply) for one in messages)]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_l6_with_a_log_and_an_id_starting_again_goes_on_where_it_stopped(
+    kind: str, tmp_path: Path
+) -> None:
+    desk, memory = Desk(), MemoryLog()
+    models: list[ScriptedModel] = []
+
+    def start() -> Any:
+        models.append(ScriptedModel(searching))
+        return run(
+            sequence(["user", "clerk"]),
+            agents=[Agent("clerk", config=models[-1], tools=[desk.look])],
+            message="where is it?",
+            log=memory if kind == "memory" else f"sqlite:///{tmp_path}/story.db",
+            channel_id="search",
+        )
+
+    first = asyncio.create_task(start())
+    await desk.stopped.wait()
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    result = await start()
+
+    assert desk.looked == ["shelf", "drawer", "drawer"]
+    assert [len(model.requests) for model in models] == [2, 1]
+    assert said(result) == [("user", "where is it?"), ("clerk", "nothing found")]
+    assert (result.channel_id, result.usage) == ("search", Usage(requests=3))
+
+
+async def test_l6_a_conversation_that_has_ended_is_told_again_and_not_had_again() -> None:
+    log = MemoryLog()
+
+    async def once(*script: str) -> turnwise.RunResult:
+        agents = [says("writer", *script)]
+        return await run(sequence(["writer"]), agents=agents, message="go", log=log, channel_id="story")
+
+    assert await once("a draft") == await once()
+
+
+async def test_l6_without_an_id_every_run_is_a_conversation_of_its_own() -> None:
+    log = MemoryLog()
+    results = [
+        await run(sequence(["writer"]), agents=[says("writer", text)], message="go", log=log)
+        for text in ("one", "two")
+    ]
+
+    assert [result.text for result in results] == ["one", "two"]
+
+
+async def test_o1_a_run_that_takes_too_long_is_left_as_it_is_and_can_be_gone_on_with() -> None:
+    desk, log = Desk(), MemoryLog()
+
+    def start(timeout: float | None) -> Any:
+        clerk = Agent("clerk", config=ScriptedModel(searching), tools=[desk.look])
+        graph = sequence(["user", "clerk"])
+        return run(graph, agents=[clerk], message="?", log=log, channel_id="search", timeout=timeout)
+
+    with pytest.raises(TimeoutError):
+        await start(0.01)
+    desk.stopped.set()
+
+    assert (await start(10)).text == "nothing found"

@@ -1,0 +1,48 @@
+"""The network's tools in tests: agents that have them, and calls of one tool by hand.
+
+output = await use(home, "ada", channel, "peers")
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.client.stage import begun
+from tests.hub.scenes import House
+from turnwise.agent.agent import Agent
+from turnwise.agent.context import Context
+from turnwise.agent.tool_result import ToolOutput
+from turnwise.client.agent_client import AgentClient
+from turnwise.client.channel import Channel
+from turnwise.client.plugin import network_tools
+from turnwise.core.governance import Resume, Rule
+from turnwise.testing import ScriptedModel
+
+
+def actor(name: str, *script: Any, **given: Any) -> tuple[Agent, ScriptedModel]:
+    """An agent that follows a script, and its model."""
+    model = ScriptedModel(*script)
+    return Agent(name, config=model, **given), model
+
+
+async def join(
+    home: House, agent: Agent, *, resume: Resume | None = None, rule: Rule | None = None, plugin: bool = True
+) -> AgentClient:
+    """Register `agent` where `stage` would, with what `stage` does not give."""
+    client = await home.door.register(agent, None, resume, rule=rule, attach_plugin=plugin)
+    home.agents[agent.name] = client
+    return client
+
+
+async def ask_ada(home: House, **given: Any) -> Channel:
+    """The user says "go" to ada alone."""
+    return await begun(home, target=["ada"], **given)
+
+
+async def use(
+    home: House, name: str, where: Channel, tool: str, *, again: str = "", **arguments: Any
+) -> ToolOutput:
+    """Call one of the network's tools by hand, as in a turn of `name`; with the same `again` it is the same call."""
+    extras = {"seat": home[name].seat, "channel": home.handle(name, where)}
+    found = next(one for one in network_tools() if one.name == tool)
+    return await found.call(arguments, Context(idempotency_key=again or home.hub.new_id(), extras=extras))
