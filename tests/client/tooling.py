@@ -42,7 +42,7 @@ async def ask_ada(home: House, **given: Any) -> Channel:
 async def use(
     home: House, name: str, where: Channel, tool: str, *, again: str = "", **arguments: Any
 ) -> ToolOutput:
-    """Call one of the network's tools by hand, as in a turn of `name`; with the same `again` it is the same call."""
+    """Call a tool of the network by hand, as in a turn of `name`; the same `again` makes it the same call."""
     extras = {"seat": home[name].seat, "channel": home.handle(name, where)}
     found = next(one for one in network_tools() if one.name == tool)
     return await found.call(arguments, Context(idempotency_key=again or home.hub.new_id(), extras=extras))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Final
 
 from turnwise.agent.agent import Agent
 from turnwise.client.agent_turn import AgentTurns
@@ -37,7 +35,6 @@ class AgentClient(ParticipantClient):
         self.attach_plugin = attach_plugin
         self._handler: TurnHandler | None = None
         self._agent_turns: AgentTurns | None = None
-        self._working: set[asyncio.Task[None]] = set()
         self._floors: dict[str, Envelope] = {}
         """Channel -> the line that gave the floor, where no handler has taken it up."""
 
@@ -65,13 +62,6 @@ class AgentClient(ParticipantClient):
             self._agent_turns = AgentTurns(self.agent, self.seat, plugin)
             self.on_turn(self._agent_turns)
 
-    async def close(self) -> None:
-        await self._inbox.stop()  # No further turn begins.
-        for task in list(self._working):
-            task.cancel()
-        await asyncio.gather(*self._working, return_exceptions=True)
-        await super().close()
-
     def _turn_channel(self) -> str | None:
         agent_id, channel_id = _turn.get()
         return channel_id if agent_id == self.agent_id else None
@@ -88,11 +78,6 @@ class AgentClient(ParticipantClient):
             else:
                 self._begin(self._take(envelope, self._handler))
         await super()._handle(envelope)
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
 
     async def _take(self, envelope: Envelope, handler: TurnHandler) -> None:
         # Whoever opens a channel and is its first speaker says the first word itself (W6).

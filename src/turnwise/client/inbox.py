@@ -15,7 +15,7 @@ from turnwise.client.link import Seat
 from turnwise.core.envelope import Envelope
 from turnwise.core.event_types import EV_CHANNEL_CLOSED
 from turnwise.errors import TurnwiseError
-from turnwise.hub.delivery import concerns
+from turnwise.hub.delivery import concerns, is_for_a_step
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Inbox:
         reading = await seat.read(channel_id, self._read_to[channel_id])
         for envelope in reading.envelopes:
             self._read_to[channel_id] = envelope.seq
-            if concerns(envelope, seat.agent_id):
+            if concerns(envelope, seat.agent_id) or is_for_a_step(envelope):
                 await self._tell(envelope)
             if envelope.event_type == EV_CHANNEL_CLOSED:
                 self._forget(channel_id)

@@ -66,6 +66,10 @@ class Seat(Protocol):
 
     async def metadata(self, channel_id: str) -> ChannelMetadata: ...
 
+    async def as_step(self, channel_id: str, step: str) -> Seat:
+        """Return the seat of a step of a channel that this participant has opened."""
+        ...
+
     async def claim(self, channel_id: str, turn: int) -> Claim: ...
 
     async def wait_unclaimed(self, channel_id: str) -> None:

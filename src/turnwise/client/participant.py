@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from inspect import isawaitable
+from typing import Any
 
 from turnwise.client.channel import Channel, Predicate
 from turnwise.client.inbox import Inbox
 from turnwise.client.link import Link, Seat
+from turnwise.client.steps import handler_of
+from turnwise.client.turn import take_turn
 from turnwise.core.channel import ACK_TIMEOUT_SECONDS, Expectation
-from turnwise.core.envelope import Envelope, JsonObject
+from turnwise.core.envelope import Envelope, JsonObject, gives_floor_to
 from turnwise.core.event_types import EV_CHANNEL_INVITE
 from turnwise.core.governance import Passport, Registration
 from turnwise.errors import ChannelClosed, NotDue
+from turnwise.hub.delivery import concerns, is_for_a_step
 from turnwise.hub.request import OpenRequest, names
 
 logger = logging.getLogger(__name__)
@@ -30,6 +35,7 @@ class ParticipantClient:
         self._callbacks: list[OnEnvelope] = []
         self._inbox = Inbox(self._deliver)
         self._seat: Seat | None = None
+        self._working: set[asyncio.Task[None]] = set()
 
     @property
     def agent_id(self) -> str:
@@ -53,7 +59,10 @@ class ParticipantClient:
 
     async def close(self) -> None:
         """Give the seat up. What is open stays open, on the log."""
-        await self._inbox.stop()
+        await self._inbox.stop()  # No further turn begins.
+        for task in list(self._working):
+            task.cancel()
+        await asyncio.gather(*self._working, return_exceptions=True)
         seat, self._seat = self._seat, None
         if seat is not None:  # Closing twice must not take the seat from whoever sits there by then.
             seat.leave()
@@ -128,7 +137,24 @@ class ParticipantClient:
     async def _deliver(self, envelope: Envelope) -> None:
         if envelope.event_type == EV_CHANNEL_INVITE and self._auto_ack:
             await self._acknowledge(envelope.channel_id)
-        await self._handle(envelope)
+        if is_for_a_step(envelope):
+            self._begin(self._work_on_step(envelope))
+        if concerns(envelope, self.agent_id):
+            await self._handle(envelope)
+
+    async def _work_on_step(self, envelope: Envelope) -> None:
+        """Work on a step of a channel that this participant has opened."""
+        state, step = await self.seat.state(envelope.channel_id), gives_floor_to(envelope)
+        if state.creator_id != self.agent_id or step is None:
+            return
+        handler = handler_of(self, state, step)
+        if handler is not None:
+            await take_turn(await self.seat.as_step(envelope.channel_id, step), envelope, handler)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
 
     async def _handle(self, envelope: Envelope) -> None:
         for callback in self._callbacks:

@@ -40,6 +40,7 @@
     │   ├── NobodyToAsk           a tool asks for a person, and there is none
     │   ├── DelegationCycle       an agent asked somebody who waits for it
     │   ├── NoAnswer              whoever was asked gave no answer
+    │   ├── StepFailed            somebody a step asked did not answer
     │   └── BadOutput             the reply is not what the response schema asks for
     └── LogError                  the log did not do what it was asked
         ├── LogConflict           somebody appended first; read, fold and decide again
@@ -64,6 +65,7 @@ from turnwise.errors.agents import (
     NobodyToAsk,
     NoModel,
     ScriptExhausted,
+    StepFailed,
     ToolRoundsExceeded,
 )
 from turnwise.errors.base import Refused, TurnwiseError
@@ -139,6 +141,7 @@ __all__ = [
     "ReservedEventType",
     "RoutingFailed",
     "ScriptExhausted",
+    "StepFailed",
     "ToolRoundsExceeded",
     "TurnTaken",
     "TurnwiseError",

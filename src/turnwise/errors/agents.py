@@ -135,3 +135,12 @@ class NoAnswer(AgentError):
             f"{asked!r} gave no answer: channel {channel_id!r} closed with {reason!r}. "
             f"Ask again, ask somebody else, or go on without."
         )
+
+
+class StepFailed(AgentError):
+    """Somebody a step asked did not answer, and the step's policy is to fail then."""
+
+    def __init__(self, step: str, *, agents: Iterable[str]) -> None:
+        self.step = step
+        self.agents = tuple(agents)
+        super().__init__(f"the step {step!r} got no answer from {', '.join(self.agents)}.")

@@ -16,6 +16,7 @@ from typing import Protocol
 from turnwise.core.channel import ChannelState
 from turnwise.core.envelope import Envelope, gives_floor_to, visible_to
 from turnwise.core.state import State
+from turnwise.core.step_targets import STEP_PREFIX
 from turnwise.errors import NameTaken
 
 
@@ -67,7 +68,10 @@ class Delivery:
             receiver = self._receivers.get(agent_id)
             if receiver is None:
                 continue
-            first = next((e.seq for e in envelopes if concerns(e, agent_id)), None)
+            is_opener = agent_id == state.creator_id
+            first = next(
+                (e.seq for e in envelopes if concerns(e, agent_id) or (is_opener and is_for_a_step(e))), None
+            )
             if first is not None:
                 receiver.wake(state.channel_id, first)
 
@@ -79,9 +83,17 @@ def concerns(envelope: Envelope, agent_id: str) -> bool:
     return envelope.sender_id != agent_id and visible_to(envelope, agent_id)
 
 
+def is_for_a_step(envelope: Envelope) -> bool:
+    """Whether the floor goes to a step. Whoever opened the channel works on it, and is told."""
+    floor = gives_floor_to(envelope)
+    return floor is not None and floor.startswith(STEP_PREFIX)
+
+
 def _waits_for(state: State) -> dict[str, int]:
     if state.status is ChannelState.PENDING:
         return dict.fromkeys(state.awaiting, 1)
     if state.expected_next_speaker is not None:
-        return {state.expected_next_speaker: state.floor_seq}
+        member = state.spec.participant(state.expected_next_speaker)
+        is_step = member is not None and member.kind == "step"
+        return {state.creator_id if is_step else state.expected_next_speaker: state.floor_seq}
     return {}

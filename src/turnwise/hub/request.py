@@ -14,6 +14,7 @@ from turnwise.core.directory import Directory
 from turnwise.core.envelope import JsonObject
 from turnwise.core.governance import Registration
 from turnwise.core.json import normalised
+from turnwise.core.step_targets import step_participants
 from turnwise.errors import BadDraft, BadSpec
 
 
@@ -44,6 +45,7 @@ def spec_of(
     _check(request)
     invited = [directory.resolve(name) for name in request.target]
     members = [_member(opener), *(_member(one) for one in invited), *request.steps]
+    members += step_participants(request.knobs.get("graph"))
     return ChannelSpec(
         channel_id=channel_id,
         type=request.type,

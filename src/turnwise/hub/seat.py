@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from turnwise.core import event_types as ev
 from turnwise.core.channel import ChannelMetadata, ChannelState
 from turnwise.core.envelope import Draft, Envelope, JsonObject, shown_to
-from turnwise.core.governance import Registration, may_address
+from turnwise.core.governance import Passport, Registration, may_address
 from turnwise.core.state import Claim, State, metadata_of
 from turnwise.errors import NotParticipant
 from turnwise.hub.delegation import check_delegation
+from turnwise.hub.delivery import is_for_a_step
 from turnwise.hub.hub import Hub
 from turnwise.hub.request import OpenRequest
 from turnwise.hub.texts import Listening, TurnText
@@ -49,10 +50,10 @@ class Peer(Struct, frozen=True, kw_only=True):
 class Seat:
     """One participant's place at a hub of this process."""
 
-    def __init__(self, hub: Hub, registration: Registration) -> None:
+    def __init__(self, hub: Hub, registration: Registration, worker: str = "") -> None:
         self._hub = hub
         self.registration = registration
-        self.worker = join(f"{registration.agent_id}-{hub.new_id()[-8:]}")
+        self.worker = worker or join(f"{registration.agent_id}-{hub.new_id()[-8:]}")
 
     @property
     def agent_id(self) -> str:
@@ -104,10 +105,10 @@ class Seat:
 
     async def read(self, channel_id: str, after: int) -> Reading:
         """Return what the participant may see behind `after`."""
-        await self._member(channel_id)
+        state = await self._member(channel_id)
         envelopes = (await self._hub.read_recent(channel_id, after))[:ENVELOPES_PER_READING]
         seq = envelopes[-1].seq if envelopes else after
-        shown = (shown_to(one, self.agent_id) for one in envelopes)
+        shown = (shown_to(one, self.agent_id) or self._step(one, state) for one in envelopes)
         return Reading([one for one in shown if one is not None], seq)
 
     def listen(self, channel_id: str) -> Listening:
@@ -154,6 +155,20 @@ class Seat:
 
     async def fail(self, channel_id: str, claim: int, error: JsonObject) -> None:
         await self._hub.turns.fail(channel_id, claim, agent_id=self.agent_id, error=error)
+
+    async def as_step(self, channel_id: str, step: str) -> Seat:
+        """Return the seat of a step of a channel that this participant has opened: it works on it."""
+        state = await self._member(channel_id)
+        member = state.spec.participant(step)
+        if member is None or member.kind != "step" or state.creator_id != self.agent_id:
+            raise NotParticipant(channel_id, sender=step, participants=[self.registration.name])
+        return Seat(self._hub, Registration(agent_id=step, passport=Passport(name=member.name)), self.worker)
+
+    def _step(self, envelope: Envelope, state: State) -> Envelope | None:
+        """The opener is told that a step has the floor, whoever what was said is for."""
+        if state.creator_id == self.agent_id and is_for_a_step(envelope):
+            return replace(envelope, event_data={})
+        return None
 
     async def _member(self, channel_id: str) -> State:
         state = await self._hub.state(channel_id)

@@ -13,8 +13,10 @@ from turnwise.core.adapters.turn_taking import TurnTaking
 from turnwise.core.channel import ChannelSpec
 from turnwise.core.envelope import Decision, Envelope
 from turnwise.core.expectations import turn_within
+from turnwise.core.graph import TransitionGraph
 from turnwise.core.router import Router, compile_graph
 from turnwise.core.state import WorkflowState
+from turnwise.core.step_targets import steps_of
 
 WORKFLOW_TYPE: Final = "workflow"
 _ROUTERS: Final = 1024
@@ -51,6 +53,7 @@ class WorkflowAdapter(TurnTaking[WorkflowState]):
 
     def check_spec(self, state: WorkflowState) -> None:
         self.router(state)
+        steps_of(TransitionGraph.loads(state.graph_data))
 
     def router(self, state: WorkflowState) -> Router:
         """The channel's graph, compiled at its first use (W1)."""

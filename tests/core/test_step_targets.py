@@ -1,0 +1,110 @@
+"""Targets that are steps: what they are as data, and where the floor goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from turnwise.core.channel import Participant
+from turnwise.core.conditions import FromSpeaker, Not, TurnFailed
+from turnwise.core.envelope import Speak
+from turnwise.core.graph import Transition, TransitionGraph, sequence
+from turnwise.core.step_targets import FanOutTarget, NestedTarget, names_in, step_participants, steps_of
+from turnwise.core.targets import AgentTarget, RoundRobinTarget, TerminateTarget, TransitionTarget
+from turnwise.errors import BadGraph
+
+from .scenes import says, workflow
+
+DONE = TerminateTarget("done")
+
+
+def after_alice(target: TransitionTarget) -> TransitionGraph:
+    return TransitionGraph("alice", [Transition(FromSpeaker("alice"), target)], DONE)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        FanOutTarget(["bob", "carol"]),
+        FanOutTarget(["bob"], step="votes", on_failure="fail", timeout_seconds=2.5, into="votes"),
+        NestedTarget(sequence(["bob", "carol"])),
+        NestedTarget(after_alice(FanOutTarget(["bob"], step="inner")), step="outer", into="result"),
+    ],
+)
+def test_w1_a_graph_with_steps_reads_back_equal(target: TransitionTarget) -> None:
+    graph = after_alice(target)
+
+    assert TransitionGraph.loads(graph.to_dict()) == graph == TransitionGraph.loads(graph.dumps())
+
+
+def test_the_floor_goes_to_the_step() -> None:
+    graph = after_alice(FanOutTarget(["bob"], step="votes"))
+    step = Participant("step-votes", "votes", "step")
+    scene = workflow(graph, "alice", "bob", step)
+
+    (said,) = scene.accept(says("alice"))
+
+    assert isinstance(said.decision, Speak)
+    assert said.decision.agent_id == "step-votes"
+    assert (
+        said.decision.by.target
+        == "FanOutTarget(agents=('bob',), step='votes', on_failure='collect', timeout_seconds=None, into=None)"
+    )
+
+
+def test_the_steps_of_a_graph_are_participants_that_nobody_invites() -> None:
+    graph = TransitionGraph(
+        "alice",
+        [Transition(FromSpeaker("alice"), FanOutTarget(["bob"], step="a"))],
+        NestedTarget(sequence(["bob"])),
+    )
+
+    assert step_participants(graph.to_dict()) == [
+        Participant("step-a", "a", "step"),
+        Participant("step-nested", "nested", "step"),
+    ]
+
+
+@pytest.mark.parametrize("data", [None, {}, "graph", sequence(["a", "b"]).to_dict(), {"transitions": 5}])
+def test_a_graph_without_steps_has_none(data: Any) -> None:
+    assert step_participants(data) == []
+
+
+def test_two_steps_of_one_name_are_an_error_unless_they_do_the_same() -> None:
+    one, other = FanOutTarget(["bob"], step="ask"), FanOutTarget(["carol"], step="ask")
+    twice = TransitionGraph(
+        "alice", [Transition(FromSpeaker("alice"), one), Transition(FromSpeaker("bob"), one)], DONE
+    )
+    both = TransitionGraph("alice", [Transition(FromSpeaker("alice"), one)], other)
+
+    assert list(steps_of(twice)) == ["step-ask"]
+    with pytest.raises(BadGraph, match="two of them"):
+        steps_of(both)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FanOutTarget([]),
+        lambda: FanOutTarget(["bob"], on_failure="ignore"),
+        lambda: FanOutTarget(["bob"], step="not a name"),
+        lambda: NestedTarget({"initial_speaker": "bob"}),
+    ],
+)
+def test_a_step_that_cannot_be_is_refused_when_it_is_written(make: Any) -> None:
+    with pytest.raises(BadGraph):
+        make()
+
+
+def test_everybody_a_graph_names_is_found_however_deep() -> None:
+    graph = TransitionGraph(
+        "ann",
+        [
+            Transition(Not(FromSpeaker("ben")) & TurnFailed("cyd"), RoundRobinTarget(["dan", "ann"])),
+            Transition(FromSpeaker("ann"), FanOutTarget(["eve", "fay"])),
+        ],
+        AgentTarget("gil"),
+    )
+
+    assert names_in(graph) == ["ann", "ben", "cyd", "dan", "eve", "fay", "gil"]
