@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.hub.scenes import begin, house, quiet
 from turnwise.agent.agent import Agent
-from turnwise.agent.scripted import ScriptedModel
+from turnwise.agent.scripted import ScriptedModel, call
 from turnwise.client.channel import Channel
 from turnwise.client.run import RunResult, run
 from turnwise.client.steps import child_id
@@ -62,8 +62,6 @@ async def test_p1_several_are_asked_at_once_and_their_answers_come_in_the_graphs
 
 
 def _asks_then(text: str) -> list[Any]:
-    from turnwise.agent.scripted import call
-
     return [call("wait"), text]
 
 
@@ -158,6 +156,6 @@ async def test_a_step_whose_floor_came_with_a_private_word_is_worked_on_all_the_
         await Channel(home["cyd"].seat, channel.channel_id).send("psst", audience=["ann"])
         await quiet()
         working = begin(channel.result(timeout=5))
-        await home["ann"].channel(child_id(channel.channel_id, 1, "0")).send("yes")
+        await home["ann"].channel(child_id(channel.channel_id, 2, "0")).send("yes")
 
         assert (await working).reason == "done"

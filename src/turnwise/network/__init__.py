@@ -61,6 +61,7 @@ from turnwise.core.governance import Passport, Registration, Resume, Rule
 from turnwise.core.graph import Transition, TransitionGraph, round_robin, sequence
 from turnwise.core.routing import Finish, Handoff
 from turnwise.core.state import State, WorkflowState
+from turnwise.core.step_targets import FanOutTarget, NestedTarget
 from turnwise.core.targets import (
     AgentTarget,
     RevertToInitiatorTarget,
@@ -73,6 +74,7 @@ from turnwise.core.targets import (
 )
 from turnwise.core.views import FullTranscript, Message, View, WindowedSummary, register_view
 from turnwise.hub.governance import Arbiter, Listener
+from turnwise.hub.texts import TurnText
 from turnwise.network.session import (
     EV_SESSION_CLOSED,
     EV_SESSION_EXPIRED,
@@ -144,6 +146,7 @@ __all__ = [
     "Envelope",
     "Expectation",
     "Expr",
+    "FanOutTarget",
     "Finish",
     "FromSpeaker",
     "FullTranscript",
@@ -156,6 +159,7 @@ __all__ = [
     "LocalLink",
     "Manifest",
     "Message",
+    "NestedTarget",
     "NetworkPlugin",
     "Not",
     "Participant",
@@ -183,6 +187,7 @@ __all__ = [
     "TurnFailed",
     "TurnHandler",
     "TurnTaking",
+    "TurnText",
     "View",
     "WindowedSummary",
     "WorkflowState",
