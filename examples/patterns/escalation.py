@@ -2,14 +2,7 @@
 
 from turnwise import Agent, Handoff, run_sync, tool
 from turnwise.agent.messages import ToolCall
-from turnwise.network import (
-    AgentTarget,
-    FromSpeaker,
-    TerminateTarget,
-    ToolCalled,
-    Transition,
-    TransitionGraph,
-)
+from turnwise.network import TerminateTarget, ToolCalled, Transition, TransitionGraph
 from turnwise.testing import ScriptedModel, call
 
 MODEL: str | None = None  # None follows the script; "anthropic:claude-sonnet-4-6" asks a real model.
@@ -49,15 +42,8 @@ engineer = Agent(
     tools=[resolve],
     config=model(call("resolve", solution="restored from last night"), "Your files are back."),
 )
-graph = TransitionGraph(
-    initial_speaker="user",
-    transitions=[
-        Transition(ToolCalled("resolve"), TerminateTarget("resolved")),
-        Transition(FromSpeaker("user"), AgentTarget("tier1")),
-    ],
-    default_target=TerminateTarget("unresolved"),
-    max_turns=8,
-)
+done = Transition(ToolCalled("resolve"), TerminateTarget("resolved"))
+graph = TransitionGraph("tier1", [done], default_target=TerminateTarget("unresolved"), max_turns=8)
 
 if __name__ == "__main__":
     print(run_sync(graph, agents=[first, second, engineer], message="All my files are gone."))

@@ -49,15 +49,9 @@ def conclude() -> str:
     return "concluded"
 
 
-graph = TransitionGraph(
-    initial_speaker="coordinator",
-    transitions=[
-        Transition(ToolCalled("conclude"), TerminateTarget("complete")),
-        Transition(FromSpeaker("coder") | FromSpeaker("tester"), AgentTarget("coordinator")),
-    ],
-    default_target=TerminateTarget("nobody_assigned"),
-    max_turns=12,
-)
+done = Transition(ToolCalled("conclude"), TerminateTarget("complete"))
+back = Transition(FromSpeaker("coder") | FromSpeaker("tester"), AgentTarget("coordinator"))
+graph = TransitionGraph("coordinator", [done, back], TerminateTarget("nobody_assigned"), max_turns=12)
 
 if __name__ == "__main__":
     print(run_sync(graph, agents=[coordinator, coder, tester], message="I need a function for the mean."))

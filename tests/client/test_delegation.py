@@ -13,8 +13,12 @@ from turnwise.client.channel import Channel
 from turnwise.client.delegation import ANSWER_SECONDS, derived_id
 from turnwise.client.turn import Turn
 from turnwise.core.channel import ID_PATTERN, ChannelMetadata
+from turnwise.core.conditions import FromSpeaker
 from turnwise.core.envelope import Envelope
 from turnwise.core.governance import Rule
+from turnwise.core.graph import Transition, TransitionGraph
+from turnwise.core.step_targets import FanOutTarget
+from turnwise.core.targets import TerminateTarget
 from turnwise.errors import Denied, NotParticipant
 from turnwise.hub.delegation import MAX_DEPTH
 from turnwise.log.memory import MemoryLog
@@ -145,6 +149,24 @@ async def test_t7_a_circle_through_others_and_one_that_begins_further_down() -> 
     assert circles == ["ada -> bob -> cleo -> ada", "bob -> cleo -> bob", "cleo -> cleo"]
 
 
+async def test_t7_a_circle_through_a_step_of_a_graph() -> None:
+    """Ada asks bob, whose graph asks cleo on his behalf, who would ask ada."""
+    ada, bob = actor("ada", ask("bob"), "done")[0], actor("bob", call("poll"), "done")[0]
+    cleo, model = actor("cleo", ask("ada"), "no idea")
+    polled = Transition(FromSpeaker("bob"), FanOutTarget(["cleo"]))
+    graph = TransitionGraph("bob", [polled], TerminateTarget("polled"))
+    async with stage(ada, bob, cleo) as home:
+
+        @bob.tool
+        async def poll() -> str:
+            channel = await home["bob"].open("workflow", "cleo", {"graph": graph.to_dict()}, message="well?")
+            return (await channel.result()).text
+
+        await closed(await ask_ada(home))
+
+    assert "ada -> bob -> cleo -> ada" in told(model)[0]
+
+
 async def test_t7_the_circle_is_found_on_the_log_by_a_process_that_opened_nothing_of_it() -> None:
     """Ada's process is gone; her turn is not over, and the next one will wait again."""
     log = MemoryLog()
@@ -233,7 +255,7 @@ async def test_t3_the_same_call_opens_one_channel() -> None:
     async with stage(actor("bob", "4")[0]) as home:
         ada = await home.agent("ada")
         here = await ada.open("conversation", "user")
-        given = {"to": "bob", "task": "2 + 2?"}
+        given: dict[str, Any] = {"to": "bob", "task": "2 + 2?"}
         at_once = [use(home, "ada", here, "delegate", again="1", **given) for _ in range(2)]
         outputs = [
             *await asyncio.gather(*at_once),
@@ -330,7 +352,7 @@ async def test_what_is_opened_outside_of_a_turn_is_below_nothing() -> None:
 
         @home["ada"].on_envelope
         async def react(envelope: Envelope) -> None:
-            if envelope.event_type == "packet":
+            if envelope.event_type == "channel.opened" and envelope.channel_id.startswith("ask-"):
                 opened.append(await home["ada"].open("conversation", "user"))
 
         await closed(await ask_ada(home))

@@ -184,7 +184,7 @@ async def test_the_graph_sees_what_the_turn_wrote() -> None:
 async def test_context_of_another_channel_the_agent_is_on() -> None:
     async with house(MemoryLog(), "ada", "bob") as home:
         here, there = await home.talk(by="ada", to="bob"), await home.talk(by="bob", to="ada")
-        away = {"channel_id": there.channel_id}
+        away: dict[str, Any] = {"channel_id": there.channel_id}
         await use(home, "ada", here, "context", action="set", key="n", value=1, **away)
 
         assert (await use(home, "ada", here, "context", action="read", **away)).text == '{"n":1}'
@@ -195,13 +195,29 @@ async def test_a_write_to_another_channel_that_runs_again_overwrites_nothing() -
     """T3: the first has landed; what others made of it since stays."""
     async with house(MemoryLog(), "ada", "bob") as home:
         here, there = await home.talk(by="ada", to="bob"), await home.talk(by="bob", to="ada")
-        given = {"action": "set", "key": "n", "value": 1, "channel_id": there.channel_id}
+        given: dict[str, Any] = {"action": "set", "key": "n", "value": 1, "channel_id": there.channel_id}
         await use(home, "ada", here, "context", again="1", **given)
         await use(home, "bob", there, "context", action="set", key="n", value=2)
         again = await use(home, "ada", here, "context", again="1", **given)
 
         assert not again.failed
         assert (await there.state()).context_vars == {"n": 2}
+
+
+async def test_a_write_of_a_turn_that_is_taken_up_again_is_made_again() -> None:
+    """T3: it was undone with the attempt that made it."""
+    async with house(MemoryLog(), "ada", "bob") as home:
+        channel = await home.talk(by="ada", to="bob")
+        seat, given = home["ada"].seat, {"action": "set", "key": "n", "value": 1}
+        first = await seat.claim(channel.channel_id, 1)
+        await use(home, "ada", channel, "context", again="1", claim=first.seq, **given)
+        await seat.release(channel.channel_id, first.seq)
+        second = await seat.claim(channel.channel_id, 1)
+        undone = (await channel.state()).context_vars
+        await use(home, "ada", channel, "context", again="1", claim=second.seq, **given)
+
+        assert undone == {}
+        assert (await channel.state()).context_vars == {"n": 1}
 
 
 async def refusals(home: House, here: Channel, elsewhere: Channel) -> list[str]:

@@ -40,9 +40,17 @@ async def ask_ada(home: House, **given: Any) -> Channel:
 
 
 async def use(
-    home: House, name: str, where: Channel, tool: str, *, again: str = "", **arguments: Any
+    home: House,
+    name: str,
+    where: Channel,
+    tool: str,
+    *,
+    again: str = "",
+    claim: int | None = None,
+    **arguments: Any,
 ) -> ToolOutput:
     """Call a tool of the network by hand, as in a turn of `name`; the same `again` makes it the same call."""
-    extras = {"seat": home[name].seat, "channel": home.handle(name, where)}
+    seat = home[name].seat
+    extras = {"seat": seat, "channel": Channel(seat, where.channel_id, claim=claim)}
     found = next(one for one in network_tools() if one.name == tool)
     return await found.call(arguments, Context(idempotency_key=again or home.hub.new_id(), extras=extras))

@@ -1,4 +1,4 @@
-"""P1: the eight patterns run as they stand, and with a real model by changing one line."""
+"""P1: the ten patterns run as they stand, and with a real model by changing one line."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ PATTERNS = {
     "feedback_loop": ("approved", "user drafter reviewer drafter reviewer"),
     "context_aware_routing": ("answered", "user triage security"),
     "triage_with_tasks": ("sequence_complete", "user triage researcher writer"),
+    "nesting": ("published", "user writing publisher"),
 }
 """Why it closed, and who spoke."""
 CHOICE = "MODEL: str | None = None"
@@ -42,7 +43,7 @@ def ran(file: Path, **environment: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_there_are_the_eight_of_them() -> None:
+def test_there_are_all_of_them() -> None:
     assert {path.stem for path in FOLDER.glob("*.py")} >= PATTERNS.keys()
 
 
@@ -55,7 +56,16 @@ def test_p1_a_pattern_runs_as_it_stands(name: str) -> None:
     assert [line.partition(":")[0] for line in said] == speakers.split()
 
 
-@pytest.mark.parametrize("name", PATTERNS)
+def test_p1_fan_out_asks_at_once_and_gathers_in_order() -> None:
+    lines = ran(FOLDER / "fan_out.py")
+
+    gathered = [line.partition(":")[0] for line in lines if line and not line.startswith("(")]
+    assert gathered == ["user", "opinions", "seller", "coder", "chair", "asked at once"]
+    assert "(closed: decided)" in lines
+    assert lines[-1] == "asked at once: lawyer, seller, coder"
+
+
+@pytest.mark.parametrize("name", [*PATTERNS, "fan_out"])
 def test_p1_a_pattern_is_a_page_with_one_line_that_chooses_the_model(name: str) -> None:
     text = (FOLDER / f"{name}.py").read_text()
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable
 
 import pytest
 
+from turnwise.core.governance import Passport, Resume, Rule
 from turnwise.errors import ChannelClosed, ClaimLost, NotDue, NotParticipant, OutOfTurn
 from turnwise.hub.seat import ENVELOPES_PER_READING, Seat
 from turnwise.log.memory import MemoryLog
@@ -118,3 +119,21 @@ async def test_waiting_ends_with_the_channel() -> None:
 
         assert await seat.wait_beyond(channel.channel_id, end - 1)
         assert not await seat.wait_beyond(channel.channel_id, end)
+
+
+async def test_what_a_participant_may_know_of_the_others() -> None:
+    """Whom it may address, and the open channels it is on; never anybody's `auth`."""
+    async with house(MemoryLog(), "alice", "bob") as home:
+        resume = Resume(capabilities=["sums"], summary="Adds up.")
+        await home.door.register(None, Passport(name="carol", auth={"token": "s3cret"}), resume)
+        await home.agent("dan", rule=Rule(addressable_by=["bob"]))
+        await (await home.talk()).close()
+        channel = await home.talk()
+        await home.talk(by="bob", to="carol")
+        alice = seat_of(home, "alice")
+        peers = await alice.peers()
+
+        assert [one.name for one in peers] == ["bob", "carol"]
+        assert (peers[1].capabilities, peers[1].summary) == (["sums"], "Adds up.")
+        assert "s3cret" not in repr(peers)
+        assert [one.channel_id for one in await alice.channels()] == [channel.channel_id]

@@ -20,8 +20,8 @@ from turnwise.agent.agent import Agent, Conversation, Surroundings
 from turnwise.agent.journal import Entry
 from turnwise.agent.messages import Message, ModelReply, UserMessage
 from turnwise.agent.performer import OnProgress, Progress, TextDelta
-from turnwise.agent.round import ToolAnswer
-from turnwise.agent.tool_result import ToolOutput
+from turnwise.agent.round import Outcome, ToolAnswer
+from turnwise.agent.tool_result import ToolOutput, failure
 from turnwise.client.channel import Channel, update_context
 from turnwise.client.link import Seat
 from turnwise.client.plugin import NO_PLUGIN, NetworkPlugin
@@ -33,7 +33,7 @@ from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.router import compile_graph
 from turnwise.core.routing import Handoff, packet
 from turnwise.core.state import State, WorkflowState
-from turnwise.errors import NobodyToAsk
+from turnwise.errors import AgentError, NobodyToAsk, TurnwiseError
 
 _YOUR_TURN: Final = UserMessage(text="(It is your turn.)")
 _GRAPHS: Final = 256
@@ -49,7 +49,8 @@ class LiveState:
         return getattr(self._state, name)
 
     def refresh(self, state: State) -> None:
-        self._state = state
+        if state.seq > self._state.seq:  # Of two calls at once, the slower one may have read first.
+            self._state = state
 
 
 class TurnChannel(Channel):
@@ -92,7 +93,7 @@ class AgentTurns:
             key=f"{channel_id}:{turn.number}",
             tools=self._plugin.tools_for(self._agent),
         )
-        outcome = await self._agent.perform(
+        outcome = await self._performed(
             talk,
             Surroundings(
                 journal=_LogJournal(self._seat, channel, turn.claim.seq),
@@ -107,6 +108,14 @@ class AgentTurns:
         )
         data = packet(outcome.text, outcome.outcomes, routing_tools=routing_tools(state))
         return data | {"usage": msgspec.to_builtins(outcome.usage)}
+
+    async def _performed(self, talk: Conversation, around: Surroundings) -> Outcome:
+        try:
+            return await self._agent.perform(talk, around)
+        except TurnwiseError:
+            raise
+        except Exception as error:  # A prompt's, a hook's or a model's of the user's own. It goes on the log.
+            raise AgentError(failure(error, talk.variables, talk.dependencies).text) from None
 
     def _spread(self, channel_id: str) -> OnProgress | None:
         """Tell the reply's words as they come, where somebody listens; streaming costs more than asking."""

@@ -64,18 +64,20 @@ async def run(
     log: Log | str = "memory:",
     channel_id: str | None = None,
     timeout: float | None = None,
+    attach_plugin: bool = False,
 ) -> RunResult:
     """Run a conversation from its message to its end.
 
     The graph names agents by their names, and whoever says the message `"user"`.
     With a log (`"sqlite:///story.db"`) and a channel id, starting it again goes on
-    where it stopped. Raises `TimeoutError`.
+    where it stopped. The agents have their own tools only, unless `attach_plugin` adds
+    the network's. Raises `TimeoutError`.
     """
     hub = await Hub.open(open_log(log) if isinstance(log, str) else log)
     client = HubClient(LocalLink(hub), hub=hub)
     try:
         user = await client.register_human(Passport(name=USER, kind="human"))
-        names = [(await client.register(agent)).name for agent in agents]
+        names = [(await client.register(one, attach_plugin=attach_plugin)).name for one in agents]
         knobs = {"graph": graph.to_dict(), "context_vars": dict(context_vars or {})}
         channel = await user.open("workflow", names, knobs, message=message, channel_id=channel_id)
         await channel.result(timeout)

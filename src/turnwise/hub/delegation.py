@@ -43,14 +43,13 @@ async def _waiting_for(state_of: StateOf, channel: State) -> list[tuple[str, str
     """Id and name of everybody who waits for the turn on `channel` to end, nearest first."""
     waiting = list[tuple[str, str]]()
     while channel.spec.parent_id is not None:  # At most `MAX_DEPTH` times.
-        parent, creator = await state_of(channel.spec.parent_id), channel.creator_id
-        if not _is_working_on(parent, creator):
+        parent = await state_of(channel.spec.parent_id)
+        speaker = parent.spec.participant(parent.expected_next_speaker or "")
+        if speaker is None or not parent.claims:
             break
-        member = channel.spec.participant(creator)
-        waiting.append((creator, member.name if member else creator))
+        if speaker.agent_id == channel.creator_id:
+            waiting.append((speaker.agent_id, speaker.name))
+        elif speaker.kind != "step":  # A step waits on nobody's behalf; whoever is above it does.
+            break
         channel = parent
     return waiting
-
-
-def _is_working_on(channel: State, agent_id: str) -> bool:
-    return channel.expected_next_speaker == agent_id and channel.claims > 0
