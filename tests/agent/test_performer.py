@@ -270,7 +270,7 @@ async def test_a_developers_error_stops_the_other_calls() -> None:
 
     scene = Scene([call("wait"), call("lacking")], tools=[wait, lacking])
     with pytest.raises(MissingVariable):
-        await scene.perform()
+        await asyncio.wait_for(scene.perform(), 10)
     assert stopped.is_set()
 
 

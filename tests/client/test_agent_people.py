@@ -9,7 +9,8 @@ from tests.client.stage import begun, played, stage, told
 from tests.hub.scenes import House, closed, quiet
 from turnwise.agent.agent import Agent
 from turnwise.agent.context import Context
-from turnwise.agent.tool import tool
+from turnwise.agent.messages import Message
+from turnwise.agent.tool import Tool, tool
 from turnwise.client.channel import Channel
 from turnwise.core.envelope import Envelope
 from turnwise.core.event_types import EV_HUMAN_REQUESTED
@@ -135,15 +136,18 @@ async def test_h1_the_same_question_asked_again_is_another_question() -> None:
     assert told(model) == ["3"]
 
 
-async def test_h1_a_yes_to_one_call_is_no_yes_to_the_next_one_like_it() -> None:
-    paid: list[int] = []
-
+def paying(paid: list[int]) -> Tool[..., Any]:
     @tool(approval=True)
     async def pay(amount: int) -> str:
         paid.append(amount)
         return "paid"
 
-    agent, model = asking([call("pay", amount=5), call("pay", amount=5)], "ok", tools=[pay])
+    return pay
+
+
+async def test_h1_a_yes_to_one_call_is_no_yes_to_the_next_one_like_it() -> None:
+    paid: list[int] = []
+    agent, model = asking([call("pay", amount=5), call("pay", amount=5)], "ok", tools=[paying(paid)])
     async with stage(agent) as home:
         channel, user = await begun(home), home.people["user"]
         first = await question(channel)
@@ -155,6 +159,26 @@ async def test_h1_a_yes_to_one_call_is_no_yes_to_the_next_one_like_it() -> None:
         assert first.event_data["question"] == "Allow pay with {'amount': 5}? (yes or no)"
     assert paid == [5]
     assert sorted(told(model)) == ["a person declined this call of 'pay'.", "paid"]
+
+
+async def test_h1_nor_is_it_after_a_restart() -> None:
+    """The first call is recorded and not made again, so the second is the first that asks."""
+
+    def twice(messages: tuple[Message, ...]) -> Any:
+        return call("pay", amount=5) if len(messages) < 5 else "ok"
+
+    paid: list[int] = []
+    log = MemoryLog()
+    async with stage(asking(twice, tools=[paying(paid)])[0], log=log) as home:
+        channel = await begun(home, channel_id="story")
+        first = await question(channel)
+        await home.people["user"].answer(first, "yes")
+        second = await question(channel, since=first.seq)
+    async with stage(asking(twice, tools=[paying(paid)])[0], log=log) as home:
+        await home.people["user"].answer(second, "no")
+        await closed(home.people["user"].channel("story"))
+
+    assert paid == [5]
 
 
 async def test_h1_the_next_turn_asks_anew() -> None:

@@ -200,8 +200,10 @@ async def test_o1_a_run_that_takes_too_long_is_left_as_it_is_and_can_be_gone_on_
         graph = sequence(["user", "clerk"])
         return run(graph, agents=[clerk], message="?", log=log, channel_id="search", timeout=timeout)
 
-    with pytest.raises(TimeoutError):
-        await start(0.01)
+    async with asyncio.timeout(10) as stuck:
+        with pytest.raises(TimeoutError):
+            await start(0.01)
+    assert not stuck.expired()
     desk.stopped.set()
 
     assert (await start(10)).text == "nothing found"
