@@ -14,11 +14,10 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 from turnwise.agent.context import Context
-from turnwise.errors import NobodyToAsk
 from turnwise.agent.inject import Depends, Inject, Variable
 from turnwise.agent.tool import Tool, as_tool, tool
 from turnwise.agent.tool_result import MAX_ERROR_CHARACTERS, ToolOutput
-from turnwise.errors import BadTool, MissingVariable
+from turnwise.errors import BadTool, MissingVariable, NobodyToAsk
 
 CANARY = "canary-51f0c2"
 TIMEOUT_SECONDS = 30
