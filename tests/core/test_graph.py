@@ -28,6 +28,7 @@ from turnwise.core.conditions import (
 )
 from turnwise.core.envelope import JsonObject
 from turnwise.core.graph import Transition, TransitionGraph, round_robin, sequence
+from turnwise.core.step_targets import FanOutTarget, NestedTarget
 from turnwise.core.targets import (
     AgentTarget,
     RevertToInitiatorTarget,
@@ -77,6 +78,8 @@ TARGETS: list[TransitionTarget] = [
     RevertToInitiatorTarget(),
     TerminateTarget(),
     TerminateTarget("done"),
+    FanOutTarget(["bob", "alice"], step="opinions", into="opinions"),
+    NestedTarget(TransitionGraph("alice", [], TerminateTarget("done")), step="inner"),
     HighestRankedReviewer(["lead", "peer"]),
     PlainTarget("done"),
 ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -32,6 +33,9 @@ BACKOFF_SECONDS: Final = 1.0
 """Before the second attempt; twice as long before each further one, unless the provider says how long."""
 MAX_PAUSE_SECONDS: Final = 60.0
 _YES: Final = frozenset({"y", "yes", "ok", "okay", "approve", "approved", "true", "allow"})
+
+current_call: Final[ContextVar[str]] = ContextVar("current_call", default="")
+"""The id of the tool call that this task works on."""
 
 Sleep = Callable[[float], Awaitable[None]]
 Review = Callable[[ToolOutput], ToolOutput]
@@ -143,6 +147,7 @@ class Performer:
         known = self.recorded.answer(call)
         if known is not None:
             return known
+        current_call.set(call.call_id)  # In this call's own task: calls that run at once do not mix.
         self._tell(ToolStarted(call))
         output = await self._called(call)
         answer = ToolAnswer(

@@ -19,7 +19,7 @@ import msgspec
 from turnwise.agent.agent import Agent, Conversation, Surroundings
 from turnwise.agent.journal import Entry
 from turnwise.agent.messages import Message, ModelReply, UserMessage
-from turnwise.agent.performer import OnProgress, Progress, TextDelta
+from turnwise.agent.performer import OnProgress, Progress, TextDelta, current_call
 from turnwise.agent.round import Outcome, ToolAnswer
 from turnwise.agent.tool_result import ToolOutput, failure
 from turnwise.client.channel import Channel, update_context
@@ -59,6 +59,9 @@ class TurnChannel(Channel):
     def __init__(self, seat: Seat, channel_id: str, *, claim: int, live: LiveState) -> None:
         super().__init__(seat, channel_id, claim=claim)
         self._live = live
+
+    def _call(self) -> str:
+        return current_call.get()
 
     async def send(self, *args: Any, **kwargs: Any) -> Envelope:
         """See `Channel.send`."""

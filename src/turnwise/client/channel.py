@@ -81,8 +81,13 @@ class Channel:
             priority=priority,
             interject=interject,
             claim=None if interject else self._claim,
+            call=self._call(),
         )
         return await self._seat.post(self.channel_id, draft)
+
+    def _call(self) -> str:
+        """The tool call in which this is sent; a turn's own handle knows."""
+        return ""
 
     async def interject(self, text: str, *, audience: list[str] | None = None) -> Envelope:
         """Say something without having the floor; it waits for the packet in flight, if there is one (W9)."""

@@ -19,6 +19,7 @@ from turnwise.core.channel import ChannelState
 from turnwise.core.conditions import speaker_of
 from turnwise.core.envelope import Close, Envelope, JsonObject, Speak
 from turnwise.core.state import KEPT_SAID, Claim, State
+from turnwise.core.undo import OTHERS, Write, has_own, kept, others, own, recorded, written
 from turnwise.core.variables import applied, is_number
 
 FOLD_VERSION: Final = 1
@@ -46,8 +47,8 @@ def taken(state: S, envelope: Envelope) -> S:
         last_speaker_id=speaker_of(envelope),
         last_envelope_id=envelope.envelope_id,
         context_vars=variables,
-        settled_vars=variables,
-        recorded_vars=variables,
+        turn_vars=variables,
+        turn_writes=[],
         claim=None,
         claims=0,
         spoken_seq=envelope.seq,
@@ -82,16 +83,18 @@ def _moved(state: S, envelope: Envelope) -> S:
 
 
 def _context_set(state: S, envelope: Envelope) -> S:
-    update, now = envelope.event_data, state.context_vars
-    variables = applied(now, update)
-    if state.claim is not None and envelope.causation_id == state.claim.envelope_id:
-        return replace(state, context_vars=variables)
-    # An observer's write is no part of the turn: it stays, whatever becomes of the turn.
-    settled, recorded = (
-        variables if before is now else applied(before, update)
-        for before in (state.settled_vars, state.recorded_vars)
-    )
-    return replace(state, context_vars=variables, settled_vars=settled, recorded_vars=recorded)
+    update = envelope.event_data
+    variables = applied(state.context_vars, update)
+    by = _writer(state, envelope)
+    if by == OTHERS and not state.turn_writes:  # Nothing of the turn's own that could be undone came before.
+        return replace(state, context_vars=variables, turn_vars=variables)
+    return replace(state, context_vars=variables, turn_writes=[*state.turn_writes, Write(by, update)])
+
+
+def _writer(state: State, envelope: Envelope) -> str:
+    claim_id, _, call = (envelope.causation_id or "").partition("/")
+    is_own = state.claim is not None and claim_id == state.claim.envelope_id
+    return own(call) if is_own else OTHERS
 
 
 def _invited(state: S, envelope: Envelope) -> S:
@@ -132,9 +135,11 @@ def _claimed(state: S, envelope: Envelope) -> S:
         worker=str(data.get("worker", "")),
         lease_seconds=_seconds(data.get("lease_seconds")),
     )
-    if not state.claims:
-        return replace(state, claim=claim, claims=1)
-    return replace(state, claim=claim, claims=state.claims + 1, context_vars=state.recorded_vars)
+    state = replace(state, claim=claim, claims=state.claims + 1)
+    if not has_own(state.turn_writes):
+        return state
+    stays = kept(state.turn_writes)
+    return replace(state, turn_writes=stays, context_vars=written(state.turn_vars, stays))
 
 
 def _released(state: S, envelope: Envelope) -> S:
@@ -142,11 +147,15 @@ def _released(state: S, envelope: Envelope) -> S:
 
 
 def _abandoned(state: S, envelope: Envelope) -> S:
-    return replace(state, claim=None, context_vars=state.settled_vars, recorded_vars=state.settled_vars)
+    settled = written(state.turn_vars, others(state.turn_writes))
+    return replace(state, claim=None, context_vars=settled, turn_vars=settled, turn_writes=[])
 
 
 def _recorded(state: S, envelope: Envelope) -> S:
-    return replace(state, recorded_vars=state.context_vars)
+    entry = envelope.event_data.get("entry")
+    call = entry.get("call_id") if isinstance(entry, dict) else None
+    of = call if envelope.event_type == ev.EV_TURN_TOOL and isinstance(call, str) else None
+    return replace(state, turn_writes=recorded(state.turn_writes, of))
 
 
 def _failed(state: S, envelope: Envelope) -> S:

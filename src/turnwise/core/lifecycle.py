@@ -15,6 +15,7 @@ from turnwise.core.claims import TakeTurn
 from turnwise.core.envelope import Basis, JsonObject, Speak
 from turnwise.core.expectations import INVITE_TIMEOUT, current_moment
 from turnwise.core.state import State
+from turnwise.core.undo import has_own
 from turnwise.errors import NotDue, NotParticipant
 
 AnyBatch = Batch[Any]
@@ -61,7 +62,7 @@ def open_channel(batch: AnyBatch, first_speaker: str, take_turn: TakeTurn) -> No
 
 def close(batch: AnyBatch, reason: str, **facts: object) -> None:
     """The last word. A turn in progress is abandoned: what it wrote never counted."""
-    if batch.state.claim is not None or batch.state.context_vars != batch.state.settled_vars:
+    if batch.state.claim is not None or has_own(batch.state.turn_writes):
         batch.write(ev.EV_TURN_ABANDONED, _turn(batch.state), audience=[])
     batch.write(ev.EV_CHANNEL_CLOSED, {"reason": reason, **facts})
 

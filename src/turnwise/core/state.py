@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from turnwise.core.channel import ChannelMetadata, ChannelSpec, ChannelState
 from turnwise.core.envelope import JsonObject
+from turnwise.core.undo import Write
 
 KEPT_SAID: Final = 64
 """So many of the last things said are found without reading the log from its beginning."""
@@ -47,10 +48,10 @@ class State(Struct, frozen=True, kw_only=True):
     creator_id: str = ""
     context_vars: dict[str, Any] = {}
 
-    settled_vars: dict[str, Any] = {}
-    """What `context_vars` goes back to if the turn in progress is given up (T5)."""
-    recorded_vars: dict[str, Any] = {}
-    """What it goes back to if the turn is claimed anew: as of the last entry it recorded (T3)."""
+    turn_vars: dict[str, Any] = {}
+    """The context variables as the turn in progress found them."""
+    turn_writes: list[Write] = []
+    """What has been written since, from the turn's first own write on: what undoing it needs (T3, T5)."""
     spec: ChannelSpec = ChannelSpec()
     status: ChannelState = ChannelState.PENDING
     seq: int = 0

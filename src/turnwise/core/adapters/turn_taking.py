@@ -83,8 +83,7 @@ class TurnTaking(ABC, Generic[S]):
             participant_order=[one.agent_id for one in spec.participants],
             creator_id=spec.creator_id,
             context_vars=variables_given,
-            settled_vars=variables_given,
-            recorded_vars=variables_given,
+            turn_vars=variables_given,
         )
 
     def decide(self, state: S, draft: Draft, now: datetime) -> tuple[Envelope, ...]:
@@ -167,14 +166,7 @@ class TurnTaking(ABC, Generic[S]):
         _check_header(draft)
         data = normalised(draft.event_data)
         audience = None if draft.audience is None else [_addressed(state.spec, one) for one in draft.audience]
-        cause, live = draft.causation_id, state.claim
-        if live is not None and draft.event_type == ev.EV_CONTEXT_SET:
-            # The tag that undoes a write with its turn is the claim's own, whatever the sender says (T5).
-            cause = (
-                live.envelope_id if draft.claim is not None else None if cause == live.envelope_id else cause
-            )
-        elif live is not None and draft.claim is not None and cause is None:
-            cause = live.envelope_id
+        cause = _cause(draft, state)
         return replace(draft, event_data=data, audience=audience, causation_id=cause)
 
     def _require_active(self, batch: Batch[S]) -> None:
@@ -234,6 +226,18 @@ def _check_participants(spec: ChannelSpec, manifest: Manifest) -> None:
         raise BadSpec(
             "target", found="somebody twice", expected="each participant once; the opener is one already"
         )
+
+
+def _cause(draft: Draft, state: State) -> str | None:
+    """What caused the draft. The tag that undoes a write with its turn is ours, whatever is sent (T5)."""
+    given, live = draft.causation_id, state.claim
+    if live is None:
+        return given
+    if draft.event_type == ev.EV_CONTEXT_SET:
+        if draft.claim is not None:
+            return f"{live.envelope_id}/{draft.call}" if draft.call else live.envelope_id
+        return None if given is not None and given.partition("/")[0] == live.envelope_id else given
+    return live.envelope_id if draft.claim is not None and given is None else given
 
 
 def _check_header(draft: Draft) -> None:
