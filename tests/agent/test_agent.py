@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Annotated, Any
 
 import pytest
@@ -368,3 +369,22 @@ async def test_a2_run_takes_what_ask_takes() -> None:
     reply = events[-1]
     assert isinstance(reply, Reply)
     assert await reply.content() == 7
+
+
+async def test_h1_a_plain_hook_that_waits_for_a_keyboard_holds_up_nobody() -> None:
+    """It runs in a thread: here it waits for something that only the event loop can do."""
+    released = threading.Event()
+
+    def hook(prompt: str) -> str:
+        return "yes" if released.wait(timeout=10) else "nobody came"
+
+    async def ask(context: Context) -> str:
+        return await context.input("sure?")
+
+    agent = Agent("ada", config=ScriptedModel(call("ask"), "done"), tools=[ask], hitl_hook=hook)
+    asking = asyncio.ensure_future(agent.ask("go"))
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(released.set)
+    reply = await asking
+
+    assert [one.text for one in reply.messages if isinstance(one, ToolMessage)] == ["yes"]

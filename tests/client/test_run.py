@@ -207,3 +207,17 @@ async def test_o1_a_run_that_takes_too_long_is_left_as_it_is_and_can_be_gone_on_
     desk.stopped.set()
 
     assert (await start(10)).text == "nothing found"
+
+
+async def test_what_a_failed_turn_spent_is_counted_too() -> None:
+    """It is in no packet; its recorded replies say it."""
+    spent = ModelReply(calls=[call("look")], usage=Usage(requests=1, output_tokens=7))
+    ada = Agent("ada", config=ScriptedModel(spent, ValueError("lost")), tools=[look])
+    result = await run(sequence(["user", "ada"]), agents=[ada], message="go", timeout=10)
+
+    assert result.reason == "turn_failed"
+    assert result.usage == Usage(requests=1, output_tokens=7)
+
+
+def look() -> str:
+    return "a lamp"

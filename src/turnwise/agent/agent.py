@@ -14,12 +14,12 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from inspect import isawaitable
-from typing import Any, overload
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any, Final, overload
 
 from turnwise.agent.context import Context
 from turnwise.agent.journal import Entry, Journal, Recorded, Unwritten
-from turnwise.agent.messages import Message, Usage, UserMessage
+from turnwise.agent.messages import Message, ModelReply, Usage, UserMessage
 from turnwise.agent.model import Model, ModelConfig
 from turnwise.agent.models.configs import resolve
 from turnwise.agent.output import Output
@@ -40,6 +40,11 @@ from turnwise.agent.tool import Tool, as_tool
 from turnwise.agent.tool import tool as make_tool
 from turnwise.agent.toolbox import Toolbox
 from turnwise.agent.variables import Values, conversation_dependencies, conversation_variables
+
+_SUM_UP: Final = (
+    "Sum up the conversation you are shown in at most five sentences, for somebody who takes part in it and "
+    "cannot see it. Keep names, numbers and decisions. Write nothing else."
+)
 
 Config = ModelConfig | Model | str | None
 ToolLike = Callable[..., Any]
@@ -89,6 +94,7 @@ class Agent:
         response_schema: Any = None,
         hitl_hook: HitlHook | None = None,
         context_keys: Iterable[str] = (),
+        summarise: bool = False,
         max_tool_rounds: int = MAX_TOOL_ROUNDS,
         attempts: int = ATTEMPTS,
         backoff_seconds: float = BACKOFF_SECONDS,
@@ -96,6 +102,8 @@ class Agent:
         self.name = name
         self.config = config
         self.hitl_hook = hitl_hook
+        self.summarise = summarise
+        """Whether what falls out of its window on a channel is summed up for it, by its own model."""
         self._instructions = Instructions(prompt, agent=name, context_keys=context_keys)
         self._toolbox = Toolbox(tools)
         self._variables = dict(variables or {})
@@ -219,6 +227,20 @@ class Agent:
             start_round(self.name, talk.messages, max_tool_rounds=self._max_tool_rounds, check=check)
         )
 
+    async def sum_up(self, text: str, *, sleep: Sleep = asyncio.sleep) -> ModelReply:
+        """Return what the agent's model makes of a conversation that is too long to be shown."""
+        performer = Performer(
+            agent=self.name,
+            model=resolve(self.config, self.name),
+            instructions=_SUM_UP,
+            toolbox=Toolbox(),
+            context=Context(),
+            attempts=self._attempts,
+            backoff_seconds=self._backoff_seconds,
+            sleep=sleep,
+        )
+        return await performer.ask((UserMessage(text=text),))
+
     async def _go_on(self, talk: Conversation, message: str, on_progress: OnProgress | None) -> Reply:
         asked = replace(talk, messages=(*talk.messages, UserMessage(text=message)))
         outcome = await self.perform(asked, Surroundings(on_progress=on_progress))
@@ -227,7 +249,9 @@ class Agent:
     async def _ask_person(self, key: str, prompt: str, timeout: float | None) -> str:
         assert self.hitl_hook is not None
         async with asyncio.timeout(timeout):
-            answer = self.hitl_hook(prompt)
+            # A plain function may well wait for a keyboard; it must not hold up everybody else.
+            is_async = iscoroutinefunction(self.hitl_hook)
+            answer = self.hitl_hook(prompt) if is_async else await asyncio.to_thread(self.hitl_hook, prompt)
             return await answer if isawaitable(answer) else str(answer)
 
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from turnwise.agent.context import Context
 from turnwise.agent.journal import Journal, Recorded, Unwritten
-from turnwise.agent.messages import ModelReply, ToolCall
+from turnwise.agent.messages import Message, ModelReply, ToolCall
 from turnwise.agent.model import Model, ModelRequest, OnText
 from turnwise.agent.round import AskModel, CallTools, Outcome, Round, ToolAnswer
 from turnwise.agent.tool_result import ToolOutput
@@ -110,13 +110,14 @@ class Performer:
                 await self.journal.record(done)
 
     async def _done(self, step: AskModel | CallTools) -> ModelReply | Sequence[ToolAnswer]:
-        return await (self._ask(step) if isinstance(step, AskModel) else self._call_all(step))
+        return await (self.ask(step.messages) if isinstance(step, AskModel) else self._call_all(step))
 
-    async def _ask(self, step: AskModel) -> ModelReply:
+    async def ask(self, messages: tuple[Message, ...]) -> ModelReply:
+        """Ask the model, as often as it may be tried."""
         request = ModelRequest(
             agent=self.agent,
             instructions=self.instructions,
-            messages=step.messages,
+            messages=messages,
             tools=self.toolbox.specs(),
             schema=self.schema,
         )

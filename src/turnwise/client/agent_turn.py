@@ -25,6 +25,7 @@ from turnwise.agent.tool_result import ToolOutput, failure
 from turnwise.client.channel import Channel, update_context
 from turnwise.client.link import Seat
 from turnwise.client.plugin import NO_PLUGIN, NetworkPlugin
+from turnwise.client.summary import Summaries
 from turnwise.client.turn import Turn
 from turnwise.core import event_types as ev
 from turnwise.core import views
@@ -77,12 +78,14 @@ class AgentTurns:
         self._agent = agent
         self._seat = seat
         self._plugin = plugin
+        self._summaries = Summaries(agent, seat)
         self._conversations: dict[str, Conversation] = {}
         """Channel -> the variables its turns share."""
 
     def forget(self, channel_id: str) -> None:
         """The channel has closed."""
         self._conversations.pop(channel_id, None)
+        self._summaries.forget(channel_id)
 
     async def __call__(self, turn: Turn) -> JsonObject:
         """Do the round and return the packet's data."""
@@ -90,9 +93,10 @@ class AgentTurns:
         state = await self._seat.state(channel_id)
         live = LiveState(state)
         channel = TurnChannel(self._seat, channel_id, claim=turn.claim.seq, live=live)
+        shown, spent = await self._summaries.shown(turn, state.spec)
         talk = replace(
             self._conversation(channel_id),
-            messages=spoken(await turn.messages()),
+            messages=spoken(shown),
             key=f"{channel_id}:{turn.number}",
             tools=self._plugin.tools_for(self._agent),
         )
@@ -100,7 +104,7 @@ class AgentTurns:
             talk,
             Surroundings(
                 journal=_LogJournal(self._seat, channel, turn.claim.seq),
-                recorded=[_entry(one) for one in await self._seat.recorded(channel_id)],
+                recorded=[_entry(one) for one in await self._seat.recorded(channel_id) if _is_of_round(one)],
                 extras={"channel": channel, "state": live, "seat": self._seat},
                 context_vars=state.context_vars,
                 ask_person=_People(channel, turn, state.spec).ask,
@@ -110,7 +114,7 @@ class AgentTurns:
             ),
         )
         data = packet(outcome.text, outcome.outcomes, routing_tools=routing_tools(state))
-        return data | {"usage": msgspec.to_builtins(outcome.usage)}
+        return data | {"usage": msgspec.to_builtins(outcome.usage + spent)}
 
     async def _performed(self, talk: Conversation, around: Surroundings) -> Outcome:
         try:
@@ -164,6 +168,11 @@ def _spoken(message: views.Message) -> Message:
     if message.role == "own":
         return ModelReply(text=message.text)
     return UserMessage(text=message.text, name=message.name)
+
+
+def _is_of_round(envelope: Envelope) -> bool:
+    """Whether a recorded line is an entry of the round. A summary comes before it."""
+    return "entry" in envelope.event_data
 
 
 def _entry(envelope: Envelope) -> Entry:

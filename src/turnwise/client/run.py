@@ -17,8 +17,8 @@ from turnwise.client.channel import Channel
 from turnwise.client.embedded import Hub
 from turnwise.client.hub_client import HubClient
 from turnwise.client.link import LocalLink
-from turnwise.core.envelope import Basis, Envelope
-from turnwise.core.event_types import EV_PACKET, SUBSTANTIVE
+from turnwise.core.envelope import Basis, Envelope, JsonObject
+from turnwise.core.event_types import EV_PACKET, EV_TURN_FAILED, EV_TURN_MODEL, SUBSTANTIVE
 from turnwise.core.governance import Passport
 from turnwise.core.graph import TransitionGraph
 from turnwise.core.packet import body_of
@@ -95,16 +95,33 @@ def run_sync(graph: TransitionGraph, **options: Any) -> RunResult:
 async def _told(hub: Hub, channel: Channel) -> RunResult:
     info, result = await channel.info(), await channel.result()
     names = {one.agent_id: one.name for one in info.participants}
-    said = [one for one in await hub.read_wal(channel.channel_id) if one.event_type in SUBSTANTIVE]
+    log = await hub.read_wal(channel.channel_id)
     return RunResult(
         channel_id=channel.channel_id,
         reason=result.reason,
         text=result.text,
-        transcript=[_line(one, names) for one in said],
+        transcript=[_line(one, names) for one in log if one.event_type in SUBSTANTIVE],
         context_vars=result.context_vars,
         turns=result.turns,
-        usage=sum((_usage(one) for one in said), Usage()),
+        usage=_spent(log),
     )
+
+
+def _spent(log: Iterable[Envelope]) -> Usage:
+    """What a channel's model calls used. A packet says it of its turn; of a failed one, its entries do."""
+    total = unfinished = Usage()
+    for envelope in log:
+        data = envelope.event_data
+        if envelope.event_type == EV_TURN_MODEL:
+            unfinished += _usage(data.get("usage") or data.get("entry", {}).get("usage"))
+        elif envelope.event_type in (EV_PACKET, EV_TURN_FAILED):
+            total += _usage(data.get("usage")) if envelope.event_type == EV_PACKET else unfinished
+            unfinished = Usage()
+    return total + unfinished
+
+
+def _usage(data: JsonObject | None) -> Usage:
+    return Usage(**data) if data else Usage()
 
 
 def _line(envelope: Envelope, names: Mapping[str, str]) -> Line:
@@ -113,7 +130,3 @@ def _line(envelope: Envelope, names: Mapping[str, str]) -> Line:
         text=body_of(envelope.event_type, envelope.event_data),
         why=None if envelope.decision is None else envelope.decision.by,
     )
-
-
-def _usage(envelope: Envelope) -> Usage:
-    return Usage(**envelope.event_data.get("usage", {})) if envelope.event_type == EV_PACKET else Usage()

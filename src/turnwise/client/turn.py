@@ -58,10 +58,11 @@ class Turn:
         view = view_for(me, state.spec)
         if isinstance(view, WindowedSummary):
             since, earlier = view.start(state)
-            return view.project(await self._read(since), me, state.spec, earlier)
-        return view.project(await self._read(0), me, state.spec)
+            return view.project(await self.read(since), me, state.spec, earlier)
+        return view.project(await self.read(0), me, state.spec)
 
-    async def _read(self, since: int) -> list[Envelope]:
+    async def read(self, since: int) -> list[Envelope]:
+        """Everything behind `since` that the participant may see."""
         envelopes = list[Envelope]()
         while True:
             reading = await self._seat.read(self.channel.channel_id, since)

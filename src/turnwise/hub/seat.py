@@ -150,6 +150,10 @@ class Seat:
         await self._member(channel_id)
         return await self._hub.turns.recorded(channel_id)
 
+    async def summary(self, channel_id: str) -> JsonObject | None:
+        await self._member(channel_id)
+        return await self._hub.turns.summary(channel_id, self.agent_id)
+
     async def release(self, channel_id: str, claim: int) -> None:
         await self._hub.turns.release(channel_id, claim)
 

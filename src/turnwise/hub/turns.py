@@ -32,6 +32,8 @@ class Writer(Protocol):
 
     async def read_recent(self, channel_id: str, after: int) -> list[Envelope]: ...
 
+    async def read_wal(self, channel_id: str, since: int = 0) -> list[Envelope]: ...
+
     async def write(
         self, channel_id: str, event_type: str, data: JsonObject, **fields: Any
     ) -> tuple[Envelope, ...]: ...
@@ -91,6 +93,15 @@ class Turns:
         state = await self._hub.state(channel_id)
         envelopes = await self._hub.read_recent(channel_id, state.floor_seq)
         return [one for one in envelopes if one.event_type in (ev.EV_TURN_MODEL, ev.EV_TURN_TOOL)]
+
+    async def summary(self, channel_id: str, agent_id: str) -> JsonObject | None:
+        """Return the last summary that this agent recorded on the channel. Reads all of it."""
+        found = None
+        for envelope in await self._hub.read_wal(channel_id):
+            summary = envelope.event_data.get("summary") if envelope.event_type == ev.EV_TURN_MODEL else None
+            if isinstance(summary, dict) and summary.get("agent_id") == agent_id:
+                found = summary
+        return found
 
     async def release(self, channel_id: str, claim: int) -> None:
         """Stop working on a turn without a packet; what it recorded stays."""
