@@ -14,7 +14,7 @@ from turnwise.core.targets import TransitionDecision, TransitionTarget, register
 class HighestRankedReviewer(TransitionTarget):
     """As seed 004 shows it: mutable, slotted, inherits the protocol."""
 
-    name: ClassVar[str] = "highest_ranked_reviewer"
+    name: ClassVar[str] = "first_of_rank"
     role_priority: list[str] = field(default_factory=list)
 
     def resolve(self, state: Any, envelope: Envelope) -> TransitionDecision:
