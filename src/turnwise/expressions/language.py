@@ -3,8 +3,8 @@
     urgent = compile_expression("lead_score > 80 and priority == 'urgent'")
     urgent.holds({"lead_score": 90})    # False: `priority` is missing, and missing is None
 
-Jinja2 lends its grammar and nothing else: its parser makes a tree, and each
-kind of node on our list (`_READERS`) becomes a small function over JSON.
+Jinja2 lends its grammar only: its parser makes a tree, and each kind of node on
+our list (`_READERS`) becomes a small function over JSON.
 
 Rule 1: what is not on the list cannot be said. Nothing is compiled to Python
 and no attribute of a Python object is ever read, so there is no sandbox to
@@ -14,9 +14,8 @@ Rule 2: evaluation answers, always. It raises nothing, changes nothing, and
 returns JSON that shares nothing with the names. What cannot be computed is
 None, and a condition that comes to None does not hold.
 
-Rule 3: cost is bounded before it is spent: text, tree and nesting when the
-expression is compiled, the data it reads by `Steps` when it is evaluated.
-Whoever runs out of steps gets None for the whole expression.
+Rule 3: cost is bounded: text, tree and nesting when the expression is compiled, the
+data it reads by `Steps`. Whoever runs out of steps gets None for all of it.
 
 Rule 4: the same text and names give the same answer, in a router and in a graph.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
@@ -28,13 +29,13 @@ EACH_PROCESS_WRITES: Final = 40
 class DurableLogContract(LogContract):
     """The tests of `LogContract`, and what holds after the process that wrote is gone."""
 
+    @abstractmethod
     async def reopen(self, log: Log) -> Log:
         """Close `log` and open its storage again."""
-        raise NotImplementedError
 
+    @abstractmethod
     def torn(self, log: Log, folder: Path) -> AsyncIterator[Log]:
         """Yield logs on copies of the storage whose last writes were cut at many places; close each."""
-        raise NotImplementedError
 
     def address(self, log: Log) -> str:
         """Say where another process finds the storage, as `open_log` takes it."""
