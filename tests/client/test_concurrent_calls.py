@@ -27,8 +27,10 @@ async def test_t3_a_call_in_flight_writes_its_context_once() -> None:
         await restarted.wait()
         return "slow"
 
-    async def fast() -> str:
+    async def fast(channel: ChannelInject) -> str:
+        assert channel is not None
         await wrote.wait()
+        await add_one(channel, "recorded")
         return "fast"
 
     def ada() -> Agent:
@@ -42,4 +44,5 @@ async def test_t3_a_call_in_flight_writes_its_context_once() -> None:
     async with stage(ada(), log=log) as home:
         result = await home.people["user"].channel("story").result(timeout=10)
 
-    assert result.context_vars == {"n": 1}
+    # The one in flight ran again and counts once; the recorded one did not run again, and still counts.
+    assert result.context_vars == {"n": 1, "recorded": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.hub.scenes import begin, house, quiet
+from tests.hub.scenes import begin, house, quiet, refused
 from turnwise.agent.agent import Agent
 from turnwise.agent.scripted import ScriptedModel, call
 from turnwise.client.channel import Channel
@@ -15,6 +15,7 @@ from turnwise.core.conditions import FromSpeaker, TurnFailed
 from turnwise.core.graph import Transition, TransitionGraph, sequence
 from turnwise.core.step_targets import FanOutTarget, NestedTarget
 from turnwise.core.targets import AgentTarget, TerminateTarget, TransitionTarget
+from turnwise.errors import NotParticipant
 from turnwise.log.memory import MemoryLog
 
 FAILED = Transition(TurnFailed(), TerminateTarget("step_failed"))
@@ -159,3 +160,16 @@ async def test_a_step_whose_floor_came_with_a_private_word_is_worked_on_all_the_
         await home["ann"].channel(child_id(channel.channel_id, 2, "0")).send("yes")
 
         assert (await working).reason == "done"
+
+
+async def test_only_whoever_opened_a_channel_takes_the_seat_of_its_steps_and_of_nobody_else() -> None:
+    """The sender is the seat's: nobody speaks as a step of somebody else, or as another participant."""
+    async with house(MemoryLog(), "ann", "cyd") as home:
+        user = await home.person("user")
+        knobs = {"graph": then_cyd(FanOutTarget(["ann"])).to_dict()}
+        channel = await user.open("workflow", ["ann", "cyd"], knobs)
+        here, step = channel.channel_id, "step-fan_out"
+
+        assert (await user.seat.as_step(here, step)).agent_id == step
+        for client, name in ((home["ann"], step), (user, home["ann"].agent_id), (user, "step-unheard_of")):
+            await refused(NotParticipant, client.seat.as_step(here, name))

@@ -95,3 +95,16 @@ def test_what_was_undone_reads_back_the_same() -> None:
     scene.accept(answers(scene, "c2"), claims("alice", "w2", replaces=live(scene)))
 
     assert scene.replayed() == scene.state
+
+
+def test_t5_an_observer_cannot_have_its_write_undone_by_naming_the_claim() -> None:
+    """The tag that makes a write part of a turn is ours, whatever the sender says."""
+    scene = begun()
+    claim = scene.state.claim
+    assert claim is not None
+    for cause in (claim.envelope_id, f"{claim.envelope_id}/c1"):
+        update = {"increment": {"n": 1}}
+        scene.accept(draft("bob", ev.EV_CONTEXT_SET, update, audience=[], causation_id=cause))
+    scene.accept(fails("alice", claim=live(scene)))
+
+    assert scene.state.context_vars == {"n": 2}
