@@ -61,9 +61,10 @@ def _refund(log: Path, console: Console) -> None:
     _tell(after[len(before) :], after, console)
     _compare(before, after, ledger, console)
     console.print(f"\nAll of it is in {log}. Next:")
-    console.print("   ./run test                              every test, with real processes killed")
-    console.print("   python examples/patterns/pipeline.py    the eight patterns, a file each")
-    console.print("   turnwise --help\n")
+    here = ".venv/bin/" if Path(".venv/bin/turnwise").exists() else ""  # Where `./run` has put everything.
+    console.print(f"   {here}python examples/patterns/star.py    one of ten patterns, a file each")
+    console.print(f"   {here}turnwise --help")
+    console.print("   ./run test    every test, with real processes killed\n")
 
 
 def _play(log: Path, channel: str, ledger: Ledger) -> int:
