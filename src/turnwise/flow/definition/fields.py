@@ -1,0 +1,48 @@
+"""Fields: what a request body, a form or an agent's answer holds.
+
+    email: {type: string, required: true, pattern: ".+@.+"}
+    name: string                 # short for {type: string}: optional
+
+One definition gives the check (`validated`), and the JSON Schema for OpenAPI, forms and models.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from turnwise.flow.definition.base import Json, Part
+
+FieldType = Literal[
+    "string", "integer", "number", "boolean", "object", "array", "any", "date", "datetime", "uuid", "email"
+]
+
+
+class FieldSpec(Part):
+    """One field: its type and what else holds for it."""
+
+    type: FieldType = "any"
+    required: bool = False
+    default: Json = None
+    description: str = ""
+    enum: list[Json] | None = None
+    pattern: str | None = Field(default=None, max_length=500)
+    min: float | None = None
+    """Of a number; of a text or a list, its length."""
+    max: float | None = None
+    nullable: bool = False
+    items: FieldLike | None = None
+    """Of an array: what each of its items is."""
+    properties: dict[str, FieldLike] | None = None
+    """Of an object: its fields. Without it, anything."""
+
+
+def _spelled_out(value: Any) -> Any:
+    return {"type": value} if isinstance(value, str) else value
+
+
+FieldLike = Annotated[FieldSpec, BeforeValidator(_spelled_out, json_schema_input_type=FieldSpec | FieldType)]
+Fields = dict[str, FieldLike]
+
+FieldSpec.model_rebuild()
