@@ -1,1 +1,1 @@
-"""What a flow's document may say: the one place that errors, defaults and the editor's JSON Schema come from."""
+"""What a flow's document may say: where errors, defaults and the editor's JSON Schema come from."""

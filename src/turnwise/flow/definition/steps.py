@@ -182,7 +182,7 @@ class ModelOpBlock(Part):
     order_by: str | None = None
     limit: int = Field(default=100, ge=1, le=10_000)
     into: Key | None = None
-    """Where the row or the rows go; without it, the row's fields are merged, and rows go under the step's id."""
+    """Where the row or rows go; without it a row's fields are merged, and rows go under the step's id."""
 
 
 class ModelOpStep(_Step):
