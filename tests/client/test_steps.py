@@ -10,7 +10,7 @@ from turnwise.agent.agent import Agent
 from turnwise.agent.scripted import ScriptedModel, call
 from turnwise.client.channel import Channel
 from turnwise.client.run import RunResult, run
-from turnwise.client.steps import child_id
+from turnwise.core.channel import child_id
 from turnwise.core.conditions import FromSpeaker, TurnFailed
 from turnwise.core.graph import Transition, TransitionGraph, sequence
 from turnwise.core.step_targets import FanOutTarget, NestedTarget

@@ -10,6 +10,7 @@ from turnwise.client.channel import Channel
 from turnwise.core.channel import ChannelSpec
 from turnwise.core.envelope import Draft, Envelope
 from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE, EV_TEXT
+from turnwise.core.fold import FOLD_VERSION
 from turnwise.core.governance import Registration
 from turnwise.core.graph import round_robin
 from turnwise.core.state import State
@@ -278,7 +279,7 @@ async def test_a_damaged_or_outdated_snapshot_is_ignored(open_log: OpenLog) -> N
     assert good
     beyond = good.replace(f'"seq":{seq},'.encode(), b'"seq":9999,', 1)
     another_fold = good.replace(b'"turn_count":', b'"turn_count":9', 1).replace(
-        b'"version":1', b'"version":0', 1
+        f'"version":{FOLD_VERSION}'.encode(), b'"version":0', 1
     )
     for found_seq, body in [
         (seq, b"\x00 not JSON"),

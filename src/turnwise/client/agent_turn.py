@@ -35,6 +35,7 @@ from turnwise.core.router import compile_graph
 from turnwise.core.routing import Handoff, packet
 from turnwise.core.state import State, WorkflowState
 from turnwise.errors import AgentError, NobodyToAsk, TurnwiseError
+from turnwise.hub.journal import LogJournal, entries
 
 _YOUR_TURN: Final = UserMessage(text="(It is your turn.)")
 _GRAPHS: Final = 256
@@ -103,8 +104,8 @@ class AgentTurns:
         outcome = await self._performed(
             talk,
             Surroundings(
-                journal=_LogJournal(self._seat, channel, turn.claim.seq),
-                recorded=[_entry(one) for one in await self._seat.recorded(channel_id) if _is_of_round(one)],
+                journal=_TurnJournal(self._seat, channel, turn.claim.seq),
+                recorded=entries(await self._seat.recorded(channel_id)),
                 extras={"channel": channel, "state": live, "seat": self._seat},
                 context_vars=state.context_vars,
                 ask_person=_People(channel, turn, state.spec).ask,
@@ -170,31 +171,18 @@ def _spoken(message: views.Message) -> Message:
     return UserMessage(text=message.text, name=message.name)
 
 
-def _is_of_round(envelope: Envelope) -> bool:
-    """Whether a recorded line is an entry of the round. A summary comes before it."""
-    return "entry" in envelope.event_data
-
-
-def _entry(envelope: Envelope) -> Entry:
-    kind: type[Entry] = ModelReply if envelope.event_type == ev.EV_TURN_MODEL else ToolAnswer
-    return msgspec.convert(envelope.event_data["entry"], kind)
-
-
-class _LogJournal:
+class _TurnJournal(LogJournal):
     """Writes a round's entries on the channel's log."""
 
     def __init__(self, seat: Seat, channel: TurnChannel, claim: int) -> None:
-        self._seat = seat
+        super().__init__(seat, channel.channel_id, claim)
         self._channel = channel
-        self._claim = claim
 
     async def record(self, entry: Entry) -> None:
         """See `Journal.record`. Context variables that come with a tool's result land before it."""
         if isinstance(entry, ToolAnswer) and entry.context:
             await update_context(self._channel, set=entry.context)
-        event_type = ev.EV_TURN_MODEL if isinstance(entry, ModelReply) else ev.EV_TURN_TOOL
-        data = {"entry": msgspec.to_builtins(entry)}
-        await self._seat.record(self._channel.channel_id, self._claim, event_type, data)
+        await super().record(entry)
 
 
 class _Review:

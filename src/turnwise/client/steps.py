@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from turnwise.client.channel import Channel, ChannelResult
 from turnwise.client.turn import Turn, TurnHandler
-from turnwise.core.channel import ID_PATTERN
+from turnwise.core.channel import child_id
 from turnwise.core.envelope import JsonObject
 from turnwise.core.graph import TransitionGraph
 from turnwise.core.routing import packet
@@ -138,11 +137,3 @@ async def _within(channel: Channel, seconds: float | None) -> ChannelResult:
     except TimeoutError:
         await channel.close(_TOO_SLOW)
         return await channel.result()
-
-
-def child_id(parent: str, turn: int, place: str) -> str:
-    """The id of a channel below another: the same whenever the same turn opens it."""
-    readable = f"{parent}-{turn}-{place}"
-    if ID_PATTERN.fullmatch(readable):
-        return readable
-    return f"child-{blake2b(readable.encode(), digest_size=16).hexdigest()}"

@@ -29,7 +29,8 @@ class Batch(Generic[S]):
         self.draft = draft
         self.envelopes: list[Envelope] = []
         self._fold = fold
-        self._now = max(now, state.last_at)
+        self.now = max(now, state.last_at)
+        """When all of it is accepted."""
 
     def next(
         self,
@@ -53,7 +54,7 @@ class Batch(Generic[S]):
             audience=audience,
             causation_id=self.draft.causation_id,
             priority=self.draft.priority,
-            created_at=self._now,
+            created_at=self.now,
             decision=decision,
             traceparent=self.draft.traceparent,
         )

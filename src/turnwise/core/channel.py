@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Final
 
 from msgspec import Struct
@@ -108,6 +109,14 @@ class ChannelMetadata(Struct, frozen=True, kw_only=True):
     closed_at: datetime | None
     ttl_seconds: float | None
     parent_id: str | None
+
+
+def child_id(parent: str, turn: int, place: str) -> str:
+    """The id of a channel below another: the same whenever the same turn opens it."""
+    readable = f"{parent}-{turn}-{place}"
+    if ID_PATTERN.fullmatch(readable):
+        return readable
+    return f"child-{blake2b(readable.encode(), digest_size=16).hexdigest()}"
 
 
 def check_id(value: object, field: str) -> None:

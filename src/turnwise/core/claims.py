@@ -25,6 +25,8 @@ from turnwise.errors import ClaimLost, OutOfTurn, TurnTaken
 
 MAX_CLAIMS: Final = 5
 """So many claims without a packet, and the turn is given up."""
+LEASE_SECONDS: Final = 60.0
+"""How long a worker elsewhere may be silent before it is replaced."""
 
 TakeTurn = Callable[[Batch[Any], Envelope], None]
 """Decides where the floor goes after an envelope, and adds it with all that follows."""
@@ -42,6 +44,15 @@ def claim(batch: Batch[Any], take_turn: TakeTurn) -> None:
         give_up(batch, error, take_turn)
     else:
         batch.accept()
+
+
+def claim_next(batch: Batch[Any]) -> None:
+    """Whoever brought the floor to a step goes on with it, if it said so: the claim is in the same append."""
+    state, worker = batch.state, batch.draft.goes_on
+    member = state.spec.participant(state.expected_next_speaker or "")
+    if worker and member is not None and member.kind == "step":
+        data = {"agent_id": member.agent_id, "worker": worker, "turn": state.turn}
+        batch.write(ev.EV_TURN_CLAIMED, data | {"lease_seconds": LEASE_SECONDS}, audience=[])
 
 
 def release(batch: Batch[Any]) -> None:

@@ -31,6 +31,8 @@ EV_TURN_CLAIMED: Final = "turn.claimed"
 EV_TURN_RELEASED: Final = "turn.released"
 EV_TURN_MODEL: Final = "turn.model"
 EV_TURN_TOOL: Final = "turn.tool"
+EV_TURN_PAUSED: Final = "turn.paused"
+EV_TURN_RESUMED: Final = "turn.resumed"
 EV_TURN_ABANDONED: Final = "turn.abandoned"
 EV_TURN_FAILED: Final = "turn.failed"
 

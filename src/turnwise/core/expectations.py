@@ -21,8 +21,13 @@ from msgspec import Struct
 
 from turnwise.core.channel import ChannelState, Expectation
 from turnwise.core.envelope import JsonObject
-from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_EXPIRED, EV_EXPECTATION_VIOLATED
-from turnwise.core.state import State
+from turnwise.core.event_types import (
+    EV_CHANNEL_CLOSED,
+    EV_CHANNEL_EXPIRED,
+    EV_EXPECTATION_VIOLATED,
+    EV_TIMER_FIRED,
+)
+from turnwise.core.state import EVENT, PERSON, State
 from turnwise.core.variables import is_number
 from turnwise.errors import BadSpec, UnknownName
 
@@ -90,6 +95,7 @@ def deadlines(state: State, expectations: Iterable[Expectation], awake_since: da
     if state.is_over or not state.seq:
         return []
     due = [*_lifetime(state, awake_since), *_violations(state, expectations, awake_since)]
+    due += _pause(state, awake_since)
     return sorted(due, key=lambda deadline: deadline.at)
 
 
@@ -104,11 +110,24 @@ def _lifetime(state: State, awake_since: datetime) -> Iterable[Deadline]:
     if state.status is ChannelState.PENDING:
         at = max(state.created_at, awake_since) + timedelta(seconds=spec.ack_timeout_seconds)
         yield Deadline(at=at, event_type=EV_CHANNEL_CLOSED, event_data={"reason": INVITE_TIMEOUT})
-    if spec.ttl_seconds is not None:
-        ends = state.created_at + timedelta(seconds=spec.ttl_seconds)
+    if spec.ttl_seconds is not None and state.pause is None:
+        ends = state.created_at + timedelta(seconds=spec.ttl_seconds + state.rested_seconds)
         if ends < awake_since + timedelta(seconds=GRACE_SECONDS) and state.created_at < awake_since:
             ends = awake_since + timedelta(seconds=GRACE_SECONDS)
         yield Deadline(at=ends, event_type=EV_CHANNEL_EXPIRED, event_data={"reason": TTL_EXPIRED})
+
+
+def _pause(state: State, awake_since: datetime) -> Iterable[Deadline]:
+    """A turn that waits is taken up again. Whom it waits for was perhaps shut out while nobody served."""
+    pause = state.pause
+    if pause is not None and pause.until is not None:
+        waits_for_others = pause.reason in (PERSON, EVENT) and pause.at < awake_since
+        at = (
+            max(pause.until, awake_since + timedelta(seconds=GRACE_SECONDS))
+            if waits_for_others
+            else pause.until
+        )
+        yield Deadline(at=at, event_type=EV_TIMER_FIRED, event_data={"pause": pause.seq})
 
 
 def _violations(

@@ -18,11 +18,12 @@ from turnwise.core import event_types as ev
 from turnwise.core.channel import ChannelState
 from turnwise.core.conditions import speaker_of
 from turnwise.core.envelope import Close, Envelope, JsonObject, Speak
-from turnwise.core.state import KEPT_SAID, Claim, State
+from turnwise.core.pauses import moment_of
+from turnwise.core.state import KEPT_SAID, Claim, Pause, State
 from turnwise.core.undo import OTHERS, Write, has_own, kept, others, own, recorded, written
 from turnwise.core.variables import applied, is_number
 
-FOLD_VERSION: Final = 1
+FOLD_VERSION: Final = 2
 """Raise it whenever a fold or a state changes: states that an older one folded are not believed."""
 
 S = TypeVar("S", bound=State)
@@ -49,8 +50,10 @@ def taken(state: S, envelope: Envelope) -> S:
         context_vars=variables,
         turn_vars=variables,
         turn_writes=[],
+        private_vars=_private(state, envelope),
         claim=None,
         claims=0,
+        pause=None,
         spoken_seq=envelope.seq,
         spoken_at=envelope.created_at,
     )
@@ -123,6 +126,7 @@ def _closed(state: S, envelope: Envelope) -> S:
         pending_close_reason=str(envelope.event_data.get("reason", "")),
         closed_at=envelope.created_at,
         claim=None,
+        pause=None,
     )
 
 
@@ -149,6 +153,27 @@ def _released(state: S, envelope: Envelope) -> S:
 def _abandoned(state: S, envelope: Envelope) -> S:
     settled = written(state.turn_vars, others(state.turn_writes))
     return replace(state, claim=None, context_vars=settled, turn_vars=settled, turn_writes=[])
+
+
+def _paused(state: S, envelope: Envelope) -> S:
+    data = envelope.event_data
+    pause = Pause(
+        seq=envelope.seq,
+        reason=str(data.get("reason", "")),
+        at=envelope.created_at,
+        until=moment_of(data.get("until")),
+        key=str(data.get("key", "")),
+    )
+    return replace(_abandoned(state, envelope), claims=0, pause=pause)
+
+
+def _resumed(state: S, envelope: Envelope) -> S:
+    if state.pause is None or envelope.event_data.get("pause") != state.pause.seq:
+        return state  # A person's answer to an agent's question pauses nothing.
+    rested = (envelope.created_at - state.pause.at).total_seconds()
+    return replace(
+        state, pause=None, rested_seconds=state.rested_seconds + rested, floor_at=envelope.created_at
+    )
 
 
 def _recorded(state: S, envelope: Envelope) -> S:
@@ -180,6 +205,16 @@ def _packet_update(envelope: Envelope) -> JsonObject:
     return update
 
 
+def _private(state: State, envelope: Envelope) -> dict[str, Any]:
+    """The private keys after a step's packet."""
+    updates, deletes = (envelope.event_data.get(key) for key in ("private_updates", "private_deletes"))
+    if not updates and not deletes:
+        return state.private_vars
+    gone = deletes if isinstance(deletes, list) else ()
+    kept = {key: value for key, value in state.private_vars.items() if key not in gone}
+    return kept | updates if isinstance(updates, dict) else kept
+
+
 def _seconds(value: object) -> float:
     return float(value) if is_number(value) else 0.0
 
@@ -197,6 +232,10 @@ _FOLDS: Final[dict[str, Callable[[Any, Envelope], Any]]] = {
     ev.EV_TURN_RELEASED: _released,
     ev.EV_TURN_MODEL: _recorded,
     ev.EV_TURN_TOOL: _recorded,
+    ev.EV_TURN_PAUSED: _paused,
+    ev.EV_TURN_RESUMED: _resumed,
+    ev.EV_TIMER_FIRED: _resumed,
+    ev.EV_HUMAN_ANSWERED: _resumed,
     ev.EV_TURN_ABANDONED: _abandoned,
     ev.EV_TURN_FAILED: _failed,
     ev.EV_EXPECTATION_VIOLATED: _violated,

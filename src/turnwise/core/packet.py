@@ -2,6 +2,8 @@
 
 {"body": "...", "routing": {"kind": ...}, "context_updates": {...}, "context_deletes": [...], "usage": {...}}
 
+A step of a flow may also keep private keys for the run: "private_updates", "private_deletes" (F2).
+
 kind      also in routing
 text      tool (a tool that succeeded and that some transition waits for), reason
 handoff   target, tool, reason
@@ -18,6 +20,7 @@ from turnwise.core.variables import check_keys
 from turnwise.errors import BadDraft
 
 _KEYS: Final = frozenset({"body", "routing", "context_updates", "context_deletes", "usage"})
+_PRIVATE: Final = frozenset({"private_updates", "private_deletes"})
 _ROUTING: Final = {
     "text": ({"kind", "tool", "reason"}, ""),
     "handoff": ({"kind", "target", "tool", "reason"}, "target"),
@@ -33,12 +36,12 @@ def check_text(data: JsonObject) -> None:
         raise BadDraft("event_data.text", found=_kind(data.get("text")), expected="text")
 
 
-def check_packet(data: JsonObject) -> None:
+def check_packet(data: JsonObject, *, keys: frozenset[str] = _KEYS) -> None:
     """Refuse the data of a `packet` that is not one."""
-    unknown = data.keys() - _KEYS
+    unknown = data.keys() - keys
     if unknown:
         raise BadDraft(
-            "event_data", found=f"with {sorted(unknown)}", expected=f"only {', '.join(sorted(_KEYS))}"
+            "event_data", found=f"with {sorted(unknown)}", expected=f"only {', '.join(sorted(keys))}"
         )
     if not isinstance(data.get("body", ""), str):
         raise BadDraft("event_data.body", found=_kind(data["body"]), expected="text")
@@ -53,6 +56,20 @@ def check_packet(data: JsonObject) -> None:
     if not isinstance(data.get("usage", {}), dict):
         raise BadDraft("event_data.usage", found=_kind(data["usage"]), expected="an object")
     _check_routing(data.get("routing", {"kind": "text"}))
+
+
+def check_step_packet(data: JsonObject) -> None:
+    """Refuse the packet of a step that is not one; what is private has a `_`, as nothing else has."""
+    check_packet(data, keys=_KEYS | _PRIVATE)
+    for field in sorted(_PRIVATE & data.keys()):
+        expected = dict if field == "private_updates" else list
+        named = data[field]
+        if not isinstance(named, expected) or not all(
+            isinstance(k, str) and k.startswith("_") for k in named
+        ):
+            raise BadDraft(
+                f"event_data.{field}", found=repr(type(named)), expected="keys that start with '_'"
+            )
 
 
 def body_of(event_type: str, data: JsonObject) -> str:

@@ -23,6 +23,11 @@ LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 """The time of whatever has not happened yet."""
 
 
+PERSON: Final = "person"
+EVENT: Final = "event"
+"""What a turn waits for that others have to bring."""
+
+
 class Claim(Struct, frozen=True, kw_only=True):
     """The note on the log that somebody works on the current turn."""
 
@@ -32,6 +37,19 @@ class Claim(Struct, frozen=True, kw_only=True):
     agent_id: str
     worker: str
     lease_seconds: float
+
+
+class Pause(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The turn in progress waits: for a time, a person, an event, its children. Nobody works on it."""
+
+    seq: int
+    """Where the note stands: whatever ends the pause names it, so that it ends once."""
+    reason: str
+    at: datetime
+    until: datetime | None = None
+    """When it ends by itself."""
+    key: str = ""
+    """What the awaited answer or event has to name."""
 
 
 class State(Struct, frozen=True, kw_only=True):
@@ -72,6 +90,11 @@ class State(Struct, frozen=True, kw_only=True):
     claim: Claim | None = None
     claims: int = 0
     """How often this turn has been claimed."""
+    pause: Pause | None = None
+    rested_seconds: float = 0.0
+    """How long its turns have been paused, all together; a TTL does not count it."""
+    private_vars: dict[str, Any] = {}
+    """The keys with `_` that the steps of a flow keep for the run. Nobody is ever shown them (F2)."""
     awaiting: list[str] = []
     """Invited, and not heard from yet."""
     warned: dict[str, int] = {}

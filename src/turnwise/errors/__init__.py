@@ -42,11 +42,40 @@
     │   ├── NoAnswer              whoever was asked gave no answer
     │   ├── StepFailed            somebody a step asked did not answer
     │   └── BadOutput             the reply is not what the response schema asks for
+    ├── FlowError                 a flow could not do what it says
+    │   ├── ParseFailed           an answer is not what the step asked for
+    │   ├── BadReturn             a node returned something that is no result of a step
+    │   ├── TemplateFailed        a template reads what is not there, or costs too much
+    │   ├── AddressRefused        a step may not reach this address
+    │   ├── CallFailed            another system did not answer as it should
+    │   ├── BadStepValue          a value is not what the step needs
+    │   └── ChildFailed           a run or a conversation below the step failed
+    ├── RunProblem                something was asked of a run that cannot be
+    │   ├── UnknownRun
+    │   ├── RunConflict           the run is over, or was started with something else
+    │   ├── RunNotWaiting         it does not wait for this, or no longer
+    │   ├── TaskExpired           nobody answered in time
+    │   └── BadAnswer             the form does not allow this answer
+    ├── AccessError               somebody may not do what they asked, or it cannot be told whether they may
+    │   ├── Unauthenticated       nothing that was sent tells who is asking
+    │   ├── Forbidden             whoever asks is known, and may not do this
+    │   ├── AccessBusy            too many tokens wait to be read
+    │   ├── BadToken              a token that cannot be made
+    │   └── BadKey                the key that signs or verifies tokens cannot be used
+    ├── MissingExtra              packages that are installed only on request are not there
+    ├── DataError                 what was asked of the data models cannot be done
+    │   ├── ModelNotDeclared      the flow does not declare the data model; also a PermissionError
+    │   ├── VersionMismatch       the flow is written for another version of a data model
+    │   ├── BadField              a field is unknown, or a value is not what it holds
+    │   ├── WriteRefused          the database does not take what a step wrote
+    │   ├── CommitRefused         a step tried to commit by itself
+    │   └── ModelsRefused         data models that do not fit together, or not their tables
     └── LogError                  the log did not do what it was asked
         ├── LogConflict           somebody appended first; read, fold and decide again
         ├── DuplicateEnvelope     the channel has an envelope with this id already
         ├── CorruptRecord         bytes that are not what was written
         └── LogUnavailable        the storage failed; nothing is known to be written
+            └── DataUnavailable   the data models' own database did
 
 A message says what was found, what was expected, and what to do about it.
 The same facts are attributes, so no caller ever parses a message.
@@ -54,6 +83,15 @@ The same facts are attributes, so no caller ever parses a message.
 
 from __future__ import annotations
 
+from turnwise.errors.access import (
+    AccessBusy,
+    AccessError,
+    BadKey,
+    BadToken,
+    Forbidden,
+    MissingExtra,
+    Unauthenticated,
+)
 from turnwise.errors.agents import (
     AgentError,
     BadOutput,
@@ -79,6 +117,16 @@ from turnwise.errors.channels import (
     InviteTimeout,
     OpenFailed,
 )
+from turnwise.errors.data import (
+    BadField,
+    CommitRefused,
+    DataError,
+    DataUnavailable,
+    ModelNotDeclared,
+    ModelsRefused,
+    VersionMismatch,
+    WriteRefused,
+)
 from turnwise.errors.logs import CorruptRecord, DuplicateEnvelope, LogConflict, LogError, LogUnavailable
 from turnwise.errors.names import NameTaken, UnknownChannel, UnknownName, UnknownParticipant
 from turnwise.errors.refusals import (
@@ -99,35 +147,72 @@ from turnwise.errors.refusals import (
     RoutingFailed,
     TurnTaken,
 )
+from turnwise.errors.runs import (
+    BadAnswer,
+    RunConflict,
+    RunNotWaiting,
+    RunProblem,
+    TaskExpired,
+    UnknownRun,
+)
+from turnwise.errors.steps import (
+    AddressRefused,
+    BadReturn,
+    BadStepValue,
+    CallFailed,
+    ChildFailed,
+    FlowError,
+    ParseFailed,
+    TemplateFailed,
+)
 
 __all__ = [
+    "AccessBusy",
+    "AccessError",
+    "AddressRefused",
     "AgentError",
+    "BadAnswer",
     "BadDraft",
     "BadExpression",
+    "BadField",
     "BadGraph",
+    "BadKey",
     "BadOutput",
+    "BadReturn",
     "BadSpec",
+    "BadStepValue",
     "BadTarget",
+    "BadToken",
     "BadTool",
+    "CallFailed",
     "ChannelBusy",
     "ChannelClosed",
     "ChannelPending",
     "ChannelQuarantined",
+    "ChildFailed",
     "ClaimLost",
+    "CommitRefused",
     "ContextMismatch",
     "CorruptRecord",
+    "DataError",
+    "DataUnavailable",
     "DelegationCycle",
     "Denied",
     "DuplicateEnvelope",
     "EnvelopeIdReused",
+    "FlowError",
+    "Forbidden",
     "HubClosed",
     "InviteRejected",
     "InviteTimeout",
     "LogConflict",
     "LogError",
     "LogUnavailable",
+    "MissingExtra",
     "MissingVariable",
     "ModelError",
+    "ModelNotDeclared",
+    "ModelsRefused",
     "NameTaken",
     "NoAnswer",
     "NoModel",
@@ -137,15 +222,25 @@ __all__ = [
     "NotYet",
     "OpenFailed",
     "OutOfTurn",
+    "ParseFailed",
     "Refused",
     "ReservedEventType",
     "RoutingFailed",
+    "RunConflict",
+    "RunNotWaiting",
+    "RunProblem",
     "ScriptExhausted",
     "StepFailed",
+    "TaskExpired",
+    "TemplateFailed",
     "ToolRoundsExceeded",
     "TurnTaken",
     "TurnwiseError",
+    "Unauthenticated",
     "UnknownChannel",
     "UnknownName",
     "UnknownParticipant",
+    "UnknownRun",
+    "VersionMismatch",
+    "WriteRefused",
 ]

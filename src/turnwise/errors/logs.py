@@ -43,7 +43,9 @@ class CorruptRecord(LogError):
 class LogUnavailable(LogError):
     """The storage failed; nothing is known to be written."""
 
+    what = "log"
+
     def __init__(self, address: str, *, because: str) -> None:
         self.address = address
         self.because = because
-        super().__init__(f"the log at {address} cannot be used: {because}.")
+        super().__init__(f"the {self.what} at {address} cannot be used: {because}.")

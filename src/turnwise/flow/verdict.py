@@ -59,19 +59,20 @@ def _error(state: WorkflowState) -> RunError:
     reason = state.pending_close_reason
     step = (state.last_speaker_id or "").removeprefix(STEP_PREFIX) or None
     last = state.private_vars.get("_last_error")
-    match reason:
-        case "step_failed":
-            kind = state.private_vars.get("_last_error_type")
-            return RunError(type=str(kind or "error"), message=str(last or "the step failed"), step=step)
-        case "unrouted_signal":
-            message = f"step {step!r} ended with a signal that no route takes"
-            return RunError(type=UNROUTED, message=message, step=step)
-        case "failed":
-            return RunError(type=FAILED, message=str(last or "the flow ended with FAIL"), step=step)
-        case "max_turns":
-            return RunError(type="max_steps", message="the run took more steps than its limit", step=step)
-        case "ttl_expired":
-            return RunError(type="timeout", message="the run took longer than its limit", step=step)
-        case "cancelled":
-            return RunError(type=CANCELLED, message="the run was cancelled")
-    return RunError(type=reason or "failed", message=f"the run ended with {reason!r}", step=step)
+    if reason == STEP_FAILED:
+        kind = state.private_vars.get("_last_error_type")
+        return RunError(type=str(kind or "error"), message=str(last or "the step failed"), step=step)
+    if reason == FAILED:
+        return RunError(type=FAILED, message=str(last or "the flow ended with FAIL"), step=step)
+    kind, message = _REASONS.get(reason, (reason or "failed", f"the run ended with {reason!r}"))
+    return RunError(type=kind, message=message, step=step)
+
+
+_REASONS: Final = {
+    UNROUTED: (UNROUTED, "the step ended with a signal that no route takes"),
+    "max_turns": ("max_steps", "the run took more steps than its limit"),
+    "ttl_expired": ("timeout", "the run worked longer than its limit"),
+    CANCELLED: (CANCELLED, "the run was cancelled"),
+    "turn_failed": ("turn_failed", "the step was begun several times and never ended; retry it from there"),
+}
+"""Close reason -> what a caller is told."""

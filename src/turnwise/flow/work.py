@@ -27,6 +27,7 @@ from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.state import State
 from turnwise.flow.definition.flow import Flow, ModelUse
 from turnwise.flow.definition.steps import Step
+from turnwise.log.joined import Transaction
 
 DEFAULT: Final = "default"
 LIVE_KEYS: Final = frozenset({"_session", "_db"})
@@ -68,7 +69,7 @@ class Paused:
     """For whoever reads the log: the form of a human task, say."""
 
 
-class UnitOfWork(Protocol):
+class UnitOfWork(Transaction, Protocol):
     """One step's database work: nothing lands before its packet does (F7, F12)."""
 
     db: Any
@@ -115,6 +116,10 @@ class Children(Protocol):
 
     async def state(self, place: str) -> State | None:
         """Return the child's state, or None if there is no child at this place."""
+        ...
+
+    async def last_words(self, place: str) -> str:
+        """Return what was said last on a conversation that has closed; empty if nothing was."""
         ...
 
 
@@ -168,7 +173,7 @@ class Work(Generic[S]):
 
     @property
     def key(self) -> str:
-        """The same for every attempt at this turn, also after a crash, and for no other: an idempotency key."""
+        """The same for every attempt at this turn, also after a crash, and for no other one."""
         return f"{self.run_id}:{self.turn}"
 
 

@@ -92,7 +92,7 @@ def is_for_a_step(envelope: Envelope) -> bool:
 def _waits_for(state: State) -> dict[str, int]:
     if state.status is ChannelState.PENDING:
         return dict.fromkeys(state.awaiting, 1)
-    if state.expected_next_speaker is not None:
+    if state.expected_next_speaker is not None and state.pause is None:
         member = state.spec.participant(state.expected_next_speaker)
         is_step = member is not None and member.kind == "step"
         return {state.creator_id if is_step else state.expected_next_speaker: state.floor_seq}

@@ -16,6 +16,7 @@ from turnwise.core.adapter import AnyAdapter
 from turnwise.core.envelope import Draft, Envelope
 from turnwise.core.state import State
 from turnwise.log.bell import Bell
+from turnwise.log.joined import Transaction
 
 RECENT_ENVELOPES: Final = 64
 """So many of a channel's last envelopes are handed out without asking the log."""
@@ -25,11 +26,15 @@ RECENT_BYTES: Final = 256 * 1024
 class Waiting:
     """A draft on its way, and whoever waits for what becomes of it."""
 
-    __slots__ = ("draft", "future")
+    __slots__ = ("draft", "future", "within")
 
-    def __init__(self, draft: Draft, future: Future[tuple[Envelope, ...]]) -> None:
+    def __init__(
+        self, draft: Draft, future: Future[tuple[Envelope, ...]], within: Transaction | None = None
+    ) -> None:
         self.draft = draft
         self.future = future
+        self.within = within
+        """What is committed with the draft, or rolled back before its sender is told that it is refused."""
 
     def answer(self, outcome: tuple[Envelope, ...] | BaseException) -> None:
         if self.future.done():  # Whoever sent it has gone away.
@@ -73,6 +78,13 @@ class Entry:
             yield
         finally:
             self.pins -= 1
+
+    def take(self, most: int) -> list[Waiting]:
+        """The drafts to settle together: the next ones, or one that has a transaction of its own."""
+        batch = [self.waiting.popleft()]
+        while self.waiting and len(batch) < most and batch[0].within is self.waiting[0].within is None:
+            batch.append(self.waiting.popleft())
+        return batch
 
     def advance(self, state: State, envelopes: Iterable[Envelope]) -> None:
         """Take over what is on the log now, and wake whoever waits for it."""

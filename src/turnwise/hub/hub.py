@@ -34,7 +34,7 @@ from turnwise.errors import (
     Refused,
     UnknownChannel,
 )
-from turnwise.hub.audit import AUDIT_CHANNEL, AuditLog
+from turnwise.hub.audit import AuditLog
 from turnwise.hub.channels import CACHED_CHANNELS, Channels
 from turnwise.hub.clock import Clock, SystemClock
 from turnwise.hub.delivery import Delivery, Receiver
@@ -50,10 +50,12 @@ from turnwise.hub.texts import Texts
 from turnwise.hub.timers import Timers
 from turnwise.hub.turns import Turns
 from turnwise.log.base import Log
+from turnwise.log.joined import Transaction
 
 logger = logging.getLogger(__name__)
 
-_OWN_CHANNELS: Final = frozenset({DIRECTORY_CHANNEL, AUDIT_CHANNEL})
+OWN_PREFIX: Final = "_"
+"""What the id of a channel of the hub's own starts with: the directory, the audit, definitions of flows."""
 
 
 class Health(Struct, frozen=True, kw_only=True):
@@ -197,15 +199,20 @@ class Hub:
         await self._opening.wait(channel_id, self._tick_channel)
         return channel_id
 
-    async def post(self, channel_id: str, draft: Draft) -> tuple[Envelope, ...]:
-        """Return the envelopes `draft` brought about, or raise what refused it. Nothing is half-written."""
+    async def post(
+        self, channel_id: str, draft: Draft, *, within: Transaction | None = None
+    ) -> tuple[Envelope, ...]:
+        """Return the envelopes `draft` brought about, or raise what refused it. Nothing is half-written.
+
+        `within` is committed with them, or not at all (F7).
+        """
         self._check_open()
         entry = await self._channels.get(channel_id)
         with entry.pinned():
             sender = self._directory.known.by_id.get(draft.sender_id)
             if sender is not None:  # Neither the hub nor a step of a flow has a rule.
                 await self._gate.may_post(sender, draft, entry.state, self.clock.monotonic())
-            return await self._posting.post(entry, draft)
+            return await self._posting.post(entry, draft, within)
 
     async def write(
         self, channel_id: str, event_type: str, data: JsonObject, **fields: Any
@@ -243,6 +250,10 @@ class Hub:
         self._check_open()
         return (await self._channels.get(channel_id)).state
 
+    def adapter(self, channel_type: str) -> AnyAdapter:
+        """Return the rules of a channel type."""
+        return self._channels.adapter(channel_type)
+
     async def list_channels(
         self, *, agent_id: str | None = None, state: ChannelState | str | None = None
     ) -> list[ChannelMetadata]:
@@ -252,7 +263,7 @@ class Hub:
         closed = None if wanted is None else wanted in (ChannelState.CLOSED, ChannelState.EXPIRED)
         found = []
         for head in await self.log.channels(closed=closed):
-            if head.channel_id in _OWN_CHANNELS:
+            if head.channel_id.startswith(OWN_PREFIX):
                 continue
             with suppress(ChannelQuarantined):
                 found.append(metadata_of(await self.state(head.channel_id)))
@@ -295,7 +306,7 @@ class Hub:
         await self._directory.hydrate()
         await self.audit_log.hydrate()
         for head in await self.log.channels(closed=False):
-            if head.channel_id in _OWN_CHANNELS:
+            if head.channel_id.startswith(OWN_PREFIX):
                 continue
             try:
                 entry = await self._channels.get(head.channel_id)
@@ -348,7 +359,7 @@ class Hub:
     async def _invite(self, request: OpenRequest, opener: Registration) -> str:
         spec = await self._spec(request, opener)
         await self._gate.may_open(opener, spec, self._directory.known, self._delivery.waited_for)
-        await self._opening.invite(spec)
+        await self._opening.invite(spec, worker=request.worker)
         return spec.channel_id
 
     async def _spec(self, request: OpenRequest, opener: Registration) -> ChannelSpec:

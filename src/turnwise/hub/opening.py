@@ -35,7 +35,7 @@ class Opening:
         self._clock = clock
         self._new_id = new_id
 
-    async def invite(self, spec: ChannelSpec) -> None:
+    async def invite(self, spec: ChannelSpec, *, worker: str = "") -> None:
         """Write the channel's first line; with nobody to ask, it is open now.
 
         Raises `LogConflict` if there is a channel of that id.
@@ -48,6 +48,7 @@ class Opening:
             event_type=ev.EV_CHANNEL_INVITE,
             event_data=msgspec.to_builtins(spec),
             audience=spec.invited,
+            goes_on=worker,
         )
         await self._posting.post(entry, draft)
 

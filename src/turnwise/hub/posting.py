@@ -8,6 +8,10 @@ a refusal counts only if what it was decided against is on the log.
 
 Rule 3: drafts for one channel that wait at the same time are decided one after
 another and appended together: a busy channel pays for a commit once, not per draft.
+
+Rule 4: a draft with a transaction of its own is appended alone, inside it: both land or
+neither (F7). Whatever else becomes of the draft, the transaction is rolled back before
+its sender is told.
 """
 
 from __future__ import annotations
@@ -36,7 +40,8 @@ from turnwise.errors import (
 from turnwise.hub.channels import Channels
 from turnwise.hub.clock import Clock
 from turnwise.hub.entry import Entry, Waiting
-from turnwise.log.base import Log
+from turnwise.log.base import JoinsTransactions, Log
+from turnwise.log.joined import Transaction
 
 DRAFTS_PER_APPEND: Final = 128
 MAX_WAITING: Final = 10_000
@@ -55,6 +60,7 @@ class Posting:
         self, log: Log, channels: Channels, clock: Clock, appended: Appended, caught_up: Appended
     ) -> None:
         self._log = log
+        self._joins = log if isinstance(log, JoinsTransactions) else None
         self._channels = channels
         self._clock = clock
         self._appended = appended
@@ -63,14 +69,18 @@ class Posting:
         """Told of what others appended."""
         self._draining: set[asyncio.Task[None]] = set()
 
-    async def post(self, entry: Entry, draft: Draft) -> tuple[Envelope, ...]:
+    async def post(
+        self, entry: Entry, draft: Draft, within: Transaction | None = None
+    ) -> tuple[Envelope, ...]:
         """Return the envelopes `draft` brought about, or raise what refused it.
 
         A draft that is on the log already is answered with its first result (E1).
         """
+        if within is not None:
+            await self._check_joining(entry, within)
         if len(entry.waiting) + len(entry.parked) >= MAX_WAITING:
             raise ChannelBusy(entry.channel_id, waiting=MAX_WAITING)
-        waiting = Waiting(draft, asyncio.get_running_loop().create_future())
+        waiting = Waiting(draft, asyncio.get_running_loop().create_future(), within)
         entry.waiting.append(waiting)
         if not entry.draining:
             entry.draining = True
@@ -84,13 +94,22 @@ class Posting:
         while self._draining:
             await asyncio.wait(set(self._draining))
 
+    async def _check_joining(self, entry: Entry, within: Transaction) -> None:
+        if self._joins is None:
+            raise LogError(f"the log at {self._log.address} cannot join a transaction; commit it before.")
+        if entry.draining and within.holds_database:
+            # What is on its way cannot be written before the transaction ends, which would wait behind it.
+            await within.rollback()
+            raise LogError(
+                f"another draft for channel {entry.channel_id!r} was on its way while the transaction held "
+                f"the database; the transaction was rolled back. Begin it again."
+            )
+
     async def _drain(self, entry: Entry) -> None:
         taken: list[Waiting] = []
         try:
             while entry.waiting:
-                count = min(len(entry.waiting), DRAFTS_PER_APPEND)
-                taken = [entry.waiting.popleft() for _ in range(count)]
-                taken = [one for one in taken if not one.future.done()]
+                taken = [one for one in entry.take(DRAFTS_PER_APPEND) if not one.future.done()]
                 await self._settle_batch(entry, taken)
         except BaseException as error:
             # Whatever it was, nobody may be left waiting for an answer.
@@ -104,11 +123,12 @@ class Posting:
 
     async def _settle_batch(self, entry: Entry, batch: list[Waiting]) -> None:
         """Append what can be accepted, then answer everybody."""
+        within = batch[0].within if batch else None
         for _ in range(CONFLICTS):
             outcomes, state = self._decide(entry, batch)
             envelopes = [envelope for one in outcomes if not isinstance(one, Exception) for envelope in one]
             try:
-                await self._append(entry, envelopes)
+                await self._append(entry, envelopes, within)
             except LogConflict:
                 if entry.state.seq == 0:  # Somebody else opened a channel of this id.
                     raise
@@ -117,6 +137,12 @@ class Posting:
             except DuplicateEnvelope as error:
                 await self._without_duplicate(entry, batch, error)
                 return
+            except LogError:
+                raise
+            except Exception as error:
+                if within is None:
+                    raise
+                outcomes, envelopes = [error], []  # What the transaction holds is its sender's affair.
             if envelopes:
                 self._take_over(entry, state, envelopes)
             await self._answer(entry, batch, outcomes)
@@ -125,7 +151,10 @@ class Posting:
             f"channel {entry.channel_id!r} had {CONFLICTS} conflicts in a row; is its log damaged?"
         )
 
-    async def _append(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
+    async def _append(self, entry: Entry, envelopes: Sequence[Envelope], within: Transaction | None) -> None:
+        if envelopes and within is not None and self._joins is not None:
+            await self._joins.append_within(within, entry.channel_id, envelopes, after=entry.state.seq)
+            return
         if envelopes:
             await self._log.append(entry.channel_id, envelopes, after=entry.state.seq)
             return
@@ -174,7 +203,9 @@ class Posting:
 
     async def _answer(self, entry: Entry, batch: Sequence[Waiting], outcomes: Sequence[Outcome]) -> None:
         for waiting, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, NotYet):
+            if waiting.within is not None:
+                await waiting.within.rollback()  # Nothing is left to undo where the draft has landed.
+            if isinstance(outcome, NotYet) and waiting.within is None:
                 self._park(entry, waiting)
             elif isinstance(outcome, Refused) and not isinstance(outcome, BadDraft):
                 waiting.answer(await self._first_result(entry.channel_id, waiting.draft) or outcome)
@@ -195,6 +226,8 @@ class Posting:
             for waiting in batch:
                 await self._settle_batch(entry, [waiting])
             return
+        if batch[0].within is not None:
+            await batch[0].within.rollback()  # What belongs to the draft has landed the first time.
         first = await self._first_result(entry.channel_id, batch[0].draft)
         batch[0].answer(first or await self._reused(entry.channel_id, duplicate))
 

@@ -33,6 +33,8 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
     channel_id: str | None = None
     """Chosen by the opener: opening the same id again gives the channel that is there."""
     parent_id: str | None = None
+    worker: str = ""
+    """Who works on the first turn at once, if it is a step's."""
     steps: list[Participant] = []
     """Participants that are not in the directory and are not asked: the steps of a flow."""
 

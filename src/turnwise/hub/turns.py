@@ -8,17 +8,16 @@ wrong, no harm is done: the log accepts the packet of one claim only.
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from turnwise.core import event_types as ev
+from turnwise.core.claims import LEASE_SECONDS
 from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.state import Claim, State
 from turnwise.errors import ClaimLost
 from turnwise.hub.clock import Clock
 from turnwise.hub.opening import first_of
 from turnwise.hub.worker import is_gone, is_here
-
-LEASE_SECONDS: Final = 60.0
 
 
 class Writer(Protocol):

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from turnwise.core import claims, lifecycle, variables
+from turnwise.core import claims, lifecycle, pauses, variables
 from turnwise.core import event_types as ev
 from turnwise.core.adapter import Manifest
 from turnwise.core.batch import Batch
@@ -28,7 +28,7 @@ from turnwise.core.envelope import Basis, Close, Decision, Draft, Envelope
 from turnwise.core.expectations import Deadline, check_expectations, check_seconds, deadlines
 from turnwise.core.fold import fold, taken
 from turnwise.core.json import normalised
-from turnwise.core.packet import check_packet, check_text
+from turnwise.core.packet import check_packet, check_step_packet, check_text
 from turnwise.core.state import State
 from turnwise.core.views import view_for
 from turnwise.errors import (
@@ -105,7 +105,7 @@ class TurnTaking(ABC, Generic[S]):
 
     def _speak(self, batch: Batch[S]) -> None:
         state, draft = batch.state, batch.draft
-        check_text(draft.event_data) if draft.event_type == ev.EV_TEXT else check_packet(draft.event_data)
+        self._check_said(state.spec, draft)
         self._require_active(batch)
         if self._is_interjection(state, draft):
             if draft.event_type != ev.EV_TEXT:
@@ -119,11 +119,14 @@ class TurnTaking(ABC, Generic[S]):
             raise OutOfTurn(
                 state.channel_id, sender=draft.sender_id, speaker=str(state.expected_next_speaker)
             )
+        pauses.refuse_while_paused(state)
         claims.check_claim(state, draft)
         said = batch.next(
             draft.event_type, draft.event_data, sender_id=draft.sender_id, audience=draft.audience
         )
         self._take_turn(batch, said)
+        if _is_step(state.spec, draft.sender_id):
+            claims.claim_next(batch)
 
     def _take_turn(self, batch: Batch[S], envelope: Envelope) -> None:
         """Add `envelope` with the decision about the floor, and the close if that is the decision."""
@@ -149,11 +152,18 @@ class TurnTaking(ABC, Generic[S]):
     def _invite(self, batch: Batch[S]) -> None:
         self._check_spec(batch.state)
         lifecycle.invite(batch, self.first_speaker(batch.state), self._take_turn)
+        claims.claim_next(batch)
 
     def _acknowledge(self, batch: Batch[S]) -> None:
         lifecycle.acknowledge(batch, self.first_speaker(batch.state), self._take_turn)
 
+    def _answer(self, batch: Batch[S]) -> None:
+        """A person's answer: to a turn that waits for it, or to an agent's question."""
+        self._require_active(batch)
+        pauses.resume(batch) if "pause" in batch.draft.event_data else batch.accept()
+
     def _claim(self, batch: Batch[S]) -> None:
+        pauses.refuse_while_paused(batch.state)
         claims.claim(batch, self._take_turn)
 
     def _fail(self, batch: Batch[S]) -> None:
@@ -168,6 +178,13 @@ class TurnTaking(ABC, Generic[S]):
         audience = None if draft.audience is None else [_addressed(state.spec, one) for one in draft.audience]
         cause = _cause(draft, state)
         return replace(draft, event_data=data, audience=audience, causation_id=cause)
+
+    def _check_said(self, spec: ChannelSpec, draft: Draft) -> None:
+        if draft.event_type == ev.EV_TEXT:
+            check_text(draft.event_data)
+            return
+        is_step = _is_step(spec, draft.sender_id)
+        check_step_packet(draft.event_data) if is_step else check_packet(draft.event_data)
 
     def _require_active(self, batch: Batch[S]) -> None:
         state, sender = batch.state, batch.draft.sender_id
@@ -228,6 +245,11 @@ def _check_participants(spec: ChannelSpec, manifest: Manifest) -> None:
         )
 
 
+def _is_step(spec: ChannelSpec, sender_id: str) -> bool:
+    member = spec.participant(sender_id)
+    return member is not None and member.kind == "step"
+
+
 def _cause(draft: Draft, state: State) -> str | None:
     """What caused the draft. The tag that undoes a write with its turn is ours, whatever is sent (T5)."""
     given, live = draft.causation_id, state.claim
@@ -278,4 +300,8 @@ _ROWS: Final[dict[str, Callable[[TurnTaking[Any], Batch[Any]], None]]] = {
     ev.EV_TURN_MODEL: lambda _, batch: claims.record(batch),
     ev.EV_TURN_TOOL: lambda _, batch: claims.record(batch),
     ev.EV_TURN_FAILED: TurnTaking._fail,
+    ev.EV_TURN_PAUSED: lambda _, batch: pauses.pause(batch),
+    ev.EV_TURN_RESUMED: lambda _, batch: pauses.resume(batch),
+    ev.EV_TIMER_FIRED: lambda _, batch: pauses.resume(batch),
+    ev.EV_HUMAN_ANSWERED: TurnTaking._answer,
 }

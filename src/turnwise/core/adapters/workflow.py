@@ -28,7 +28,7 @@ class WorkflowAdapter(TurnTaking[WorkflowState]):
 
     manifest = Manifest(
         type=WORKFLOW_TYPE,
-        knobs=frozenset({"graph"}),
+        knobs=frozenset({"graph", "flow"}),
         required_knobs=frozenset({"graph"}),
         expectations=(turn_within(120, "warn"), turn_within(600, "auto_close")),
     )
@@ -40,7 +40,14 @@ class WorkflowAdapter(TurnTaking[WorkflowState]):
     def initial(self, spec: ChannelSpec) -> WorkflowState:
         graph = spec.knobs.get("graph", {})
         state = super().initial(spec)
-        return msgspec.structs.replace(state, graph_data=graph, graph_key=_key(spec))
+        flow = spec.knobs.get("flow")
+        private = flow.get("private") if isinstance(flow, dict) else None
+        return msgspec.structs.replace(
+            state,
+            graph_data=graph,
+            graph_key=_key(spec),
+            private_vars=private if isinstance(private, dict) else {},
+        )
 
     def first_speaker(self, state: WorkflowState) -> str:
         return self.router(state).initial_speaker

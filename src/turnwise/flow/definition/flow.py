@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from turnwise.core.envelope import JsonObject
 from turnwise.flow.definition.base import Duration, Json, Name, Part
 from turnwise.flow.definition.fields import Fields
-from turnwise.flow.definition.steps import ForEachStep, ParallelStep, Step
+from turnwise.flow.definition.steps import ForEachStep, ParallelStep, Step, WorkflowStep
 
 MAX_STEPS: Final = 200
 END: Final = "END"
@@ -104,6 +104,16 @@ class Flow(Part):
         for steps in nested_steps(self.steps):
             check_steps(steps)
         return self
+
+    def flows_used(self) -> set[str]:
+        """The other flows that its steps start runs of."""
+        every = (step for steps in nested_steps(self.steps) for step in steps)
+        return {step.workflow.name for step in every if isinstance(step, WorkflowStep)}
+
+    def model_versions(self) -> dict[str, str]:
+        """Data model -> the version the flow was written for, where it says so."""
+        used = self.spec.context.models
+        return {model.name: model.version for model in used if model.version is not None}
 
     def pinned(self) -> JsonObject:
         """The copy that a run finishes on, as data."""

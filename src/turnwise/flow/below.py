@@ -1,0 +1,95 @@
+"""The channels below a run: the runs of inner steps, of other flows, and conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec.structs import replace
+
+from turnwise.core.channel import child_id
+from turnwise.core.envelope import JsonObject
+from turnwise.core.event_types import SUBSTANTIVE
+from turnwise.core.packet import body_of
+from turnwise.core.state import State
+from turnwise.errors import UnknownChannel, UnknownName
+from turnwise.flow.definition.flow import Flow
+from turnwise.flow.definitions import Definitions
+from turnwise.flow.run import RunKnob, request_for
+from turnwise.hub.hub import Hub
+from turnwise.hub.request import OpenRequest
+
+Open = Callable[[OpenRequest], Awaitable[str]]
+
+
+class Below:
+    """See `work.Children`. Remembers who was open, so that no close is missed while a step goes to rest."""
+
+    def __init__(
+        self, hub: Hub, definitions: Definitions, open_channel: Open, *, run: State, knob: RunKnob, step: str
+    ) -> None:
+        self._hub = hub
+        self._definitions = definitions
+        self._open = open_channel
+        self._run = run
+        self._knob = knob
+        self._step = step
+        self.seen_open: set[str] = set()
+        """The children that had not closed when they were looked at."""
+
+    async def run_inner(self, place: str, inner: str, context: JsonObject) -> None:
+        flow = await self._definitions.get(self._knob.digest)
+        knob = replace(
+            self._knob, at=[*self._knob.at, [self._step, inner]], private=self._run.private_vars, retry_of=""
+        )
+        await self._start(place, flow, knob, context)
+
+    async def run_flow(self, place: str, flow: str, input: JsonObject) -> None:
+        pins = self._knob.pins
+        if flow not in pins:
+            raise UnknownName("flow", flow, pins)
+        definition = await self._definitions.get(pins[flow])
+        user = {key: value for key, value in self._run.private_vars.items() if key == "_user_id"}
+        versions = definition.model_versions()
+        private = {**user, "_context_model_versions": versions} if versions else user
+        knob = RunKnob(name=flow, digest=pins[flow], pins=pins, private=private)
+        context = {**definition.spec.context.defaults, **input}
+        await self._start(place, definition, knob, context)
+
+    async def converse(
+        self, place: str, agents: Sequence[str], graph: JsonObject, message: str, context: JsonObject
+    ) -> None:
+        request = OpenRequest(
+            type="workflow",
+            target=list(agents),
+            knobs={"graph": graph, "context_vars": context},
+            message=message,
+            labels={"flow": self._knob.name, "step": self._step},
+            channel_id=self._id(place),
+            parent_id=self._run.channel_id,
+        )
+        await self._open(request)
+        self.seen_open.add(self._id(place))
+
+    async def state(self, place: str) -> State | None:
+        try:
+            state = await self._hub.state(self._id(place))
+        except UnknownChannel:
+            return None
+        if not state.is_over:
+            self.seen_open.add(state.channel_id)
+        return state
+
+    async def last_words(self, place: str) -> str:
+        """What was said last on the child."""
+        for envelope in reversed(await self._hub.read_wal(self._id(place))):
+            if envelope.event_type in SUBSTANTIVE and envelope.decision is not None:
+                return body_of(envelope.event_type, envelope.event_data)
+        return ""
+
+    async def _start(self, place: str, flow: Flow, knob: RunKnob, context: JsonObject) -> None:
+        request = request_for(flow, knob, context, run_id=self._id(place), parent=self._run.channel_id)
+        await self._open(request)
+        self.seen_open.add(self._id(place))
+
+    def _id(self, place: str) -> str:
+        return child_id(self._run.channel_id, self._run.turn, place)

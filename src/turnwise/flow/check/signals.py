@@ -1,0 +1,118 @@
+"""The signals a step can end with, as far as its definition shows them.
+
+The errors (`compile.ERRORS`) are among no step's signals: every step can end with one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from turnwise.flow.compile import ERRORS, route
+from turnwise.flow.definition.fields import FieldSpec
+from turnwise.flow.definition.steps import (
+    AgentStep,
+    ApiCallStep,
+    FunctionalStep,
+    HumanStep,
+    McpStep,
+    Output,
+    RouterStep,
+    Step,
+)
+from turnwise.flow.work import DEFAULT
+
+EXPIRED: Final = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What a step can say."""
+
+    given: frozenset[str]
+    is_open: bool = False
+    """Whether it can say anything else, too."""
+
+
+_ANYTHING: Final = Signals(frozenset({DEFAULT}), is_open=True)
+_DEFAULT: Final = Signals(frozenset({DEFAULT}))
+
+
+def signals_of(step: Step) -> Signals:
+    """Return what `step` can say, other than that it failed."""
+    said = _said(step)
+    if step.when is None:
+        return said
+    return Signals(said.given | {DEFAULT}, said.is_open)
+
+
+def targets(steps: Sequence[Step], place: int) -> set[str]:
+    """Return everything a step's signals can lead to: see `compile.route`."""
+    step, said = steps[place], signals_of(steps[place])
+    signals = {*said.given, *ERRORS, *((*step.routes, "") if said.is_open else ())}
+    return {route(steps, place, signal) for signal in signals}
+
+
+def _said(step: Step) -> Signals:
+    match step:
+        case FunctionalStep():
+            return _ANYTHING
+        case RouterStep():
+            return _conditions(step)
+        case HumanStep():
+            return _answers(step)
+        case AgentStep(agent=block):
+            return _chosen(step) if block.output.format == "signal" else _output(block.output)
+        case ApiCallStep(api_call=block) | McpStep(mcp=block):
+            return _output(block.output)
+    return _DEFAULT
+
+
+def _conditions(step: RouterStep) -> Signals:
+    given = set[str]()
+    for condition in step.router.conditions:
+        given.add(condition.signal)
+        if condition.else_:
+            return Signals(frozenset(given))
+    return Signals(frozenset({*given, DEFAULT}))
+
+
+def _answers(step: HumanStep) -> Signals:
+    block = step.human
+    # Without a route for it, a question that nobody answered in time is an error.
+    expired = {EXPIRED} & step.routes.keys() if block.expires is not None else set[str]()
+    if block.signal_from is None or block.signal_from not in block.form:
+        return Signals(frozenset({DEFAULT, *expired}))
+    spec = block.form[block.signal_from]
+    values = _values(spec)
+    if values is None:
+        return Signals(frozenset({DEFAULT, *expired}), is_open=True)
+    return Signals(values | expired | (set() if spec.required else {DEFAULT}))
+
+
+def _chosen(step: AgentStep) -> Signals:
+    """An agent that answers with a signal chooses among its routes, unless one takes any other."""
+    choices = step.routes.keys() - set(ERRORS)
+    return _ANYTHING if DEFAULT in choices or not choices else Signals(frozenset(choices))
+
+
+def _output(output: Output) -> Signals:
+    if output.format == "signal":
+        return _ANYTHING
+    if output.signal_from is None:
+        return _DEFAULT
+    values = _values((output.schema_ or {}).get(output.signal_from))
+    return _ANYTHING if values is None else Signals(values)
+
+
+def _values(spec: FieldSpec | None) -> frozenset[str] | None:
+    """The values of a field, as signals; None where the definition does not say which it has."""
+    if spec is None:
+        return None
+    values = [True, False] if spec.type == "boolean" else spec.enum
+    if values is None:
+        return None
+    return frozenset(one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in values)

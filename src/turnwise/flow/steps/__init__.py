@@ -1,0 +1,32 @@
+"""The kinds of step: a module for each, with one function `perform`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from turnwise.flow.definition import steps as define
+from turnwise.flow.steps import (
+    channel,
+    for_each,
+    functional,
+    human,
+    parallel,
+    response,
+    router,
+    wait,
+    workflow,
+)
+from turnwise.flow.work import Perform
+
+PERFORM: Final[dict[type, Perform]] = {
+    define.FunctionalStep: functional.perform,
+    define.RouterStep: router.perform,
+    define.ResponseStep: response.perform,
+    define.HumanStep: human.perform,
+    define.ForEachStep: for_each.perform,
+    define.ParallelStep: parallel.perform,
+    define.WorkflowStep: workflow.perform,
+    define.WaitStep: wait.perform,
+    define.ChannelStep: channel.perform,
+}
+"""The class of a step's definition -> what performs it."""

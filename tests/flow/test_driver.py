@@ -1,0 +1,489 @@
+"""F1-F5, F7, F8: a run from its request to its verdict, on the real hub."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise.errors import RunConflict, RunNotWaiting, TaskExpired, UnknownName, UnknownRun
+from turnwise.flow.events import event_of
+from turnwise.flow.verdict import RunError
+from turnwise.log.memory import MemoryLog
+from turnwise.log.sqlite import SqliteLog
+
+from .stage import stage
+
+Ctx = dict[str, Any]
+
+ONE = "steps: [{id: only, runner: work}]"
+
+
+def fails(ctx: Ctx) -> None:
+    raise ValueError("the disk is on fire")
+
+
+# --- F1: what a run begins with ---
+
+
+async def test_f1_a_run_begins_with_the_body_over_the_defaults() -> None:
+    flow = "{context: {defaults: {priority: normal, tier: basic}}, steps: [{id: only, runner: work}]}"
+    async with stage(flow, work=lambda ctx: None) as house:
+        done = await house.run(tier="gold")
+
+    assert done.data == {"priority": "normal", "tier": "gold"}
+
+
+async def test_f1_reserved_keys_of_a_body_have_no_effect_and_are_audited() -> None:
+    seen: list[Ctx] = []
+    body = {"_user_id": "root", "_response": {"x": 1}, "_last_error": "e", "name": "Ann", "deep": {"_id": 7}}
+    async with stage(ONE, work=lambda ctx: seen.append(dict(ctx))) as house:
+        run_id = await house.runs.start("main", body, user_id="ann")
+        done = await house.runs.wait(run_id)
+        audited = await house.audited("reserved_keys_dropped")
+
+    assert seen[0]["_user_id"] == "ann"
+    assert "_response" not in seen[0]
+    assert done.data == {"name": "Ann", "deep": {"_id": 7}}
+    assert audited == [
+        {"channel_id": run_id, "source": "body", "keys": ["_last_error", "_response", "_user_id"]}
+    ]
+
+
+# --- F2, F3: the context between steps ---
+
+
+async def test_f3_what_is_stored_is_the_difference() -> None:
+    def work(ctx: Ctx) -> Ctx:
+        ctx["new"] = [1, 2]
+        del ctx["old"]
+        return ctx
+
+    async with stage(ONE, work=work) as house:
+        run_id = await house.runs.start("main", {"old": 1, "same": {"a": 1}})
+        done = await house.runs.wait(run_id)
+        [packet] = [line for line in await house.wal(run_id) if line.event_type == "packet"]
+
+    assert done.data == {"same": {"a": 1}, "new": [1, 2]}
+    assert packet.event_data["context_updates"] == {"new": [1, 2]}
+    assert packet.event_data["context_deletes"] == ["old"]
+
+
+async def test_f2_private_keys_live_for_the_run_and_never_leave_it() -> None:
+    def first(ctx: Ctx) -> Ctx:
+        ctx["_token"] = "canary"
+        return ctx
+
+    def second(ctx: Ctx) -> Ctx:
+        return {"length": len(ctx.pop("_token"))}
+
+    flow = "steps: [{id: a, runner: first}, {id: b, runner: second}, {id: c, runner: third}]"
+    seen: list[Ctx] = []
+    async with stage(flow, first=first, second=second, third=lambda ctx: seen.append(dict(ctx))) as house:
+        run_id = await house.runs.start("main", {})
+        done = await house.runs.wait(run_id)
+        told = [event_of(line) for line in await house.wal(run_id)]
+
+    assert done.data == {"length": 6}
+    assert "_token" not in seen[0]
+    assert "canary" not in str(told)
+
+
+async def test_f3_each_run_has_a_context_of_its_own() -> None:
+    async def work(ctx: Ctx) -> Ctx:
+        mine = ctx["n"]
+        await asyncio.sleep(0)
+        ctx["seen"] = [mine, ctx["n"]]
+        return ctx
+
+    async with stage(ONE, work=work) as house:
+        done = await asyncio.gather(*(house.run(n=n) for n in range(100)))
+
+    assert [one.data["seen"] for one in done] == [[n, n] for n in range(100)]
+
+
+# --- F4: signals ---
+
+
+async def test_f4_a_signal_leads_where_its_route_says_and_the_verdict_says_how_it_ended() -> None:
+    flow = """
+    steps:
+      - {id: a, runner: work, routes: {big: c, none: END, bad: FAIL}}
+      - {id: b, runner: rest}
+      - {id: c, runner: rest}
+    """
+    async with stage(flow, work=lambda ctx: ctx["signal"], rest=lambda ctx: None) as house:
+
+        async def path(signal: str | None) -> tuple[list[str], str]:
+            run_id = await house.runs.start("main", {"signal": signal})
+            done = await house.runs.wait(run_id)
+            return await house.path(run_id), done.error.type if done.error else done.status
+
+        assert await path("big") == (["a", "c"], "succeeded")
+        assert await path("none") == (["a"], "succeeded")
+        assert await path("bad") == (["a"], "failed")
+        assert await path("default") == (["a", "b", "c"], "succeeded")
+        assert await path("unheard-of") == (["a"], "unrouted_signal")
+
+
+async def test_f4_a_loop_is_legal_and_max_steps_ends_it() -> None:
+    flow = "{limits: {max_steps: 7}, steps: [{id: a, runner: work, routes: {again: a}}]}"
+    async with stage(flow, work=lambda ctx: ({"n": ctx.get("n", 0) + 1}, "again")) as house:
+        done = await house.run()
+
+    assert (done.status, done.data) == ("failed", {"n": 7})
+    assert done.error is not None
+    assert done.error.type == "max_steps"
+
+
+# --- F5: errors ---
+
+
+async def test_f5_an_exception_that_is_handled_lets_the_run_succeed() -> None:
+    seen: list[Ctx] = []
+    flow = "steps: [{id: a, runner: work, routes: {error: c}}, {id: b, runner: never}, {id: c, runner: note}]"
+
+    async with stage(flow, work=fails, note=lambda ctx: seen.append(dict(ctx))) as house:
+        run_id = await house.runs.start("main", {})
+        done = await house.runs.wait(run_id)
+        path = await house.path(run_id)
+
+    assert (done.status, path) == ("succeeded", ["a", "c"])
+    assert (seen[0]["_last_error"], seen[0]["_last_error_type"]) == ("the disk is on fire", "error")
+
+
+async def test_f5_an_exception_that_is_not_handled_fails_the_run_and_keeps_nothing_of_the_step() -> None:
+    def work(ctx: Ctx) -> Ctx:
+        ctx["half"] = "written"
+        raise ValueError("the disk is on fire")
+
+    async with stage(ONE, work=work) as house:
+        done = await house.run(a=1)
+
+    assert (done.status, done.data) == ("failed", {"a": 1})
+    assert done.error == RunError(type="error", message="the disk is on fire", step="only")
+
+
+async def test_f5_a_step_that_takes_too_long_gives_the_signal_timeout() -> None:
+    flow = "steps: [{id: a, runner: work, timeout: 10ms, routes: {timeout: b}}, {id: b, runner: note}]"
+    seen: list[Ctx] = []
+
+    async def work(ctx: Ctx) -> None:
+        await asyncio.Event().wait()
+
+    async with stage(flow, work=work, note=lambda ctx: seen.append(dict(ctx))) as house:
+        done = await house.run()
+
+    assert done.status == "succeeded"
+    assert seen[0]["_last_error_type"] == "timeout"
+
+
+async def test_f3_a_public_value_that_is_not_json_is_a_step_error_that_names_the_key() -> None:
+    async with stage(ONE, work=lambda ctx: {"when": object()}) as house:
+        done = await house.run()
+
+    assert done.error is not None
+    assert "ctx.when" in done.error.message
+
+
+async def test_f5_a_missing_runner_is_an_error_that_names_the_nearest() -> None:
+    async with stage("steps: [{id: a, runner: sav_lead}]", save_lead=lambda ctx: None) as house:
+        done = await house.run()
+
+    assert done.error is not None
+    assert "save_lead" in done.error.message
+
+
+# --- F7: retries, waits and restarts ---
+
+
+async def test_f7_a_retry_is_a_timer_on_the_log_with_a_pause_that_doubles() -> None:
+    flow = "steps: [{id: only, runner: work, retry: {attempts: 3, backoff: 2}}]"
+    calls: list[int] = []
+
+    def work(ctx: Ctx) -> None:
+        calls.append(1)
+        if len(calls) < 3:
+            raise ValueError("not yet")
+
+    async with stage(flow, work=work) as house:
+        run_id = await house.runs.start("main", {})
+        await house.paused(run_id)
+        await house.pass_time(1.9)
+        assert len(calls) == 1
+        await house.pass_time(0.1)
+        await house.paused(run_id)
+        await house.pass_time(3.9)
+        assert len(calls) == 2
+        await house.pass_time(0.1)
+        done = await house.runs.wait(run_id)
+
+    assert (done.status, len(calls)) == ("succeeded", 3)
+
+
+async def test_f7_after_the_last_attempt_the_error_is_routed() -> None:
+    flow = "steps: [{id: a, runner: work, retry: {attempts: 2, backoff: 1}, routes: {error: END}}]"
+    async with stage(flow, work=fails) as house:
+        run_id = await house.runs.start("main", {})
+        await house.paused(run_id)
+        await house.pass_time(1)
+        done = await house.runs.wait(run_id)
+
+    assert done.status == "succeeded"
+
+
+async def test_f7_a_signal_that_retry_does_not_name_is_not_tried_again() -> None:
+    flow = "steps: [{id: a, runner: work, retry: {attempts: 5, on: [timeout]}}]"
+    async with stage(flow, work=fails) as house:
+        done = await house.run()
+
+    assert done.status == "failed"
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_f7_a_run_that_was_stopped_in_a_step_goes_on_after_its_last_packet(
+    kind: str, tmp_path: Path
+) -> None:
+    flow = "steps: [{id: a, runner: first}, {id: b, runner: second}]"
+    firsts: list[int] = []
+    entered = asyncio.Event()
+
+    async def stuck(ctx: Ctx) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    memory = MemoryLog()
+
+    def log() -> Any:
+        return memory if kind == "memory" else SqliteLog(tmp_path / "log.db")
+
+    def first(ctx: Ctx) -> Ctx:
+        firsts.append(1)
+        return {"n": 1}
+
+    async with stage(flow, log=log(), first=first, second=stuck) as house:
+        run_id = await house.runs.start("main", {})
+        await entered.wait()
+    async with stage(flow, log=log(), first=first, second=lambda ctx: {"m": ctx["n"] + 1}) as house:
+        done = await house.runs.wait(run_id)
+
+    assert (done.data, firsts) == ({"n": 1, "m": 2}, [1])
+
+
+async def test_f8_a_run_finishes_on_the_definition_it_started_with() -> None:
+    flow = "steps: [{id: ask, kind: human, human: {title: ok?}}, {id: b, runner: old}]"
+    log = MemoryLog()
+    async with stage(flow, log=log) as house:
+        run_id = await house.runs.start("main", {})
+        await house.task()
+    async with stage("steps: [{id: other, runner: new}]", log=log, old=lambda ctx: {"by": "old"}) as house:
+        await house.tasks.answer((await house.task()).task_id, {}, by="ann")
+        done = await house.runs.wait(run_id)
+        assert await house.path(run_id) == ["ask", "b"]
+
+    assert done.data == {"by": "old"}
+
+
+# --- People, events, time ---
+
+APPROVE = """
+steps:
+  - id: approve
+    kind: human
+    human:
+      title: Escalate {{ name }}?
+      show: [name]
+      form: {approved: {type: boolean, required: true}}
+      group: ops
+      expires: 1h
+  - {id: done, runner: note}
+"""
+
+
+async def test_f6_a_run_waits_for_a_person_and_takes_one_answer() -> None:
+    async with stage(APPROVE, note=lambda ctx: {"was": ctx["approved"]}) as house:
+        run_id = await house.runs.start("main", {"name": "Ann"})
+        assert (await house.runs.wait(run_id)).status == "waiting"
+        task = await house.task()
+        assert (task.title, task.show, task.group) == ("Escalate Ann?", {"name": "Ann"}, "ops")
+        await house.tasks.answer(task.task_id, {"approved": True, "_session": "mine"}, by="ann")
+        done = await house.runs.wait(run_id)
+        with pytest.raises(RunNotWaiting):
+            await house.tasks.answer(task.task_id, {"approved": False}, by="bob")
+        audited = await house.audited("reserved_keys_dropped")
+
+    assert done.data == {"name": "Ann", "approved": True, "was": True}
+    assert audited == [{"channel_id": run_id, "source": "human", "keys": ["_session"]}]
+
+
+async def test_f6_a_task_that_nobody_answered_in_time_is_gone() -> None:
+    async with stage(APPROVE, note=lambda ctx: None) as house:
+        run_id = await house.runs.start("main", {"name": "Ann"})
+        task = await house.task()
+        await house.pass_time(3600)
+        done = await house.runs.wait(run_id)
+        with pytest.raises(TaskExpired):
+            await house.tasks.answer(task.task_id, {"approved": True}, by="ann")
+        with pytest.raises(UnknownName):
+            await house.tasks.get("nothing-1")
+
+    assert done.error is not None
+    assert done.error.type == "timeout"
+
+
+async def test_f7_a_wait_is_a_timer_and_an_event_wakes_the_run_once() -> None:
+    flow = "steps: [{id: pause, wait: {for: 1d}}, {id: paid, wait: {event: payment}}]"
+    async with stage(flow) as house:
+        run_id = await house.runs.start("main", {})
+        await house.paused(run_id, "time")
+        await house.pass_time(86_400)
+        await house.paused(run_id, "event")
+        with pytest.raises(RunNotWaiting):
+            await house.runs.post_event(run_id, "refund", {})
+        await house.runs.post_event(run_id, "payment", {"amount": 5, "_db": "mine"})
+        done = await house.runs.wait(run_id)
+        with pytest.raises(RunNotWaiting):
+            await house.runs.post_event(run_id, "payment", {"amount": 6})
+
+    assert done.data == {"amount": 5}
+
+
+# --- Children ---
+
+
+async def test_p1_for_each_runs_its_steps_for_every_item_on_channels_below() -> None:
+    flow = """
+    steps:
+      - id: all
+        for_each: {items: numbers, as: n, concurrency: 2, steps: [{id: it, runner: square}], into: squares}
+    """
+    async with stage(flow, square=lambda ctx: {"square": ctx["n"] ** 2}) as house:
+        done = await house.run(numbers=[1, 2, 3, 4, 5])
+
+    assert done.data["squares"] == [{"square": n * n} for n in (1, 2, 3, 4, 5)]
+
+
+async def test_p1_a_person_inside_for_each_is_asked_for_every_item_and_the_caller_need_not_wait() -> None:
+    flow = """
+    steps:
+      - id: all
+        for_each:
+          items: names
+          as: name
+          into: answers
+          steps: [{id: ask, human: {title: "{{ name }}?", form: {ok: boolean}}}]
+    """
+    async with stage(flow) as house:
+        run_id = await house.runs.start("main", {"names": ["ann", "bob"]})
+        assert (await house.runs.wait(run_id)).status == "waiting"
+        for task in await house.tasks.list():
+            await house.tasks.answer(task.task_id, {"ok": task.title == "ann?"}, by="me")
+        done = await house.runs.wait(run_id)
+
+    assert done.data["answers"] == [{"ok": True}, {"ok": False}]
+
+
+async def test_p1_branches_run_at_once_and_a_workflow_is_a_step() -> None:
+    main = """
+    steps:
+      - id: both
+        parallel: {branches: {left: [{id: a, runner: left}], right: [{id: b, runner: right}]}}
+      - id: sub
+        workflow: {name: other, input: {n: "{{ left + right }}"}, into: other}
+    """
+    other = "{metadata: {name: other}, steps: [{id: twice, runner: twice}]}"
+    together = asyncio.Barrier(2)
+
+    async def left(ctx: Ctx) -> Ctx:
+        await together.wait()
+        return {"left": 1}
+
+    async def right(ctx: Ctx) -> Ctx:
+        await together.wait()
+        return {"right": 2}
+
+    async with stage(main, other, left=left, right=right, twice=lambda ctx: {"twice": ctx["n"] * 2}) as house:
+        done = await house.run()
+
+    assert done.data == {"left": 1, "right": 2, "other": {"n": 3, "twice": 6}}
+
+
+async def test_l3_cancelling_a_run_cancels_what_is_below_it() -> None:
+    flow = "steps: [{id: all, for_each: {items: '[1, 2]', steps: [{id: ask, human: {title: ok?}}]}}]"
+    async with stage(flow) as house:
+        run_id = await house.runs.start("main", {})
+        await house.runs.wait(run_id)
+        tasks = await house.tasks.list()
+        await house.runs.cancel(run_id, by="ann")
+        done = await house.runs.wait(run_id)
+        ends = [await house.ended(task.run_id) for task in tasks]
+        with pytest.raises(RunConflict):
+            await house.runs.cancel(run_id)
+
+    assert done.error is not None
+    assert done.error.type == "cancelled"
+    assert [one.status for one in ends] == ["failed", "failed"]
+
+
+# --- Asking again ---
+
+
+async def test_f6_the_same_id_and_body_is_the_same_run_and_another_body_a_conflict() -> None:
+    calls: list[int] = []
+    async with stage(ONE, work=lambda ctx: calls.append(1)) as house:
+        for _ in range(3):
+            await house.runs.start("main", {"a": 1}, run_id="r1")
+        await house.runs.wait("r1")
+        await house.runs.start("main", {"a": 1}, run_id="r1")
+        with pytest.raises(RunConflict):
+            await house.runs.start("main", {"a": 2}, run_id="r1")
+
+    assert calls == [1]
+
+
+async def test_f6_retry_goes_on_from_a_step_with_what_it_was_given() -> None:
+    broken = [True]
+
+    def second(ctx: Ctx) -> Ctx:
+        if broken[0]:
+            raise ValueError("broken")
+        return {"m": ctx["n"] + ctx["_secret"]}
+
+    flow = "steps: [{id: a, runner: first}, {id: b, runner: second}, {id: c, runner: third}]"
+    nodes = {"first": lambda ctx: {"n": 1, "_secret": 2}, "second": second, "third": lambda ctx: None}
+    async with stage(flow, **nodes) as house:
+        run_id = await house.runs.start("main", {})
+        assert (await house.runs.wait(run_id)).status == "failed"
+        broken[0] = False
+        again = await house.runs.retry(run_id)
+        done = await house.runs.wait(again)
+        path = await house.path(again)
+        with pytest.raises(UnknownName):
+            await house.runs.retry(run_id, step="c")
+        from_a = await house.runs.retry(run_id, step="a")
+        await house.runs.wait(from_a)
+
+        assert await house.path(from_a) == ["a", "b", "c"]
+    assert (done.status, done.data, path) == ("succeeded", {"n": 1, "m": 3}, ["b", "c"])
+
+
+async def test_a_channel_that_is_no_run_is_an_unknown_run() -> None:
+    async with stage(ONE, work=lambda ctx: None) as house:
+        with pytest.raises(UnknownRun):
+            await house.runs.state("nothing")
+
+
+async def test_runs_are_listed_by_flow_in_the_order_they_were_started() -> None:
+    other = "{metadata: {name: other}, steps: [{id: x, runner: work}]}"
+    async with stage(ONE, other, work=lambda ctx: None) as house:
+        started = [await house.runs.start(name, {}) for name in ("main", "other", "main")]
+        for one in started:
+            await house.runs.wait(one)
+        everything = [state.channel_id for state in await house.runs.runs()]
+        mine = [state.channel_id for state in await house.runs.runs(flow="main", limit=1)]
+        behind = [state.channel_id for state in await house.runs.runs(flow="main", after=mine[0])]
+
+    assert everything == started
+    assert (mine, behind) == ([started[0]], [started[2]])

@@ -1,0 +1,76 @@
+"""What an attempt's history says of its pauses."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from turnwise.core import event_types as ev
+from turnwise.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
+from turnwise.flow.pauses import last_note, object_of, waited
+from turnwise.flow.work import Paused
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def line(seq: int, event_type: str, **data: object) -> Envelope:
+    return Envelope(
+        schema_version=SCHEMA_VERSION,
+        envelope_id=f"line-{seq}",
+        channel_id="run",
+        seq=seq,
+        sender_id=ev.HUB,
+        event_type=event_type,
+        event_data=data,
+        created_at=NOON,
+    )
+
+
+def pause(seq: int, reason: str, **data: object) -> Envelope:
+    return line(seq, ev.EV_TURN_PAUSED, reason=reason, **data)
+
+
+def test_an_attempt_without_a_pause_has_waited_for_nothing() -> None:
+    assert waited([line(1, ev.EV_TURN_CLAIMED)], "time") is None
+
+
+def test_a_pause_for_another_reason_does_not_count() -> None:
+    history = [pause(1, "retry"), line(2, ev.EV_TIMER_FIRED, pause=1)]
+
+    assert waited(history, "time") is None
+
+
+def test_a_pause_that_lasts_is_given_back_as_it_was_written() -> None:
+    data: JsonObject = {"until": "2030-01-01T13:00:00+00:00", "key": "paid", "data": {"a": 1}}
+
+    found = waited([pause(1, "event", **data)], "event")
+
+    assert found == Paused(reason="event", until=NOON.replace(hour=13), key="paid", data={"a": 1})
+
+
+def test_a_pause_that_was_ended_gives_the_line_that_ended_it() -> None:
+    fired = line(3, ev.EV_TIMER_FIRED, pause=1)
+
+    assert waited([pause(1, "time"), line(2, ev.EV_TURN_CLAIMED), fired], "time") is fired
+
+
+def test_a_line_that_names_another_pause_ends_nothing() -> None:
+    answer_to_an_agent = line(2, ev.EV_HUMAN_ANSWERED, request_id="q1", answer="yes")
+
+    assert isinstance(waited([pause(1, "person"), answer_to_an_agent], "person"), Paused)
+
+
+def test_the_last_note_is_of_the_last_pause_for_the_reason() -> None:
+    history = [
+        pause(1, "children", data={"opened": 1}),
+        line(2, ev.EV_TURN_RESUMED, pause=1),
+        pause(3, "children", data={"opened": 2}),
+        pause(5, "time", data={"opened": 9}),
+    ]
+
+    assert last_note(history, "children") == {"opened": 2}
+    assert last_note(history, "person") == {}
+
+
+def test_what_is_no_object_reads_as_an_empty_one() -> None:
+    assert object_of({"data": [1]}, "data") == object_of({}, "data") == {}
+    assert object_of({"data": {"a": 1}}, "data") == {"a": 1}
