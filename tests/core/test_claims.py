@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from turnwise.core import event_types as ev
+from turnwise.core.adapters import WorkflowAdapter
+from turnwise.core.channel import Participant
 from turnwise.core.claims import MAX_CLAIMS
 from turnwise.core.conditions import TurnFailed
 from turnwise.core.envelope import Draft
@@ -15,7 +17,7 @@ from turnwise.core.state import WorkflowState
 from turnwise.core.targets import AgentTarget, StayTarget, TerminateTarget
 from turnwise.errors import ClaimLost, OutOfTurn, TurnTaken
 
-from .scenes import Scene, claims, draft, fails, hub, live, packs, says, types, workflow, writes
+from .scenes import Scene, claims, draft, fails, hub, live, packs, says, spec_of, types, workflow, writes
 
 TURNS = sequence(["alice", "bob"])
 RETRIES = TransitionGraph("alice", [Transition(TurnFailed(), AgentTarget("bob"))], TerminateTarget("over"))
@@ -356,3 +358,50 @@ def test_f10_releasing_does_not_reset_the_count() -> None:
     scene.accept(releases(scene))
 
     assert types(scene.accept(claims("alice")))[1] == ev.EV_TURN_FAILED
+
+
+# --- F7: the claim that comes with the floor ---
+
+STEPS = (Participant("step-a", "a", "step"), Participant("step-b", "b", "step"))
+
+
+def run(**more: Any) -> Scene[WorkflowState]:
+    return invited_by(sequence(["step-a", "step-b", "flows"]), **more)
+
+
+def invited_by(graph: TransitionGraph, **more: Any) -> Scene[WorkflowState]:
+    adapter = WorkflowAdapter()
+    scene = Scene(adapter, spec_of(adapter, "flows", *STEPS, knobs={"graph": graph.to_dict()}))
+    scene.accept(hub(ev.EV_CHANNEL_INVITE, **more))
+    return scene
+
+
+def test_f7_whoever_brings_the_floor_to_a_step_can_claim_it_in_the_same_append() -> None:
+    scene = run(goes_on="w1")
+    assert types(scene.log) == [ev.EV_CHANNEL_INVITE, ev.EV_CHANNEL_OPENED, ev.EV_TURN_CLAIMED]
+
+    appended = scene.accept(draft("step-a", ev.EV_PACKET, {}, claim=live(scene), goes_on="w1"))
+
+    assert types(appended) == [ev.EV_PACKET, ev.EV_TURN_CLAIMED]
+    assert scene.state.claim is not None
+    assert (scene.state.claim.agent_id, scene.state.claim.worker, scene.state.claims) == ("step-b", "w1", 1)
+    assert scene.replayed() == scene.state
+
+
+def test_f7_a_claim_never_comes_with_the_floor_of_somebody_else() -> None:
+    scene = run(goes_on="w1")
+    scene.accept(draft("step-a", ev.EV_PACKET, {}, claim=live(scene), goes_on="w1"))
+
+    appended = scene.accept(draft("step-b", ev.EV_PACKET, {}, claim=live(scene), goes_on="w1"))
+
+    assert types(appended) == [ev.EV_PACKET]
+    assert scene.state.expected_next_speaker == "flows"
+
+
+def test_f7_nobody_but_a_step_can_claim_a_steps_turn_with_what_it_says() -> None:
+    scene = invited_by(sequence(["flows", "step-a"]))
+
+    appended = scene.accept(says("flows", goes_on="mine"))
+
+    assert types(appended) == [ev.EV_TEXT]
+    assert scene.state.claim is None

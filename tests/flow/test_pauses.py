@@ -47,6 +47,12 @@ def test_a_pause_that_lasts_is_given_back_as_it_was_written() -> None:
     assert found == Paused(reason="event", until=NOON.replace(hour=13), key="paid", data={"a": 1})
 
 
+def test_a_pause_that_was_written_twice_is_the_first_one() -> None:
+    found = waited([pause(1, "event", key="paid"), pause(2, "event", key="other")], "event")
+
+    assert found == Paused(reason="event", key="paid")
+
+
 def test_a_pause_that_was_ended_gives_the_line_that_ended_it() -> None:
     fired = line(3, ev.EV_TIMER_FIRED, pause=1)
 

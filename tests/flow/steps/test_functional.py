@@ -1,0 +1,118 @@
+"""F3: what a node may return, and what becomes of it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, TypedDict
+
+import pytest
+
+from tests.flow.stage import stage
+
+Ctx = dict[str, Any]
+ONE = "steps: [{id: only, runner: work, routes: {hot: END, cold: END}}]"
+
+
+class Lead(TypedDict, total=False):
+    """A context as an editor knows it."""
+
+    email: str
+    score: int
+
+
+async def signal_and_data(node: Any) -> tuple[str, Ctx]:
+    async with stage(ONE, work=node) as house:
+        run_id = await house.runs.start("main", {"a": 1, "b": 2})
+        done = await house.runs.wait(run_id)
+        [packet] = [line for line in await house.wal(run_id) if line.event_type == "packet"]
+        return packet.event_data["routing"]["signal"], done.data
+
+
+def changed(ctx: Ctx) -> Ctx:
+    ctx["a"] = 5
+    ctx.pop("b")
+    return ctx
+
+
+def copied(ctx: Ctx) -> Ctx:
+    return dict(ctx) | {"a": 5}
+
+
+def changed_in_place(ctx: Ctx) -> str:
+    ctx["a"] = 5
+    return "hot"
+
+
+@pytest.mark.parametrize(
+    ("node", "signal", "data"),
+    [
+        (changed, "default", {"a": 5}),
+        (lambda ctx: {"c": 3}, "default", {"a": 1, "b": 2, "c": 3}),
+        (copied, "default", {"a": 5, "b": 2}),
+        (lambda ctx: "hot", "hot", {"a": 1, "b": 2}),
+        (changed_in_place, "hot", {"a": 5, "b": 2}),
+        (lambda ctx: (changed(ctx), "cold"), "cold", {"a": 5}),
+        (lambda ctx: ({"c": 3}, "cold"), "cold", {"a": 1, "b": 2, "c": 3}),
+        (lambda ctx: None, "default", {"a": 1, "b": 2}),
+        (lambda ctx: {}, "default", {"a": 1, "b": 2}),
+    ],
+)
+async def test_f3_every_return_form_has_its_meaning(node: Any, signal: str, data: Ctx) -> None:
+    assert await signal_and_data(node) == (signal, data)
+
+
+async def test_f3_a_node_may_be_async_and_annotate_its_context_as_it_likes() -> None:
+    async def work(ctx: Lead) -> Lead:
+        ctx["score"] = 7
+        return ctx
+
+    assert (await signal_and_data(work))[1] == {"a": 1, "b": 2, "score": 7}
+
+
+async def test_f3_a_plain_function_does_not_hold_up_the_loop() -> None:
+    names: list[str] = []
+
+    await signal_and_data(lambda ctx: names.append(threading.current_thread().name))
+
+    assert names != [threading.main_thread().name]
+
+
+@pytest.mark.parametrize("returned", [3, ["a"], ({}, 3), ("a", "b"), object()])
+async def test_f3_anything_else_is_an_error_that_says_what_is_expected(returned: Any) -> None:
+    async with stage(ONE, work=lambda ctx: returned) as house:
+        done = await house.run()
+
+    assert done.error is not None
+    assert "expected ctx, another dict, a signal" in done.error.message
+
+
+async def test_f3_a_node_cannot_reach_the_context_after_it_has_returned() -> None:
+    kept: list[Ctx] = []
+
+    def work(ctx: Ctx) -> Ctx:
+        kept.append(ctx)
+        ctx["list"] = [1]
+        return ctx
+
+    async with stage(
+        "steps: [{id: a, runner: work}, {id: b, runner: later}]",
+        work=work,
+        later=lambda ctx: (kept[0]["list"].append(2), {"seen": list(ctx["list"])})[1],
+    ) as house:
+        done = await house.run()
+
+    assert done.data == {"list": [1], "seen": [1]}
+
+
+async def test_f2_what_is_private_and_not_json_is_not_kept_and_no_error() -> None:
+    seen: list[Ctx] = []
+
+    async with stage(
+        "steps: [{id: a, runner: one}, {id: b, runner: two}]",
+        one=lambda ctx: {"_handle": object(), "_n": 1},
+        two=lambda ctx: seen.append(dict(ctx)),
+    ) as house:
+        done = await house.run()
+
+    assert done.status == "succeeded"
+    assert ("_handle" in seen[0], seen[0]["_n"]) == (False, 1)
