@@ -6,6 +6,7 @@ attempt(work, perform) -> Done | Paused, and never an exception of the step's ow
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ async def attempt(work: Work[Any], perform: Perform) -> Done | Paused:
     try:
         async with asyncio.timeout(work.step.timeout):
             done = await perform(work)
+        if isinstance(done, Paused):
+            done = _within_its_time(work, done)
     except NOT_THE_STEPS:
         raise
     except Exception as error:
@@ -44,6 +47,17 @@ async def attempt(work: Work[Any], perform: Perform) -> Done | Paused:
     if isinstance(done, Done) and settled is not done and done.commit is not None:
         await done.commit.close()
     return settled
+
+
+def _within_its_time(work: Work[Any], paused: Paused) -> Paused:
+    """A step's `timeout` also counts the time it waits for others, from the attempt's first line on."""
+    if work.step.timeout is None:
+        return paused
+    began = work.history[0].created_at if work.history else work.now
+    ends = began + timedelta(seconds=work.step.timeout)
+    if work.now >= ends:
+        raise TimeoutError
+    return replace(paused, until=ends if paused.until is None else min(ends, paused.until))
 
 
 def settle(work: Work[Any], done: Done) -> Done | Paused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -18,6 +19,9 @@ from turnwise.flow.run import RunKnob, request_for
 from turnwise.hub.hub import Hub
 from turnwise.hub.request import OpenRequest
 
+_OF_THE_RUN: Final = frozenset({"_response", "_response_status", "_last_error", "_last_error_type"})
+"""Private keys that say how a run itself goes: they are not handed down."""
+
 Open = Callable[[OpenRequest], Awaitable[str]]
 
 
@@ -25,7 +29,15 @@ class Below:
     """See `work.Children`. Remembers who was open, so that no close is missed while a step goes to rest."""
 
     def __init__(
-        self, hub: Hub, definitions: Definitions, open_channel: Open, *, run: State, knob: RunKnob, step: str
+        self,
+        hub: Hub,
+        definitions: Definitions,
+        open_channel: Open,
+        *,
+        run: State,
+        knob: RunKnob,
+        step: str,
+        attempt: int,
     ) -> None:
         self._hub = hub
         self._definitions = definitions
@@ -33,14 +45,15 @@ class Below:
         self._run = run
         self._knob = knob
         self._step = step
+        self._attempt = attempt
         self.seen_open: set[str] = set()
         """The children that had not closed when they were looked at."""
 
     async def run_inner(self, place: str, inner: str, context: JsonObject) -> None:
         flow = await self._definitions.get(self._knob.digest)
-        knob = replace(
-            self._knob, at=[*self._knob.at, [self._step, inner]], private=self._run.private_vars, retry_of=""
-        )
+        private = {key: value for key, value in self._run.private_vars.items() if key not in _OF_THE_RUN}
+        at = [*self._knob.at, [self._step, inner]]
+        knob = replace(self._knob, at=at, private=private, retry_of="", input="")
         await self._start(place, flow, knob, context)
 
     async def run_flow(self, place: str, flow: str, input: JsonObject) -> None:
@@ -92,4 +105,6 @@ class Below:
         self.seen_open.add(self._id(place))
 
     def _id(self, place: str) -> str:
-        return child_id(self._run.channel_id, self._run.turn, place)
+        # A step that is tried again begins anew: what failed below it stays as it is.
+        again = f"{self._attempt}-" if self._attempt > 1 else ""
+        return child_id(self._run.channel_id, self._run.turn, f"{again}{place}")

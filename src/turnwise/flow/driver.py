@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial
@@ -61,9 +61,7 @@ _OVER_FOR_US: Final = (ClaimLost, OutOfTurn, NotDue, ChannelClosed)
 class Driver:
     """One process's driver. `start` it once; it works until `stop`."""
 
-    def __init__(
-        self, hub: Hub, services: Services, *, perform: Mapping[type, Perform] = PERFORM
-    ) -> None:
+    def __init__(self, hub: Hub, services: Services, *, perform: Mapping[type, Perform] = PERFORM) -> None:
         """`perform` says how steps are performed, for each class of their definitions."""
         self.hub = hub
         self.services = services
@@ -84,11 +82,11 @@ class Driver:
         registration = await self.hub.enrol(Passport(name=DRIVER), None, None)
         self.agent_id = registration.agent_id
         self._worker = join(f"{DRIVER}-{self.hub.new_id()[-8:]}")
-        for one in await self.hub.list_channels(agent_id=self.agent_id, state="active"):
-            if one.parent_id is not None:
-                self._below.setdefault(one.parent_id, set()).add(one.channel_id)
-            self.wake(one.channel_id, one.seq)
+        waiting = await self._take_stock()
         self.hub.attach(self.agent_id, self)
+        for channel_id in waiting:
+            # A child may have closed while nobody was told; whoever waits for it looks again.
+            await self._resume(channel_id)
 
     async def stop(self, *, grace_seconds: float = 10.0) -> None:
         """Begin nothing new, and let what is performed end, for so long. Somebody takes up the rest."""
@@ -164,7 +162,7 @@ class Driver:
         if knob is None or not floor.startswith(STEP_PREFIX):
             return False
         if state.pause is not None:
-            return await self._is_over(state)
+            return False
         claim = state.claim
         if claim is None or claim.worker != self._worker:  # Else it came with the line that gave the floor.
             try:
@@ -177,13 +175,14 @@ class Driver:
     async def _performed(self, state: State, knob: RunKnob, claim: Claim) -> None:
         with suppress(*_OVER_FOR_US):  # The turn is over for us, whatever we have; it is dropped.
             try:
-                below = self._children(state, knob)
-                work = await self._work(state, knob, claim, below)
+                work, below = await self._work(state, knob, claim)
                 done = await attempt(work, self._perform[type(work.step)])
                 if isinstance(done, Done):
                     done = await self._committed(work, claim, done)
                 if isinstance(done, Paused):
                     await self._pause(state, claim, done, below)
+                else:
+                    await self._close(below.seen_open)
             except BaseException as error:
                 # A shutdown, or a log that cannot be written: nothing is wrong with the step.
                 if not isinstance(error, Refused):
@@ -193,14 +192,18 @@ class Driver:
 
     # A step.
 
-    async def _work(self, state: State, knob: RunKnob, claim: Claim, below: Below) -> Work[Any]:
+    async def _work(self, state: State, knob: RunKnob, claim: Claim) -> tuple[Work[Any], Below]:
         channel_id, floor = state.channel_id, claim.agent_id
         flow = await self.definitions.get(knob.digest)
         is_fresh = max(state.seq, claim.seq) == state.floor_seq + 1
         lines = [] if is_fresh else await self.hub.read_recent(channel_id, state.floor_seq)
         tries, history = _this_attempt(lines)
-        return Work(
-            step=step_of(steps_at(flow, knob.at), floor.removeprefix(STEP_PREFIX)),
+        step = step_of(steps_at(flow, knob.at), floor.removeprefix(STEP_PREFIX))
+        below = Below(
+            self.hub, self.definitions, self.open, run=state, knob=knob, step=step.id, attempt=tries
+        )
+        work = Work(
+            step=step,
             run_id=channel_id,
             flow=flow,
             turn=state.turn,
@@ -216,6 +219,7 @@ class Driver:
             sleep=self.hub.clock.sleep,
             dropped=partial(self.note_dropped, channel_id),
         )
+        return work, below
 
     def note_dropped(self, channel_id: str, source: str, keys: list[str]) -> None:
         """Write into the audit that keys from outside were dropped (F1)."""
@@ -273,25 +277,27 @@ class Driver:
 
     # Children.
 
-    def _children(self, state: State, knob: RunKnob) -> Below:
-        step = (state.expected_next_speaker or "").removeprefix(STEP_PREFIX)
-        return Below(self.hub, self.definitions, self.open, run=state, knob=knob, step=step)
+    async def _take_stock(self) -> list[str]:
+        """Note what is open below what, and return the runs that wait for their children."""
+        waiting = []
+        for status in ("pending", "active"):
+            for one in await self.hub.list_channels(agent_id=self.agent_id, state=status):
+                if one.parent_id is not None:
+                    self._below.setdefault(one.parent_id, set()).add(one.channel_id)
+                pause = (await self.hub.state(one.channel_id)).pause
+                if pause is not None and pause.reason == "children":
+                    waiting.append(one.channel_id)
+        return waiting
 
-    async def _is_over(self, state: State) -> bool:
-        """Whether a pause that waits for children is over, as one finds after a restart."""
-        pause = state.pause
-        if pause is None or pause.reason != "children":
-            return False
-        open_children = self._below.get(state.channel_id, set())
-        if open_children and not any([(await self.hub.state(one)).is_over for one in open_children]):
-            return False
-        return await self._resume(state.channel_id)
+    async def _close(self, children: Iterable[str]) -> None:
+        """Cancel what a step leaves behind: it took too long, or its run has ended."""
+        for child in children:
+            with suppress(Refused):
+                await self.hub.write(child, ev.EV_CHANNEL_CLOSED, {"reason": CANCELLED, "by": self.agent_id})
 
     async def _ended(self, state: State) -> None:
         """A channel has closed: its children close with it, and its parent is told."""
-        for child in self._below.pop(state.channel_id, set()):
-            with suppress(Refused):
-                await self.hub.write(child, ev.EV_CHANNEL_CLOSED, {"reason": CANCELLED, "by": self.agent_id})
+        await self._close(self._below.pop(state.channel_id, set()))
         await self._ring(state)
         parent = state.spec.parent_id
         if parent is not None and state.creator_id == self.agent_id:

@@ -26,7 +26,7 @@ def waited(history: Sequence[Envelope], reason: Reason) -> Envelope | Paused | N
     for line in history:
         if line.event_type in _ENDS and line.event_data.get("pause") in pauses:
             return line
-    return _as_written(list(pauses.values())[-1].event_data, reason)
+    return _as_written(next(iter(pauses.values())).event_data, reason)
 
 
 def last_note(history: Sequence[Envelope], reason: Reason) -> JsonObject:

@@ -92,6 +92,12 @@ class Runs:
             raise UnknownRun(run_id)
         return state
 
+    async def definition(self, run_id: str) -> Flow:
+        """Return the definition that the run began with, and finishes on (F8)."""
+        knob = run_knob(await self.state(run_id))
+        assert knob is not None  # `state` has seen it.
+        return await self._driver.definitions.get(knob.digest)
+
     async def verdict(self, run_id: str) -> Verdict:
         return verdict(await self.state(run_id))
 

@@ -25,7 +25,7 @@ from yaml import events as ev
 
 from turnwise.errors.base import short
 from turnwise.flow.definition.base import Json
-from turnwise.flow.finding import Finding
+from turnwise.flow.finding import Finding, Severity
 from turnwise.flow.yaml_scalar import NotJson, Scalar, scalar_of
 
 MAX_FILE_BYTES: Final = 1024 * 1024
@@ -80,6 +80,32 @@ class YamlDocument:
         """Return where a value's key begins."""
         return self.keys[path] if path in self.keys else self.position(path)
 
+    def finding(
+        self,
+        code: str,
+        message: str,
+        path: Path,
+        *,
+        found: str = "",
+        expected: str = "",
+        fix: str = "",
+        severity: Severity = "error",
+        of_key: bool = False,
+    ) -> Finding:
+        """Return a finding about the value at `path`, or about its key."""
+        at = self.key_position(path) if of_key else self.position(path)
+        return Finding(
+            code=code,
+            message=message,
+            file=self.file,
+            line=at.line,
+            column=at.column,
+            found=found,
+            expected=expected,
+            fix=fix,
+            severity=severity,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class YamlFile:
@@ -97,6 +123,11 @@ def read_yaml(content: bytes | str, *, file: str) -> YamlFile:
         for document in reader.documents(reader.text(content)):
             documents.append(document)
     return YamlFile(tuple(documents), tuple(reader.findings))
+
+
+def is_storable(text: str) -> bool:
+    """Whether a text can go on a log: no NUL, nothing that is not Unicode."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 class _Unreadable(Exception):
@@ -239,7 +270,7 @@ class _Reader:
 
     def _meaning(self, event: ev.ScalarEvent) -> Scalar:
         text, at = event.value, _begin(event)
-        if "\0" in text or not _is_unicode(text):
+        if not is_storable(text):
             self._found("not_text", at, "the text has a character that cannot be stored", found=short(text))
         if event.style:
             return text
@@ -304,10 +335,6 @@ def _begin(event: ev.Event) -> Position:
 def _end_of(text: str) -> Position:
     lines = f"{text}.".splitlines()
     return Position(len(lines), len(lines[-1]))
-
-
-def _is_unicode(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _syntax(error: yaml.YAMLError, text: str) -> tuple[Position, str, str]:

@@ -35,12 +35,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from turnwise.flow.check import branches, keys, names, paths, people, reserved, texts
-from turnwise.flow.check.names import Known, KnownModel
+from turnwise.flow.check.names import Known
 from turnwise.flow.check.problem import Path, Problem
 from turnwise.flow.check.secrets import literal_secrets
 from turnwise.flow.definition.flow import Flow
 
-__all__ = ["Known", "KnownModel", "Path", "Problem", "check_flow", "literal_secrets"]
+__all__ = ["Known", "Path", "Problem", "check_flow", "literal_secrets"]
 
 _OF_A_FLOW: Final[Sequence[Callable[[Flow], Iterable[Problem]]]] = (
     paths.unreachable_steps,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from turnwise.flow.check.problem import Path, Problem, every_step
+from turnwise.flow.data.definition import ModelDefinition
+from turnwise.flow.data.versions import problem_with
 from turnwise.flow.definition import steps as define
 from turnwise.flow.definition.flow import Flow, ModelUse
 from turnwise.flow.definition.steps import Step
@@ -22,15 +24,6 @@ UNDECLARED: Final = "TW307"
 VERSION: Final = "TW308"
 
 
-@dataclass(frozen=True, slots=True)
-class KnownModel:
-    """A data model of the project."""
-
-    version: str | None = None
-    fields: frozenset[str] = frozenset()
-    """What a row has, its id included."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """The names a project gives. None: they are not known, and nothing is said about them."""
@@ -38,7 +31,7 @@ class Known:
     runners: Collection[str] | None = None
     agents: Collection[str] | None = None
     tools: Collection[str] | None = None
-    models: Mapping[str, KnownModel] | None = None
+    models: Mapping[str, ModelDefinition] | None = None
     flows: Collection[str] | None = None
     servers: Collection[str] | None = None
 
@@ -115,17 +108,18 @@ def _missing(use: _Use, path: Path) -> Problem:
 def _declared(path: Path, use: ModelUse, known: Known) -> Iterator[Problem]:
     if known.models is None:
         return
-    model = known.models.get(use.name)
-    if model is None:
+    if use.name not in known.models:
         do = f"write a ModelDefinition named {use.name} in models/"
         yield _missing(_Use(MODEL, "data model", use.name, ("name",), known.models, do), path)
-    elif use.version is not None and model.version != use.version:
-        there = model.version or "no version"
+        return
+    mismatch = problem_with(use, known.models)
+    if mismatch is not None:
+        there = known.models[use.name].version
         yield Problem(
             code=VERSION,
             path=(*path, "version"),
             message=f"the flow was written for {use.name} {use.version}, and the project has {there}",
-            found=use.version,
+            found=str(use.version),
             expected=there,
             fix=f"look whether the flow still fits, then write version: {there}",
         )

@@ -68,7 +68,7 @@ def unrouted_signals(flow: Flow) -> Iterator[Problem]:
     for scope in scopes(flow):
         for place, step in enumerate(scope.steps):
             for signal in sorted(signals_of(step).given):
-                if route(scope.steps, place, signal) == NOWHERE:
+                if route(scope.steps, place, signal) in _FAILURES:
                     yield _unrouted(scope.at(place), step, signal)
             yield from _untaken_expiry(scope, place)
 

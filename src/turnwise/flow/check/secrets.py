@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from math import log2
 from typing import Final
 
@@ -111,9 +112,7 @@ def _by_name(path: Path, literal: str) -> str | None:
 def _is_data(names: list[str]) -> bool:
     """Whether a value stands where data stands, and not a type, a key or an expression."""
     around = names[:-1]
-    return bool(_DATA.intersection(around)) or any(
-        pair in _DATA_OF for pair in zip(around, around[1:], strict=False)
-    )
+    return bool(_DATA.intersection(around)) or any(pair in _DATA_OF for pair in pairwise(around))
 
 
 def _is_meant(text: str) -> bool:

@@ -5,9 +5,10 @@ The errors (`compile.ERRORS`) are among no step's signals: every step can end wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -26,6 +27,7 @@ from turnwise.flow.definition.steps import (
 from turnwise.flow.work import DEFAULT
 
 EXPIRED: Final = "expired"
+_STATUS: Final = re.compile(r"http_[4-9]\d\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ _DEFAULT: Final = Signals(frozenset({DEFAULT}))
 
 def signals_of(step: Step) -> Signals:
     """Return what `step` can say, other than that it failed."""
-    said = _said(step)
+    say = _SAYS.get(type(step))
+    said = _DEFAULT if say is None else say(step)
     if step.when is None:
         return said
     return Signals(said.given | {DEFAULT}, said.is_open)
@@ -54,21 +57,6 @@ def targets(steps: Sequence[Step], place: int) -> set[str]:
     step, said = steps[place], signals_of(steps[place])
     signals = {*said.given, *ERRORS, *((*step.routes, "") if said.is_open else ())}
     return {route(steps, place, signal) for signal in signals}
-
-
-def _said(step: Step) -> Signals:
-    match step:
-        case FunctionalStep():
-            return _ANYTHING
-        case RouterStep():
-            return _conditions(step)
-        case HumanStep():
-            return _answers(step)
-        case AgentStep(agent=block):
-            return _chosen(step) if block.output.format == "signal" else _output(block.output)
-        case ApiCallStep(api_call=block) | McpStep(mcp=block):
-            return _output(block.output)
-    return _DEFAULT
 
 
 def _conditions(step: RouterStep) -> Signals:
@@ -93,10 +81,22 @@ def _answers(step: HumanStep) -> Signals:
     return Signals(values | expired | (set() if spec.required else {DEFAULT}))
 
 
+def _agent(step: AgentStep) -> Signals:
+    output = step.agent.output
+    return _chosen(step) if output.format == "signal" else _output(output)
+
+
 def _chosen(step: AgentStep) -> Signals:
     """An agent that answers with a signal chooses among its routes, unless one takes any other."""
     choices = step.routes.keys() - set(ERRORS)
     return _ANYTHING if DEFAULT in choices or not choices else Signals(frozenset(choices))
+
+
+def _answered(step: ApiCallStep) -> Signals:
+    """A status that says no is a signal where the step has a route for it; else it is an error."""
+    statuses = {signal for signal in step.routes if _STATUS.fullmatch(signal)}
+    said = _output(step.api_call.output)
+    return Signals(said.given | statuses, said.is_open)
 
 
 def _output(output: Output) -> Signals:
@@ -116,3 +116,14 @@ def _values(spec: FieldSpec | None) -> frozenset[str] | None:
     if values is None:
         return None
     return frozenset(one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in values)
+
+
+_SAYS: Final[Mapping[type, Callable[[Any], Signals]]] = {
+    FunctionalStep: lambda step: _ANYTHING,
+    RouterStep: _conditions,
+    HumanStep: _answers,
+    AgentStep: _agent,
+    ApiCallStep: _answered,
+    McpStep: lambda step: _output(step.mcp.output),
+}
+"""The kinds of step that can say more than `default`."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from turnwise.flow.check.names import Known
+from turnwise.flow.data.definition import foreign_key
 from turnwise.flow.definition import steps as define
 from turnwise.flow.definition.steps import Output, Step
 
@@ -93,7 +94,9 @@ def _row(step: define.ModelOpStep, known: Known) -> Keys:
     if block.op == "list":
         return Keys.of(step.id)
     model = (known.models or {}).get(block.model)
-    return ANYTHING if model is None else Keys(model.fields)
+    if model is None:
+        return ANYTHING
+    return Keys.of(*model.fields, *map(foreign_key, model.spec.outgoing))
 
 
 def _branches(step: define.ParallelStep, known: Known) -> Keys:

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from turnwise.flow.data.field import DataField
-from turnwise.flow.data.values import MAX_DIGITS, DataType
+from turnwise.flow.data.values import DataType, plain, scaled
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -37,26 +37,21 @@ class ExactDecimal(TypeDecorator[Decimal]):
     cache_ok = True
 
     def __init__(self, scale: int | None = None) -> None:
-        super().__init__(MAX_DIGITS if scale is not None else None, scale)
+        super().__init__()
         self.scale = scale
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        precision = MAX_DIGITS if self.scale is not None else None
-        return dialect.type_descriptor(
-            Numeric(precision, self.scale, asdecimal=dialect.supports_native_decimal)
-        )
+        return Numeric() if dialect.supports_native_decimal else Numeric(asdecimal=False)
 
     def process_result_value(self, value: float | Decimal | None, dialect: Dialect) -> Decimal | None:
         if value is None:
             return None
-        number = Decimal(str(value))
-        if self.scale is not None:
-            return number.quantize(Decimal(1).scaleb(-self.scale))
-        return number.to_integral_value() if number == number.to_integral_value() else number
+        number = plain(Decimal(str(value)))
+        return number if self.scale is None else scaled(number, self.scale)
 
 
 def column_type(field: DataField) -> TypeEngine[Any]:
-    """The type of a field's column. A text's length is the field's affair, so that it can change."""
+    """The type of a field's column. Lengths and scales are the field's affair, so that they can change."""
     return ExactDecimal(field.scale) if field.type == "decimal" else _TYPES[field.type]()
 
 

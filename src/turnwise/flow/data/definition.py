@@ -105,7 +105,7 @@ class ModelDefinition(Part):
     api_version: str | None = Field(default=None, alias="apiVersion")
     kind: Literal["ModelDefinition"] = "ModelDefinition"
     metadata: ModelMetadata
-    spec: ModelSpec = ModelSpec()
+    spec: ModelSpec = Field(default_factory=ModelSpec)
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from turnwise.flow.data.values import MAX_DIGITS, DataType, Unfit, Value, taken
+from turnwise.flow.data.values import MAX_DIGITS, DataType, Unfit, Value, is_short, scaled, taken
 from turnwise.flow.definition.base import Json, Part
 
 
@@ -68,15 +68,10 @@ class DataField(Part):
         if self.max_length is not None and isinstance(found, str) and len(found) > self.max_length:
             raise Unfit(f"at most {self.max_length} characters")
         if self.scale is not None and isinstance(found, Decimal):
-            return _scaled(found, self.scale)
+            if found != (exact := scaled(found, self.scale)) or not is_short(exact):
+                raise Unfit(f"at most {self.scale} digits behind the point, and {MAX_DIGITS} in all")
+            return exact
         return found
-
-
-def _scaled(number: Decimal, scale: int) -> Decimal:
-    exact = number.quantize(Decimal(1).scaleb(-scale))
-    if exact != number:
-        raise Unfit(f"at most {scale} digits behind the point")
-    return exact
 
 
 def _spelled_out(value: Any) -> Any:

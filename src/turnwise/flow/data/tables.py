@@ -1,27 +1,18 @@
 """Data models as tables and mapped classes, made at run time; nothing is shared between projects.
 
-    schema = build(newest(models), now=..., new_id=...)
-    schema.models["Lead"].record    the class: `db["Lead"].model`
-
-Rule 1: what goes into a row has passed its field, whichever way it comes: a repository, a
-constructor or an attribute. So a wrong value is told at the line that sets it.
-
-Rule 2: ids, times and defaults are set when a row is made, not when it is written.
+schema = build(newest(models), Sources(now=..., new_id=...))
+schema.models["Lead"].record    the class: `db["Lead"].model`
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, Final
 
 from sqlalchemy import Column, ForeignKey, Index, MetaData, Table, event
-from sqlalchemy.ext.asyncio import AsyncAttrs
 from sqlalchemy.orm import registry, relationship
 
-from turnwise.errors import BadField
-from turnwise.errors.base import hint
 from turnwise.flow.data.columns import column_type
 from turnwise.flow.data.definition import (
     CREATED_AT,
@@ -32,90 +23,11 @@ from turnwise.flow.data.definition import (
     foreign_key,
 )
 from turnwise.flow.data.field import DataField
-from turnwise.flow.data.row import Row
-from turnwise.flow.data.values import Unfit, Value, given
+from turnwise.flow.data.mapped import MappedModel, Record, Sources
+from turnwise.flow.data.values import Value
 from turnwise.flow.data.versions import way_back
 
-
-class Record(AsyncAttrs):
-    """A row as the ORM has it. Every data model has a class of its own below this one."""
-
-    mapped: ClassVar[MappedModel]
-
-    def __init__(self, **values: Any) -> None:
-        for name, value in self.mapped.completed(values).items():
-            setattr(self, name, value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MappedModel:
-    """A data model, its table and its class."""
-
-    definition: ModelDefinition
-    columns: Mapping[str, DataField]
-    table: Table
-    record: type[Record]
-    now: Callable[[], datetime]
-    new_id: Callable[[], str]
-
-    @property
-    def name(self) -> str:
-        return self.definition.name
-
-    def field(self, name: str) -> DataField:
-        """Return the field behind a column. Raises `BadField` if there is none."""
-        field = self.columns.get(name)
-        if field is None:
-            expected = f"one of {', '.join(self.columns)}.{hint(name, self.columns)}".removesuffix(".")
-            raise BadField(self.name, name, found="no field", expected=expected)
-        return field
-
-    def taken(self, name: str, value: object) -> Value:
-        """Return what the database keeps of `value`. Raises `BadField`."""
-        try:
-            return self.field(name).accept(value)
-        except Unfit as error:
-            found = "null" if value is None else f"a {type(value).__name__}"
-            raise BadField(self.name, name, found=found, expected=str(error)) from None
-
-    def by_column(self, values: Mapping[str, object]) -> dict[str, object]:
-        """`company: row` is `company_id: row["id"]`; everything else stays as it is."""
-        outgoing = self.definition.spec.outgoing
-        return {
-            foreign_key(name) if name in outgoing else name: value[ID]
-            if name in outgoing and isinstance(value, Mapping) and ID in value
-            else value
-            for name, value in values.items()
-        }
-
-    def completed(self, values: Mapping[str, object]) -> dict[str, object]:
-        """Return a new row's values with whatever was left out. Raises `BadField` for what is missing."""
-        made: dict[str, object] = {
-            name: field.default for name, field in self.columns.items() if field.default is not None
-        }
-        if self.columns[ID].type == "uuid":
-            made[ID] = self.new_id()
-        now = self.now()
-        made |= {name: now for name in (CREATED_AT, UPDATED_AT) if self._is_stamp(name)}
-        complete = made | dict(values)
-        relations = {foreign_key(name): name for name in self.definition.spec.outgoing}
-        for name, field in self.columns.items():
-            if name not in complete and relations.get(name) not in complete and field.required:
-                raise BadField(self.name, name, found="missing", expected="a value, since it is required")
-        return complete
-
-    def stamped(self, values: Mapping[str, object]) -> dict[str, object]:
-        """Return a changed row's values with the time of the change."""
-        return ({UPDATED_AT: self.now()} if self._is_stamp(UPDATED_AT) else {}) | dict(values)
-
-    def row(self, values: Mapping[str, Any]) -> Row:
-        return Row({name: given(values[name]) for name in self.columns})
-
-    def row_of(self, record: Record) -> Row:
-        return self.row({name: getattr(record, name) for name in self.columns})
-
-    def _is_stamp(self, name: str) -> bool:
-        return name in self.columns and self.columns[name].type == "datetime"
+_ON_DELETE: Final = {"restrict": "RESTRICT", "cascade": "CASCADE", "set_null": "SET NULL"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,22 +42,16 @@ class Schema:
         return {name: one.definition for name, one in self.models.items()}
 
 
-def build(
-    models: Mapping[str, ModelDefinition], *, now: Callable[[], datetime], new_id: Callable[[], str]
-) -> Schema:
+def build(models: Mapping[str, ModelDefinition], sources: Sources) -> Schema:
     """Make the tables and classes of models that fit together (`versions.problems_of`)."""
     metadata, mapper = MetaData(), registry()
     mapped: dict[str, MappedModel] = {}
     for name, model in models.items():
         columns = columns_of(model, models)
         record: type[Record] = type(name, (Record,), {"__doc__": model.metadata.description})
+        table = Table(model.table, metadata, *_columns(model, models, sources), *_indexes(model, columns))
         mapped[name] = record.mapped = MappedModel(
-            definition=model,
-            columns=columns,
-            table=_table(model, columns, models, metadata, now),
-            record=record,
-            now=now,
-            new_id=new_id,
+            definition=model, columns=columns, table=table, record=record, sources=sources
         )
     for one in mapped.values():
         mapper.map_imperatively(one.record, one.table, properties=_relationships(one.definition, mapped))
@@ -155,40 +61,44 @@ def build(
     return Schema(metadata=metadata, models=mapped)
 
 
-def _table(
-    model: ModelDefinition,
-    columns: Mapping[str, DataField],
-    models: Mapping[str, ModelDefinition],
-    metadata: MetaData,
-    now: Callable[[], datetime],
-) -> Table:
-    targets = {foreign_key(name): one for name, one in model.spec.outgoing.items()}
+def _columns(
+    model: ModelDefinition, models: Mapping[str, ModelDefinition], sources: Sources
+) -> list[Column[Any]]:
+    relations = {foreign_key(name): one for name, one in model.spec.outgoing.items()}
     made = []
-    for name, field in columns.items():
-        relation = targets.get(name)
-        rules = {"restrict": "RESTRICT", "cascade": "CASCADE", "set_null": "SET NULL"}
-        points = (
-            [ForeignKey(f"{models[relation.model].table}.{ID}", ondelete=rules[relation.on_delete])]
-            if relation
-            else []
-        )
-        stamp = {"onupdate": now} if name == UPDATED_AT and field.type == "datetime" else {}
+    for name, field in columns_of(model, models).items():
+        relation = relations.get(name)
+        key = f"{models[relation.model].table}.{ID}" if relation else ""
+        leads_to = [ForeignKey(key, ondelete=_ON_DELETE[relation.on_delete])] if relation else []
         made.append(
             Column(
                 name,
                 column_type(field),
-                *points,
+                *leads_to,
                 primary_key=name == ID,
                 nullable=field.is_nullable,
-                **stamp,
+                default=_default(name, field, sources),
+                onupdate=sources.now if name == UPDATED_AT and field.type == "datetime" else None,
             )
         )
-    indexes = [
+    return made
+
+
+def _default(name: str, field: DataField, sources: Sources) -> object:
+    """For rows that no class makes: those of an `insert` statement."""
+    if name == ID and field.type == "uuid":
+        return sources.new_id
+    if name in (CREATED_AT, UPDATED_AT) and field.type == "datetime":
+        return sources.now
+    return field.accept(field.default) if field.default is not None else None
+
+
+def _indexes(model: ModelDefinition, columns: Mapping[str, DataField]) -> list[Index]:
+    return [
         Index(f"{'uq' if field.unique else 'ix'}_{model.table}_{name}", name, unique=field.unique)
         for name, field in columns.items()
         if (field.unique or field.index) and name != ID
     ]
-    return Table(model.table, metadata, *made, *indexes)
 
 
 def _relationships(model: ModelDefinition, mapped: Mapping[str, MappedModel]) -> dict[str, Any]:

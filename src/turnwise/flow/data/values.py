@@ -115,12 +115,23 @@ def _decimal(value: object) -> Decimal:
         number = Decimal(str(value))
     except (InvalidOperation, ValueError):  # The second for an integer that is too long to be written out.
         raise Unfit(expected) from None
-    if not number.is_finite() or not _is_short(number):
+    if not number.is_finite() or not is_short(number):
         raise Unfit(expected)
-    return number
+    return plain(number)
 
 
-def _is_short(number: Decimal) -> bool:
+def plain(number: Decimal) -> Decimal:
+    """The one way to write a decimal: 12.5 for 12.50, 1200 for 1.2e3, 0 for -0."""
+    shortest = (number + 0).normalize()
+    return shortest.quantize(Decimal(1)) if shortest == shortest.to_integral_value() else shortest
+
+
+def scaled(number: Decimal, scale: int) -> Decimal:
+    """The same number, or the nearest, with so many digits behind the point."""
+    return number.quantize(Decimal(1).scaleb(-scale))
+
+
+def is_short(number: Decimal) -> bool:
     """Whether it is written with few digits, the zeros in front and behind included."""
     _, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)

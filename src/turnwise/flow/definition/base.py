@@ -6,7 +6,9 @@ import re
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
+from turnwise.errors import BadExpression
 from turnwise.expressions import compile_expression
 from turnwise.expressions.template import compile_template
 
@@ -17,12 +19,22 @@ NAME: Final = r"^[A-Za-z][A-Za-z0-9_-]{0,58}$"
 """What a flow, a step or an agent is called: with `step-` before it, still an id."""
 KEY: Final = r"^[^_\W]\w*$"
 """What a context key is called that a document names to be written: never a reserved one."""
+BAD_DURATION: Final = "bad_duration"
+BAD_EXPRESSION: Final = "bad_expression"
+BAD_TEMPLATE: Final = "bad_template"
+"""What pydantic's errors of these parts are known by; `flow.mistake` tells them to people."""
 
 
 class Part(BaseModel):
     """A part of a definition: nothing in it is guessed, and it never changes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
+    )
 
 
 def seconds(value: object) -> object:
@@ -30,18 +42,24 @@ def seconds(value: object) -> object:
     if isinstance(value, str):
         found = _DURATION.fullmatch(value.strip())
         if found is None:
-            raise ValueError("expected a duration such as 30s, 5m, 2h or 1d")
+            raise PydanticCustomError(BAD_DURATION, "expected a duration such as 30s, 5m, 2h or 1d")
         return float(found[1]) * _UNITS[found[2]]
     return value
 
 
 def _expression(text: str) -> str:
-    compile_expression(text)
+    try:
+        compile_expression(text)
+    except BadExpression as error:
+        raise PydanticCustomError(BAD_EXPRESSION, "{because}", {"because": error.because}) from None
     return text
 
 
 def _template(text: str) -> str:
-    compile_template(text)
+    try:
+        compile_template(text)
+    except BadExpression as error:
+        raise PydanticCustomError(BAD_TEMPLATE, "{because}", {"because": error.because}) from None
     return text
 
 

@@ -19,6 +19,7 @@ from turnwise.flow.definition.fields import Fields
 from turnwise.flow.definition.steps import ForEachStep, ParallelStep, Step, WorkflowStep
 
 MAX_STEPS: Final = 200
+PATH: Final = r"^/[A-Za-z0-9_\-./{}~]*$"
 END: Final = "END"
 FAIL: Final = "FAIL"
 
@@ -26,7 +27,7 @@ FAIL: Final = "FAIL"
 class Trigger(Part):
     """The HTTP request that starts a run."""
 
-    path: str = Field(pattern=r"^/[A-Za-z0-9_\-./{}~]*$", max_length=300)
+    path: str = Field(pattern=PATH, max_length=300)
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     input: Fields | None = None
     """The body's fields; without it, any object is taken."""
@@ -138,10 +139,10 @@ def spelled_out(data: Json, *, name: str) -> Json:
     if not isinstance(data, dict):
         return data
     if "spec" not in data and "steps" in data:
-        outside = {"kind", "apiVersion", "metadata"}
-        inner = {key: value for key, value in data.items() if key not in outside | {"name"}}
-        named = {"name": data.get("name", name)}
-        return {"metadata": named, **{k: v for k, v in data.items() if k in outside}, "spec": inner}
+        named = {} if "metadata" in data else {"metadata": {"name": data.get("name", name)}}
+        outside = {"kind", "apiVersion", "metadata"} | ({"name"} if named else set())
+        inner = {key: value for key, value in data.items() if key not in outside}
+        return named | {key: data[key] for key in data if key in outside - {"name"}} | {"spec": inner}
     return data if "metadata" in data else {**data, "metadata": {"name": name}}
 
 
@@ -166,6 +167,8 @@ def inner_steps(step: Step) -> dict[str, Sequence[Step]]:
 def check_steps(steps: Sequence[Step]) -> None:
     """Refuse two steps of one id, and a route to nowhere. `flow.document` says where they stand."""
     ids = [step.id for step in steps]
+    if END in ids or FAIL in ids:
+        raise ValueError(f"no step can have the id {END!r} or {FAIL!r}; they are where a run ends")
     twice = sorted({one for one in ids if ids.count(one) > 1})
     if twice:
         raise ValueError(f"two steps have the id {twice[0]!r}; each needs its own")

@@ -1,8 +1,8 @@
 """Steps by their path: `approve`, or inside another step `contacts/each/approve`.
 
-    step/each/step       inside a `for_each`, for all items; `step/0/step` for the first one
-    step/branch/step     inside a `parallel`
-    step/flow/step       inside the run of another flow
+step/each/step       inside a `for_each`, for all items; `step/0/step` for the first one
+step/branch/step     inside a `parallel`
+step/flow/step       inside the run of another flow
 """
 
 from __future__ import annotations

@@ -38,6 +38,8 @@ from turnwise.log.memory import MemoryLog
 
 PATIENCE_SECONDS: Final = 60.0
 """Of real time, for one case: a node that takes longer is a problem."""
+GRACE_SECONDS: Final = 1.0
+"""For a node that is still at work when the case is given up."""
 RUN_ID: Final = "case"
 """What the run of a case is called, so that its messages are the same every time."""
 _WHO: Final = "test"
@@ -157,7 +159,9 @@ async def staged(services: Services, stubs: Stubs) -> AsyncIterator[Stage]:
     driver = Driver(hub, services, perform=perform)
     try:
         await driver.start()
-        yield Stage(driver, clock, stubs)
-        await driver.stop()
+        try:
+            yield Stage(driver, clock, stubs)
+        finally:
+            await driver.stop(grace_seconds=GRACE_SECONDS)
     finally:
         await hub.close()

@@ -13,10 +13,14 @@ case (`waiting_for`), and the step is performed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from turnwise.agent.agent import Agent
+from turnwise.agent.journal import Entry
+from turnwise.agent.scripted import ScriptedModel
 from turnwise.core.event_types import EV_TURN_PAUSED
 from turnwise.errors import FlowError, ParseFailed
 from turnwise.flow.context import private, public
@@ -50,13 +54,40 @@ FromOutside = Answers | Expires | Happens
 """What a step waits for."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What an agent's model and tools said when the run was recorded: the round goes through it again."""
+
+    entries: Sequence[Entry]
+
+
+AnyStub = Stub | Said
+
+
+def stub_it(step: define.Step) -> str:
+    """What to do about a step that a case has to stub."""
+    match step:
+        case define.HumanStep():
+            fields = ", ".join(f"{name}: ..." for name in step.human.form)
+            example = f"{{answer: {{{fields}}}}}"
+        case define.WaitStep():
+            example = "{event: {...}}"
+        case _:
+            example = "{updates: {...}}"
+    return f"stub it: {step.id}: {example}"
+
+
 class Stubs:
     """What the steps of one case give."""
 
-    def __init__(self, stubs: Mapping[str, Sequence[Stub]]) -> None:
+    def __init__(
+        self, stubs: Mapping[str, Sequence[AnyStub]], *, missing: Callable[[define.Step], str] = stub_it
+    ) -> None:
+        """`missing` says what to do about a step that has none."""
         self.problems: list[Problem] = []
         self.places = Places()
         self._stubs = stubs
+        self._missing = missing
         self._given: Counter[tuple[str, str]] = Counter()
         """Run and step -> how many of its stubs it has had."""
         self._waiting: dict[str, FromOutside] = {}
@@ -87,13 +118,15 @@ class Stubs:
             case Answers() | Expires() | Happens():
                 self._waiting[work.run_id] = stub
                 return await perform(watched)
+            case Said():
+                return await perform(_said_again(watched, stub.entries))
         return ended(work.step.id, stub)
 
-    def _stubs_of(self, work: Work[Any]) -> Sequence[Stub]:
+    def _stubs_of(self, work: Work[Any]) -> Sequence[AnyStub]:
         paths = self.places.paths(work.run_id, work.step.id)
         return next((self._stubs[path] for path in paths if path in self._stubs), ())
 
-    def _next(self, work: Work[Any], stubs: Sequence[Stub]) -> Stub | None:
+    def _next(self, work: Work[Any], stubs: Sequence[AnyStub]) -> AnyStub | None:
         """One stub is for every attempt; of several, each is for one."""
         place = (work.run_id, work.step.id)
         number = self._given[place]
@@ -104,7 +137,7 @@ class Stubs:
 
     def _unstubbed(self, work: Work[Any]) -> Paused:
         found = f"a step of kind {work.step.kind}, which a test does not perform"
-        return self._stopped(work, found=found, fix=f"stub it: {work.step.id}: {_example(work.step)}")
+        return self._stopped(work, found=found, fix=self._missing(work.step))
 
     def _used_up(self, work: Work[Any], count: int) -> Paused:
         found = f"attempt {count + 1}, and only {count} stubs"
@@ -141,11 +174,15 @@ def ended(step: str, stub: Gives | Raises | DoesNotParse | TakesTooLong) -> Done
     raise TimeoutError("the step took too long")
 
 
-def _example(step: define.Step) -> str:
-    match step:
-        case define.HumanStep():
-            fields = ", ".join(f"{name}: ..." for name in step.human.form)
-            return f"{{answer: {{{fields}}}}}"
-        case define.WaitStep():
-            return "{event: {...}}"
-    return "{updates: {...}}"
+def _said_again(work: Work[Any], said: Sequence[Entry]) -> Work[Any]:
+    """The work of an agent step whose round is answered from what was said; its models are never asked."""
+    step = work.step.model_copy(update={"agent": work.step.agent.model_copy(update={"model": None})})
+    agents = {name: _with_no_model(agent) for name, agent in work.services.agents.items()}
+    services = replace(work.services, agents=agents, model=ScriptedModel())
+    return replace(work, step=step, services=services, recorded=said)
+
+
+def _with_no_model(agent: Agent) -> Agent:
+    silent = copy(agent)
+    silent.config = ScriptedModel()
+    return silent
