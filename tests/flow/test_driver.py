@@ -487,3 +487,101 @@ async def test_runs_are_listed_by_flow_in_the_order_they_were_started() -> None:
 
     assert everything == started
     assert (mine, behind) == ([started[0]], [started[2]])
+
+
+# --- What a restart finds ---
+
+
+async def test_f7_a_child_that_closed_while_nobody_was_told_is_found_at_the_next_start() -> None:
+    flow = """
+    steps:
+      - id: all
+        for_each: {items: '[1, 2]', into: answers, steps: [{id: it, human: {title: ok?, form: {ok: boolean}}}]}
+    """
+    log = MemoryLog()
+    async with stage(flow, log=log) as house:
+        run_id = await house.runs.start("main", {})
+        await house.runs.wait(run_id)
+        tasks = await house.tasks.list()
+    async with stage(flow, log=log) as house:
+        for task in tasks:
+            await house.tasks.answer(task.task_id, {"ok": True}, by="ann")
+        for task in tasks:
+            await house.ended(task.run_id)
+    async with stage(flow, log=log) as house:
+        done = await house.ended(run_id)
+
+    assert done.data == {"answers": [{"ok": True}, {"ok": True}]}
+
+
+async def test_l3_children_of_a_run_that_ended_are_closed_at_the_next_start() -> None:
+    flow = "steps: [{id: all, for_each: {items: '[1]', steps: [{id: ask, human: {title: ok?}}]}}]"
+    log = MemoryLog()
+    async with stage(flow, log=log) as house:
+        run_id = await house.runs.start("main", {})
+        await house.runs.wait(run_id)
+        [task] = await house.tasks.list()
+        await house.driver.stop()
+        await house.runs.cancel(run_id)
+    async with stage(flow, log=log) as house:
+        done = await house.ended(task.run_id)
+
+    assert done.error is not None
+    assert done.error.type == "cancelled"
+
+
+async def test_f7_a_step_that_is_tried_again_opens_its_children_anew() -> None:
+    flow = """
+    steps:
+      - id: all
+        retry: {attempts: 2, backoff: 1}
+        for_each: {items: '[1, 2]', into: squares, steps: [{id: it, runner: square}]}
+    """
+    calls: list[int] = []
+
+    def square(ctx: Ctx) -> Ctx:
+        calls.append(ctx["item"])
+        if len(calls) == 1:
+            raise ValueError("not yet")
+        return {"square": ctx["item"] ** 2}
+
+    async with stage(flow, square=square) as house:
+        run_id = await house.runs.start("main", {})
+        await house.paused(run_id, "retry")
+        await house.pass_time(1)
+        done = await house.runs.wait(run_id)
+
+    assert done.data["squares"] == [{"square": 1}, {"square": 4}]
+    assert sorted(calls) == [1, 1, 2, 2]
+
+
+async def test_f7_a_step_that_waits_too_long_for_its_children_times_out_and_closes_them() -> None:
+    flow = """
+    steps:
+      - {id: sub, timeout: 60, workflow: {name: other}, routes: {timeout: END}}
+    """
+    other = "{metadata: {name: other}, steps: [{id: ask, human: {title: ok?}}]}"
+    async with stage(flow, other) as house:
+        run_id = await house.runs.start("main", {})
+        await house.runs.wait(run_id)
+        [task] = await house.tasks.list()
+        await house.pass_time(60)
+        done = await house.ended(run_id)
+        below = await house.ended(task.run_id)
+
+    assert done.status == "succeeded"
+    assert below.error is not None
+    assert below.error.type == "cancelled"
+
+
+async def test_f2_what_a_run_says_of_itself_is_not_handed_down_to_its_children() -> None:
+    flow = """
+    steps:
+      - {id: say, kind: response, response: {mapping: {mine: '1'}}, routes: {default: all}}
+      - {id: all, for_each: {items: '[1]', into: got, steps: [{id: it, runner: work}]}}
+      - {id: show, kind: response, response: {mapping: {got: got}}}
+    """
+    async with stage(flow, work=lambda ctx: {"theirs": 2}) as house:
+        done = await house.run()
+
+    assert done.data == {"got": [{"theirs": 2}]}

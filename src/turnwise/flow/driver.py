@@ -87,6 +87,9 @@ class Driver:
         for channel_id in waiting:
             # A child may have closed while nobody was told; whoever waits for it looks again.
             await self._resume(channel_id)
+        for parent, children in list(self._below.items()):
+            if (await self.hub.state(parent)).is_over:
+                await self._close(children)
 
     async def stop(self, *, grace_seconds: float = 10.0) -> None:
         """Begin nothing new, and let what is performed end, for so long. Somebody takes up the rest."""
@@ -291,7 +294,7 @@ class Driver:
 
     async def _close(self, children: Iterable[str]) -> None:
         """Cancel what a step leaves behind: it took too long, or its run has ended."""
-        for child in children:
+        for child in list(children):
             with suppress(Refused):
                 await self.hub.write(child, ev.EV_CHANNEL_CLOSED, {"reason": CANCELLED, "by": self.agent_id})
 

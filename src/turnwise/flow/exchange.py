@@ -17,8 +17,10 @@ Rule 4: an error says what was called and how it failed. It never holds a header
 
 from __future__ import annotations
 
+import re
 import ssl
 import zlib
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -34,6 +36,10 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _KEEP_METHOD: Final = frozenset({307, 308})
 _PORTS: Final = {"http": 80, "https": 443}
 _MAX_PORT: Final = 65_535
+_OURS: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade"})
+"""Headers that say where a request goes and where it ends."""
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
 _ANY_PACKING: Final = 32 + zlib.MAX_WBITS
 """gzip or deflate, whichever it is."""
 
@@ -86,6 +92,18 @@ def address_of(text: str, *, at: str) -> httpx2.URL:
     if url.port is not None and not 0 < url.port <= _MAX_PORT:
         raise BadStepValue(at, found=f"of port {url.port}", expected="a port up to 65535")
     return url.copy_with(fragment=None)
+
+
+def checked_headers(given: Mapping[str, str], *, at: str) -> tuple[tuple[str, str], ...]:
+    """Refuse what could end a header and begin another. A value may be a secret, so none is shown."""
+    for name, value in given.items():
+        if not _HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
+            found = "a name that no request may set"
+            raise BadStepValue(f"{at}.{name}", found=found, expected="the name of another header")
+        if not _HEADER_VALUE.fullmatch(value):
+            found = "with a line break, or not ASCII"
+            raise BadStepValue(f"{at}.{name}", found=found, expected="one line of ASCII")
+    return tuple((name, value.strip()) for name, value in given.items())
 
 
 async def exchange(

@@ -16,11 +16,12 @@ neither returns nor shows them; no error holds a value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
+from turnwise.agent.variables import masked
 from turnwise.core.envelope import JsonObject
 from turnwise.errors import BadExpression, TemplateFailed
 from turnwise.expressions import Expression, compile_expression
@@ -58,9 +59,24 @@ def headers(
     return {name: _header(text, public, secret, f"{at}.{name}", steps) for name, text in given.items()}
 
 
-def secrets_in(given: Mapping[str, str]) -> frozenset[str]:
-    """The names of the secrets that headers read."""
-    return frozenset(name for text in given.values() for name in _strict(text).secrets)
+def secrets_of(given: Mapping[str, str], secret: AskSecret) -> list[str]:
+    """The values of the secrets that headers read: what must not come back with an answer."""
+    names = sorted({name for text in given.values() for name in _strict(text).secrets})
+    return [value for value in map(secret, names) if value]
+
+
+def without(found: Json, secrets: Sequence[str]) -> Json:
+    """`found` with the texts in `secrets` masked, wherever they are in it."""
+    if not secrets:
+        return found
+    match found:
+        case str():
+            return masked(found, *secrets)
+        case list():
+            return [without(item, secrets) for item in found]
+        case dict():
+            return {masked(key, *secrets): without(item, secrets) for key, item in found.items()}
+    return found
 
 
 def mapped(value: Json, public: Mapping[str, Json], *, at: str = "mapping") -> Json:

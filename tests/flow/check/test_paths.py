@@ -42,7 +42,7 @@ LIMITS = {"max_steps": 50}
         ([wait("a", default="c"), wait("b", default="b"), wait("c")], [1]),
     ],
 )
-def test_F15_a_step_that_no_path_leads_to_is_found(steps: list[Step], lost: list[int]) -> None:
+def test_f15_a_step_that_no_path_leads_to_is_found(steps: list[Step], lost: list[int]) -> None:
     assert told(unreachable_steps(flow(*steps))) == [("TW101", (*STEPS, place)) for place in lost]
 
 
@@ -65,13 +65,13 @@ CALL = {"url": "https://example.com"}
         ({"id": "a", "api_call": CALL, "routes": {"default": "c", "http_no": "b"}}, [1]),
     ],
 )
-def test_F15_a_path_goes_only_where_the_signals_of_a_step_can_lead(step: Step, lost: list[int]) -> None:
+def test_f15_a_path_goes_only_where_the_signals_of_a_step_can_lead(step: Step, lost: list[int]) -> None:
     steps = [step, wait("b", default="c"), wait("c")]
 
     assert told(unreachable_steps(flow(*steps))) == [("TW101", (*STEPS, place)) for place in lost]
 
 
-def test_F15_steps_inside_steps_are_checked_too() -> None:
+def test_f15_steps_inside_steps_are_checked_too() -> None:
     lost = [wait("a", default="END"), wait("b")]
     each = {"id": "each", "for_each": {"items": "xs", "steps": lost}}
     both = {"id": "both", "parallel": {"branches": {"left": lost, "right": [each]}}}
@@ -84,7 +84,7 @@ def test_F15_steps_inside_steps_are_checked_too() -> None:
 
 
 @pytest.mark.parametrize("target", ["b", "END", "FAIL", "nowhere"])
-def test_F15_a_route_out_of_a_list_of_inner_steps_is_refused_when_the_flow_is_read(target: str) -> None:
+def test_f15_a_route_out_of_a_list_of_inner_steps_is_refused_when_the_flow_is_read(target: str) -> None:
     """`b` is a step, but of another list: the inner steps are a channel of their own."""
     inner = {"id": "each", "for_each": {"items": "xs", "steps": [wait("a", default=target)]}}
     if target in ("END", "FAIL"):
@@ -114,13 +114,13 @@ def test_F15_a_route_out_of_a_list_of_inner_steps_is_refused_when_the_flow_is_re
         ([wait("a", default="END"), wait("b", default="b")], {}, []),
     ],
 )
-def test_F15_a_cycle_that_nothing_ends_and_one_without_a_limit(
+def test_f15_a_cycle_that_nothing_ends_and_one_without_a_limit(
     steps: list[Step], spec: dict[str, Any], expected: Told
 ) -> None:
     assert told(cycles(flow(*steps, **spec))) == expected
 
 
-def test_F15_a_cycle_that_can_be_left_is_a_warning_and_one_that_cannot_is_an_error() -> None:
+def test_f15_a_cycle_that_can_be_left_is_a_warning_and_one_that_cannot_is_an_error() -> None:
     [warning] = cycles(flow(wait("a"), node("b", again="a")))
     [error] = cycles(flow(wait("a"), wait("b", default="a")))
 
@@ -148,7 +148,7 @@ def test_F15_a_cycle_that_can_be_left_is_a_warning_and_one_that_cannot_is_an_err
         ([node("a"), wait("b")], []),
     ],
 )
-def test_F15_a_signal_that_nothing_takes_is_found(steps: list[Step], expected: Told) -> None:
+def test_f15_a_signal_that_nothing_takes_is_found(steps: list[Step], expected: Told) -> None:
     assert told(unrouted_signals(flow(*steps))) == expected
 
 
@@ -166,7 +166,7 @@ def test_F15_a_signal_that_nothing_takes_is_found(steps: list[Step], expected: T
         ({"id": "a", "wait": {"for": "1d"}}, False),
     ],
 )
-def test_F15_a_wait_that_can_run_out_into_nothing_is_a_warning(step: Step, is_found: bool) -> None:
+def test_f15_a_wait_that_can_run_out_into_nothing_is_a_warning(step: Step, is_found: bool) -> None:
     found = list(unrouted_signals(flow(step, wait("b"))))
 
     assert [(one.code, one.severity) for one in found] == ([("TW104", "warning")] if is_found else [])
@@ -191,7 +191,7 @@ def test_F15_a_wait_that_can_run_out_into_nothing_is_a_warning(step: Step, is_fo
         (node("a", anything="b"), []),
     ],
 )
-def test_F15_a_route_for_a_signal_that_never_comes_is_a_warning(step: Step, never: list[str]) -> None:
+def test_f15_a_route_for_a_signal_that_never_comes_is_a_warning(step: Step, never: list[str]) -> None:
     found = list(routes_never_taken(flow(step, wait("b"))))
 
     assert told(found) == [("TW105", (*STEPS, 0, "routes", signal)) for signal in never]
@@ -276,7 +276,7 @@ def visited_by_hand(given: Flow) -> set[str]:
 
 @settings(deadline=None, max_examples=200)
 @given(small_flows())
-def test_F4_what_can_be_reached_is_what_some_run_comes_to(given: Flow) -> None:
+def test_f4_what_can_be_reached_is_what_some_run_comes_to(given: Flow) -> None:
     assert reachable(given.steps) == visited_by_hand(given)
 
 

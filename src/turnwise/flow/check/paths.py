@@ -111,9 +111,10 @@ def cycles_in(edges: Edges, among: set[str]) -> list[list[str]]:
     seen = set[str]()
     for step in reversed(_left_in_order(edges, among)):
         together = _walked(sources, step, seen)
-        if len(together) > 1 or step in edges[step]:
+        if len(together) > 1 or step in edges[step] & together:
             found.append([one for one in edges if one in together])
-    return sorted(found, key=lambda cycle: list(edges).index(cycle[0]))
+    places = {step: place for place, step in enumerate(edges)}
+    return sorted(found, key=lambda cycle: places[cycle[0]])
 
 
 def _left_in_order(edges: Edges, among: set[str]) -> list[str]:

@@ -31,8 +31,14 @@ HOLD_SECONDS: Final = 5.0
 """How long a step may go on after its first write. Less than the log waits for the file."""
 OPTION: Final = "turnwise_hold"
 """The execution option by which a connection knows whose it is."""
-_READS: Final = re.compile(r"\s*(SELECT|VALUES|EXPLAIN|PRAGMA\s+\w+\s*(\(|;?\s*$))", re.IGNORECASE)
-_ENDS: Final = re.compile(r"\s*(BEGIN|COMMIT|END|ROLLBACK(?!\s+(TRANSACTION\s+)?TO))\b", re.IGNORECASE)
+_BLANK: Final = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
+_LOOKS: Final = r"(?:\w+\.)?(?:table_x?info|table_list|index_list|index_x?info|foreign_key_(?:list|check))\b"
+_READS: Final = re.compile(
+    rf"{_BLANK}(?:SELECT\b|VALUES\b|EXPLAIN\b|PRAGMA\s+(?:{_LOOKS}|\w+\s*;?\s*$))", re.IGNORECASE | re.DOTALL
+)
+_ENDS: Final = re.compile(
+    rf"{_BLANK}(BEGIN|COMMIT|END|ROLLBACK(?!\s+(?:TRANSACTION\s+)?TO\b))\b", re.IGNORECASE | re.DOTALL
+)
 
 
 class Hold:
@@ -49,8 +55,8 @@ class Hold:
 
     def before(self, connection: Connection, statement: str) -> None:
         """See that a statement runs where it may. Raises `CommitRefused` and `WriteRefused`."""
-        if _ENDS.match(statement):
-            raise CommitRefused(f"a step said {statement.split(maxsplit=1)[0].upper()}")
+        if found := _ENDS.match(statement):
+            raise CommitRefused(f"a step said {found[1].upper()}")
         self._check()
         if not _READS.match(statement):
             self.begin(connection)
@@ -72,8 +78,9 @@ class Hold:
         self._limit = asyncio.get_running_loop().create_task(self._enforce_limit(driver))
 
     def commit(self, connection: Connection) -> None:
-        """Commit. An error means *unknown*. Not by the driver's own method, which is silent where none is open."""
+        """Commit. An error means *unknown*."""
         self.unlimited()
+        # Not the driver's own method: it says nothing where no transaction is open.
         raw_connection(connection).execute("COMMIT")
         self.begun = False
 

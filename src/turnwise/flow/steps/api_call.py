@@ -14,8 +14,7 @@ secrets (some systems repeat what they were sent) is masked.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -23,22 +22,17 @@ import httpx2
 import msgspec
 
 from turnwise.agent.variables import masked
-from turnwise.core.envelope import JsonObject
 from turnwise.errors import BadStepValue, CallFailed, ParseFailed
 from turnwise.flow.definition.steps import ApiCallStep
-from turnwise.flow.exchange import HttpAnswer, HttpRequest, Limits, address_of, exchange
+from turnwise.flow.exchange import HttpAnswer, HttpRequest, Limits, address_of, checked_headers, exchange
 from turnwise.flow.output import Written, parsed, read, wants_json, written
-from turnwise.flow.values import filled, headers, render, secrets_in
+from turnwise.flow.values import filled, headers, render, secrets_of, without
 from turnwise.flow.work import Done, Work
 
 TIMEOUT_SECONDS: Final = 30.0
 """For all of it, redirects included, where the step has no timeout of its own."""
 FIRST_FAILURE: Final = 400
 _UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-_OURS: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade"})
-"""Headers that say where a request goes and where it ends."""
-_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
 
 
 async def perform(work: Work[ApiCallStep]) -> Done:
@@ -100,7 +94,7 @@ def _request(work: Work[ApiCallStep]) -> HttpRequest:
     return HttpRequest(
         method=block.method,
         url=_with_query(url, filled(block.query, work.public, at="api_call.query")),
-        headers=tuple(_checked_header(name, value) for name, value in {**ours, **given}.items()),
+        headers=checked_headers({**ours, **given}, at="api_call.headers"),
         content=content,
     )
 
@@ -115,16 +109,6 @@ def _content(work: Work[ApiCallStep]) -> tuple[bytes, dict[str, str]]:
         text = render(block.body, work.public, at="api_call.body")
         return text.encode(), {"Content-Type": "text/plain; charset=utf-8"}
     return b"", {}
-
-
-def _checked_header(name: str, value: str) -> tuple[str, str]:
-    """Refuse what could end a header and begin another. The value may be a secret, so it is not shown."""
-    at = f"api_call.headers.{name}"
-    if not _HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
-        raise BadStepValue(at, found="a name no request may set", expected="the name of another header")
-    if not _HEADER_VALUE.fullmatch(value):
-        raise BadStepValue(at, found="with a line break, or not ASCII", expected="one line of ASCII")
-    return name, value.strip()
 
 
 def _with_query(url: httpx2.URL, query: Mapping[str, Any]) -> httpx2.URL:
@@ -155,11 +139,11 @@ def _written(work: Work[ApiCallStep], answer: HttpAnswer) -> Written:
     output, step = work.step.api_call.output, work.step.id
     if not answer.body and not wants_json(output):
         return Written()
-    secrets = _secrets(work)
+    secrets = secrets_of(work.step.api_call.headers, work.services.secret)
     text = masked(_text(answer), *secrets)
     as_json = output.format is None and "json" in answer.headers.get("content-type", "").lower()
     found = parsed(text, step=step) if as_json else read(output, text, step=step)
-    return written(output, _without(found, secrets), step=step)
+    return written(output, without(found, secrets), step=step)
 
 
 def _text(answer: HttpAnswer) -> str:
@@ -170,25 +154,3 @@ def _text(answer: HttpAnswer) -> str:
         return answer.body.decode(charset.split(";")[0].strip("\"' ") or "utf-8", errors="replace")
     except (LookupError, UnicodeError):
         return answer.body.decode(errors="replace")
-
-
-def _secrets(work: Work[ApiCallStep]) -> list[str]:
-    asked = (work.services.secret(name) for name in secrets_in(work.step.api_call.headers))
-    return [value for value in asked if value]
-
-
-def _without(found: Any, secrets: Sequence[str]) -> Any:
-    """JSON with the secrets masked once more: in it they may have been spelled with escapes."""
-    if not secrets:
-        return found
-    match found:
-        case str():
-            return masked(found, *secrets)
-        case list():
-            return [_without(item, secrets) for item in found]
-        case dict():
-            clean: JsonObject = {
-                masked(key, *secrets): _without(item, secrets) for key, item in found.items()
-            }
-            return clean
-    return found

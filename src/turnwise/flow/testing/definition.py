@@ -14,7 +14,7 @@ its name, and what stands in `spec`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 from turnwise.flow.definition.base import Json, Name, Part
 from turnwise.flow.work import DEFAULT
 
-TEST_KIND: Final = "Test"
+OUTER_KEYS: Final = frozenset({"kind", "apiVersion"})
 
 
 class Gives(Part):
@@ -159,7 +159,7 @@ class Case(Part):
     """A whole test document."""
 
     api_version: str | None = Field(default=None, alias="apiVersion")
-    kind: Literal["Test"] = TEST_KIND
+    kind: Literal["Test"] = "Test"
     metadata: CaseMetadata
     spec: CaseSpec
 
@@ -168,18 +168,15 @@ class Case(Part):
         return self.metadata.name
 
 
+def is_short(data: Json) -> bool:
+    """Whether a case is written without `metadata` and `spec`."""
+    return isinstance(data, dict) and not data.keys() & {"spec", "metadata"}
+
+
 def spelled_out(data: Json) -> Json:
-    """A case in its one long shape: from one that is written short, in a list."""
-    if not isinstance(data, dict) or "spec" in data or "metadata" in data:
+    """A case in its one long shape."""
+    if not is_short(data):
         return data
-    outside = {"kind", "apiVersion"}
-    inner = {key: value for key, value in data.items() if key not in outside | {"name"}}
-    named = {"name": data["name"]} if "name" in data else {}
-    return {**{key: value for key, value in data.items() if key in outside}, "metadata": named, "spec": inner}
-
-
-def is_cases(data: Json) -> bool:
-    """Whether a document holds cases: it says so, or is a list of them."""
-    if isinstance(data, dict):
-        return data.get("kind") == TEST_KIND
-    return isinstance(data, Sequence) and not isinstance(data, str)
+    inner = {key: value for key, value in data.items() if key not in OUTER_KEYS and key != "name"}
+    outer = {key: value for key, value in data.items() if key in OUTER_KEYS}
+    return {**outer, "metadata": {"name": data["name"]} if "name" in data else {}, "spec": inner}

@@ -1,0 +1,70 @@
+"""SQLite for data models: an engine whose connections are read from freely and written to under a hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, event
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from turnwise.errors import CommitRefused
+from turnwise.flow.data.hold import OPTION, Hold, raw_connection
+
+SCHEME: Final = "sqlite:///"
+CONNECTIONS: Final = 64
+"""At a time. A step has one from its first staged write on, or while it reads."""
+KEPT_CONNECTIONS: Final = 8
+WAIT_SECONDS: Final = 30.0
+"""How long a step waits for one."""
+
+
+def memory_url(name: str) -> str:
+    """A database in memory that all connections of this process share, and that ends with the last one."""
+    return f"file:/turnwise-{name}?vfs=memdb&uri=true"
+
+
+def open_engine(database: str, *, prepare: Sequence[str], busy_timeout_seconds: float) -> AsyncEngine:
+    """Return an engine on a file, or on a `memory_url`; `prepare` is what each connection begins with."""
+    engine = create_async_engine(
+        f"sqlite+aiosqlite:///{database}",
+        hide_parameters=True,  # They are the user's data, and errors are shown.
+        pool_size=KEPT_CONNECTIONS,
+        max_overflow=CONNECTIONS - KEPT_CONNECTIONS,
+        pool_timeout=WAIT_SECONDS,
+        connect_args={"timeout": busy_timeout_seconds, "isolation_level": None},
+    )
+
+    def connected(connection: Any, _: object) -> None:
+        for statement in (*prepare, "PRAGMA foreign_keys = ON"):
+            connection.execute(statement)
+
+    event.listen(engine.sync_engine, "connect", connected)
+    event.listen(engine.sync_engine, "before_cursor_execute", _before_statement)
+    event.listen(engine.sync_engine, "commit", _before_commit)
+    return engine
+
+
+def _before_statement(connection: Connection, _: object, statement: str, *__: object) -> None:
+    hold = connection.get_execution_options().get(OPTION)
+    if isinstance(hold, Hold):
+        hold.before(connection, statement)
+
+
+def _before_commit(connection: Connection) -> None:
+    if OPTION in connection.get_execution_options():
+        raise CommitRefused("a step's connection was to be committed")
+
+
+def begin_alone(connection: Connection) -> None:
+    """Begin a transaction that changes tables. Foreign keys are not looked at, so that one can be copied."""
+    raw = raw_connection(connection)
+    raw.execute("PRAGMA foreign_keys = OFF")
+    raw.execute("BEGIN IMMEDIATE")
+
+
+def end_alone(connection: Connection, *, keep: bool) -> None:
+    """Commit it, or undo it."""
+    raw = raw_connection(connection)
+    raw.execute("COMMIT" if keep else "ROLLBACK")
+    raw.execute("PRAGMA foreign_keys = ON")

@@ -1,0 +1,35 @@
+"""F15: questions to a person that cannot be answered as they are meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwise.flow.check.people import questions
+
+from .flows import Step, flow, told
+
+PATH = ("spec", "steps", 0, "human")
+
+
+@pytest.mark.parametrize(
+    ("human", "expected"),
+    [
+        ({"form": {"approved": "boolean"}}, []),
+        ({"form": {"approved": "boolean"}, "signal_from": "approved"}, []),
+        ({}, [("TW106", PATH)]),
+        ({"signal_from": "approved"}, [("TW107", (*PATH, "signal_from"))]),
+        ({"form": {"approved": "boolean"}, "signal_from": "aproved"}, [("TW107", (*PATH, "signal_from"))]),
+    ],
+)
+def test_f15_a_question_without_a_form_and_a_signal_without_a_field(human: Step, expected: object) -> None:
+    assert told(questions(flow({"id": "ask", "human": {"title": "?", **human}}))) == expected
+
+
+def test_a_question_without_a_form_is_a_warning_and_a_signal_without_a_field_an_error() -> None:
+    [empty] = questions(flow({"id": "ask", "human": {"title": "?"}}))
+    [wrong] = questions(
+        flow({"id": "ask", "human": {"title": "?", "form": {"ok": "any"}, "signal_from": "okay"}})
+    )
+
+    assert (empty.severity, wrong.severity) == ("warning", "error")
+    assert wrong.fix == "did you mean 'ok'?"
