@@ -496,7 +496,7 @@ async def test_f7_a_child_that_closed_while_nobody_was_told_is_found_at_the_next
     flow = """
     steps:
       - id: all
-        for_each: {items: '[1, 2]', into: answers, steps: [{id: it, human: {title: ok?, form: {ok: boolean}}}]}
+        for_each: {items: '[1, 2]', into: got, steps: [{id: it, human: {title: ok?, form: {ok: boolean}}}]}
     """
     log = MemoryLog()
     async with stage(flow, log=log) as house:
@@ -511,7 +511,7 @@ async def test_f7_a_child_that_closed_while_nobody_was_told_is_found_at_the_next
     async with stage(flow, log=log) as house:
         done = await house.ended(run_id)
 
-    assert done.data == {"answers": [{"ok": True}, {"ok": True}]}
+    assert done.data == {"got": [{"ok": True}, {"ok": True}]}
 
 
 async def test_l3_children_of_a_run_that_ended_are_closed_at_the_next_start() -> None:

@@ -108,11 +108,3 @@ def test_f15_the_finding_does_not_give_the_secret_away(secret: str, shown: str) 
 
     assert found.found == shown
     assert secret not in f"{found.message}{found.found}{found.expected}{found.fix}{found.path}"
-
-
-def test_a_secret_in_a_header_is_told_of_secret_and_any_other_of_a_variable() -> None:
-    [in_header] = literal_secrets(header(f"Bearer {RANDOM}"))
-    [elsewhere] = literal_secrets({"json": {"password": RANDOM}})
-
-    assert in_header.fix.startswith("write {{ secret.NAME }}")
-    assert elsewhere.fix.startswith("write ${NAME}")
