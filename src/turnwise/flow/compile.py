@@ -33,6 +33,8 @@ UNHANDLED: Final = "UNHANDLED"
 NOWHERE: Final = "NOWHERE"
 """Where a signal goes that no route takes: an error fails the run, and so does any other before the end."""
 
+_ROUTED, _ERROR, _OTHERWISE = 0, 1, 2
+"""Priorities: a step's own routes, then an error that none of them took, then the way on."""
 _REASONS: Final = {END: COMPLETED, FAIL: FAILED, UNHANDLED: STEP_FAILED, NOWHERE: UNROUTED}
 
 
@@ -48,7 +50,9 @@ def route(steps: Sequence[Step], place: int, signal: str) -> str:
 
 def graph_of(steps: Sequence[Step], *, max_steps: int, start: str | None = None) -> TransitionGraph:
     """Return the graph that takes a run through `steps`, from `start` on (the first, if it is not given)."""
-    transitions = [one for place in range(len(steps)) for one in _transitions(steps, place)]
+    transitions = [one for place in range(len(steps)) for one in _routed(steps, place)]
+    transitions += [Transition(SignalIs(error), TerminateTarget(STEP_FAILED), _ERROR) for error in ERRORS]
+    transitions += [one for place in range(len(steps)) for one in _otherwise(steps, place)]
     return TransitionGraph(
         initial_speaker=step_id(start or steps[0].id),
         transitions=transitions,
@@ -69,13 +73,25 @@ def _onwards(steps: Sequence[Step], place: int, signal: str) -> str:
     return steps[place + 1].id if signal == DEFAULT else NOWHERE
 
 
-def _transitions(steps: Sequence[Step], place: int) -> Iterator[Transition]:
-    """The signals a step's routes speak of, then the errors, then whatever else it says."""
+def _routed(steps: Sequence[Step], place: int) -> Iterator[Transition]:
+    """What a step's routes say, errors included."""
     step = steps[place]
-    who = FromSpeaker(step_id(step.id))
-    for signal in dict.fromkeys((*step.routes, *ERRORS, DEFAULT)):
-        yield Transition(who & SignalIs(signal), _target(route(steps, place, signal)))
-    yield Transition(who, _target(route(steps, place, "")))
+    errors = [error for error in ERRORS if error not in step.routes] if "error" in step.routes else []
+    for signal in (*step.routes, *errors):
+        yield _transition(step, signal, route(steps, place, signal), _ROUTED)
+
+
+def _otherwise(steps: Sequence[Step], place: int) -> Iterator[Transition]:
+    """Where a step leads with `default`, and with whatever else it says, where its routes do not."""
+    rest, default = route(steps, place, ""), route(steps, place, DEFAULT)
+    if rest != default:
+        yield _transition(steps[place], DEFAULT, default, _OTHERWISE)
+    if rest != NOWHERE:
+        yield Transition(FromSpeaker(step_id(steps[place].id)), _target(rest), _OTHERWISE)
+
+
+def _transition(step: Step, signal: str, leads_to: str, priority: int) -> Transition:
+    return Transition(FromSpeaker(step_id(step.id)) & SignalIs(signal), _target(leads_to), priority)
 
 
 def _target(name: str) -> TransitionTarget:

@@ -1,12 +1,29 @@
 """Findings: what is wrong with a project's documents, where, and what to do about it.
 
-    workflows/lead.yaml:12:7: unknown_key no key 'promt' is known here
+    workflows/lead.yaml:12:7: TW011 no key 'promt' is known here
         found: promt
         expected: model, name, output, prompt, system, tools
         do: did you mean 'prompt'?
 
 A `Report` collects the findings of all files; nobody stops at the first. What a text
 became when its `${VARIABLES}` were filled in is never shown: the text as it was written is.
+
+Codes never change their meaning. Those of `flow.check` begin at TW101; these are of reading:
+
+    TW001  not YAML                               TW002  not text
+    TW003  too large, too deep                    TW004  a key that is written twice
+    TW005  an anchor, an alias, a merge key, a tag  TW006  a key that is no text
+    TW007  a number that JSON has not             TW008  a file that cannot be read
+    TW009  a document of an unknown kind          TW010  a workflow without a name
+    TW011  unknown key                            TW012  missing key
+    TW013  unknown kind of step                   TW014  a value that cannot be
+    TW015  not a duration                         TW016  two steps of one id
+    TW017  a route to nowhere                     TW018  two workflows of one name
+    TW019  two workflows for one request
+    TW021  a variable that is not set             TW022  not a variable
+    TW023  a secret as a variable of a workflow
+    TW031  a Python file that cannot be imported  TW032  two nodes or agents of one name
+    TW033  a tool's name that means two tools
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ MISSING_KEY: Final = "TW012"
 UNKNOWN_KIND: Final = "TW013"
 BAD_VALUE: Final = "TW014"
 BAD_DURATION: Final = "TW015"
+BAD_STEPS: Final = "TW016"
 BAD_TEXT: Final = "TW204"
 """The same as in `flow.check.texts`, which looks at the texts inside JSON."""
 
@@ -191,6 +192,9 @@ class _Mistake:
     def _bad_duration(self) -> Finding:
         return self._at(BAD_DURATION, "this is no duration", expected="30s, 5m, 2h, 1d, or seconds")
 
+    def _bad_steps(self) -> Finding:
+        return self._at(BAD_STEPS, self._error["msg"], found="")
+
     def _bad_expression(self) -> Finding:
         return self._bad_text("expression")
 
@@ -257,6 +261,7 @@ _TOLD: Final[dict[str, Callable[[_Mistake], Finding]]] = {
     "union_tag_invalid": _Mistake._unknown_kind,
     "union_tag_not_found": _Mistake._no_kind,
     base.BAD_DURATION: _Mistake._bad_duration,
+    base.BAD_STEPS: _Mistake._bad_steps,
     base.BAD_EXPRESSION: _Mistake._bad_expression,
     base.BAD_TEMPLATE: _Mistake._bad_template,
 }

@@ -8,6 +8,7 @@ run is computed from its channel.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +20,10 @@ from turnwise.flow.compile import graph_of, participants_of
 from turnwise.flow.definition.flow import Flow, inner_steps
 from turnwise.flow.definition.steps import Step
 from turnwise.hub.request import OpenRequest
+
+_GRAPHS: Final = 1024
+_graphs: Final[dict[object, JsonObject]] = {}
+"""Digest, place and start -> the graph as data. A cache: what is forgotten is compiled again."""
 
 
 class RunKnob(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,9 +78,13 @@ def request_for(
 ) -> OpenRequest:
     """Return what opens the channel of a run."""
     steps = steps_at(flow, knob.at)
-    graph = graph_of(steps, max_steps=flow.spec.limits.max_steps, start=start)
+    key = (knob.digest, tuple(map(tuple, knob.at)), start)
+    if key not in _graphs:
+        if len(_graphs) >= _GRAPHS:
+            _graphs.clear()
+        _graphs[key] = graph_of(steps, max_steps=flow.spec.limits.max_steps, start=start).to_dict()
     knobs: JsonObject = {
-        "graph": graph.to_dict(),
+        "graph": _graphs[key],
         "flow": msgspec.to_builtins(knob),
         "context_vars": context,
     }

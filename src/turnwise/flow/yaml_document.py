@@ -38,6 +38,15 @@ MAX_FINDINGS: Final = 200
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Without libyaml: the same events, slower."""
 _NOT_PRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+SYNTAX: Final = "TW001"
+NOT_TEXT: Final = "TW002"
+TOO_LARGE: Final = "TW003"
+TWICE: Final = "TW004"
+NOT_PLAIN: Final = "TW005"
+BAD_KEY: Final = "TW006"
+NOT_JSON: Final = "TW007"
 
 Path = tuple[str | int, ...]
 """The way to a value: keys and indexes."""
@@ -48,6 +57,9 @@ class Position(NamedTuple):
 
     line: int
     column: int
+
+    def __str__(self) -> str:
+        return f"{self.line}:{self.column}"
 
 
 START: Final = Position(1, 1)
@@ -79,6 +91,15 @@ class YamlDocument:
     def key_position(self, path: Path) -> Position:
         """Return where a value's key begins."""
         return self.keys[path] if path in self.keys else self.position(path)
+
+    def as_written(self, text: str, path: Path) -> str:
+        """Return `text` with the value at `path` as its author wrote it, `${VARIABLES}` and all."""
+        if path not in self.written:
+            return text
+        value = self.data
+        for key in path:
+            value = value[key]
+        return text.replace(value, self.written[path]) if value else text
 
     def finding(
         self,
@@ -127,7 +148,7 @@ def read_yaml(content: bytes | str, *, file: str) -> YamlFile:
 
 def is_storable(text: str) -> bool:
     """Whether a text can go on a log: no NUL, nothing that is not Unicode."""
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+    return "\0" not in text and (text.isascii() or _SURROGATE.search(text) is None)
 
 
 class _Unreadable(Exception):
@@ -149,12 +170,12 @@ class _Reader:
         size = len(content if isinstance(content, bytes) else content.encode(errors="replace"))
         if size > MAX_FILE_BYTES:
             limit = f"at most {MAX_FILE_BYTES} bytes"
-            self._stop("too_large", START, "the file is too large", found=f"{size} bytes", expected=limit)
+            self._stop(TOO_LARGE, START, "the file is too large", found=f"{size} bytes", expected=limit)
         text = self._decoded(content).removeprefix("\ufeff")
         bad = _NOT_PRINTABLE.search(text)
         if bad is not None:
             at = _end_of(text[: bad.start()])
-            self._stop("not_text", at, "a control character", found=repr(bad[0]), fix="take it out")
+            self._stop(NOT_TEXT, at, "a control character", found=repr(bad[0]), fix="take it out")
         return text
 
     def documents(self, text: str) -> Iterator[YamlDocument]:
@@ -164,7 +185,7 @@ class _Reader:
                 if isinstance(event, ev.DocumentStartEvent):
                     yield self._document()
         except yaml.YAMLError as error:
-            self._stop("syntax", *_syntax(error, text))
+            self._stop(SYNTAX, *_syntax(error, text))
 
     def _document(self) -> YamlDocument:
         self._start_document()
@@ -191,7 +212,7 @@ class _Reader:
             return content.decode()
         except UnicodeDecodeError as error:
             at = _end_of(content[: error.start].decode())
-            self._stop("not_utf8", at, "the file is not UTF-8", fix="save it as UTF-8")
+            self._stop(NOT_TEXT, at, "the file is not UTF-8", fix="save it as UTF-8")
 
     def _value(self, event: ev.Event, path: Path) -> Json:
         self._values[path] = _begin(event)
@@ -234,21 +255,21 @@ class _Reader:
         if not isinstance(event, ev.ScalarEvent):
             self._pass_over(event, path)
             if bare:
-                self._found("bad_key", _begin(event), "a key has to be a text")
+                self._found(BAD_KEY, _begin(event), "a key has to be a text")
             return None
         return event.value if bare and self._is_good_key(event, (*path, event.value)) else None
 
     def _is_good_key(self, event: ev.ScalarEvent, place: Path) -> bool:
         text, at, before = event.value, _begin(event), len(self.findings)
         if not event.style and text == "<<":
-            self._found("merge_key", at, "merge keys are not allowed", fix="write the values out")
+            self._found(NOT_PLAIN, at, "merge keys are not allowed", fix="write the values out")
         elif not isinstance(self._meaning(event), str):
             fix = f"put it in quotes: '{text}'"
-            self._found("bad_key", at, "a key has to be a text", found=short(text), fix=fix)
+            self._found(BAD_KEY, at, "a key has to be a text", found=short(text), fix=fix)
         elif place in self._keys:
             first = self._keys[place]
-            message = f"the key {short(text)} stands here twice; first at {first.line}:{first.column}"
-            self._found("duplicate_key", at, message, fix="keep one of them")
+            message = f"the key {short(text)} stands here twice; first at {first}"
+            self._found(TWICE, at, message, fix="keep one of them")
         return len(self.findings) == before
 
     def _pass_over(self, event: ev.Event, path: Path) -> None:
@@ -271,14 +292,14 @@ class _Reader:
     def _meaning(self, event: ev.ScalarEvent) -> Scalar:
         text, at = event.value, _begin(event)
         if not is_storable(text):
-            self._found("not_text", at, "the text has a character that cannot be stored", found=short(text))
+            self._found(NOT_TEXT, at, "the text has a character that cannot be stored", found=short(text))
         if event.style:
             return text
         try:
             return scalar_of(text)
         except NotJson as error:
             fix = "put it in quotes if it is a text"
-            self._found("not_json", at, str(error), found=short(text), fix=fix)
+            self._found(NOT_JSON, at, str(error), found=short(text), fix=fix)
             return text
 
     def _is_bare(self, event: ev.Event) -> bool:
@@ -286,21 +307,21 @@ class _Reader:
         anchor, tag, at = getattr(event, "anchor", None), getattr(event, "tag", None), _begin(event)
         if isinstance(event, ev.AliasEvent):
             fix = "write the value out"
-            self._found("alias", at, "aliases are not allowed", found=f"*{anchor}", fix=fix)
+            self._found(NOT_PLAIN, at, "aliases are not allowed", found=f"*{anchor}", fix=fix)
         elif anchor is not None:
-            self._found("anchor", at, "anchors are not allowed", found=f"&{anchor}", fix="take it out")
+            self._found(NOT_PLAIN, at, "anchors are not allowed", found=f"&{anchor}", fix="take it out")
         elif tag is not None:
-            self._found("tag", at, "tags are not allowed", found=short(tag), fix="take it out")
+            self._found(NOT_PLAIN, at, "tags are not allowed", found=short(tag), fix="take it out")
         return anchor is None and tag is None
 
     def _check_limits(self, event: ev.Event, depth: int) -> None:
         self._count += 1
         if self._count > MAX_VALUES:
             limit = f"at most {MAX_VALUES} in a file"
-            self._stop("too_large", _begin(event), "there are too many values", expected=limit)
+            self._stop(TOO_LARGE, _begin(event), "there are too many values", expected=limit)
         if depth > MAX_DEPTH:
             limit = f"at most {MAX_DEPTH} levels"
-            self._stop("too_deep", _begin(event), "it is nested too deeply", expected=limit)
+            self._stop(TOO_LARGE, _begin(event), "it is nested too deeply", expected=limit)
 
     def _found(
         self, code: str, at: Position, message: str, *, found: str = "", expected: str = "", fix: str = ""

@@ -60,12 +60,12 @@ class WorkflowAdapter(TurnTaking[WorkflowState]):
 
     def check_spec(self, state: WorkflowState) -> None:
         self.router(state)
-        steps_of(TransitionGraph.loads(state.graph_data))
 
     def router(self, state: WorkflowState) -> Router:
         """The channel's graph, compiled at its first use (W1)."""
         router = self._routers.get(state.graph_key)
         if router is None:
+            steps_of(TransitionGraph.loads(state.graph_data))
             router = self._routers[state.graph_key] = compile_graph(state.graph_data, state.spec)
             if len(self._routers) > _ROUTERS:
                 self._routers.popitem(last=False)

@@ -1,7 +1,7 @@
 """Secrets that are written into a document, where everybody who has the file can read them (F15).
 
 It looks at a document as it was written, before `${VARIABLES}` are filled in: those are
-how a document names a secret without having it, and so is `{{ secret.NAME }}`.
+how turnwise.yaml names a secret without having it, as `{{ secret.NAME }}` does in a header.
 
 Rule 1: a finding never holds the secret: its first characters, and how many there are.
 
@@ -53,6 +53,10 @@ _LEAST_BITS: Final = 3.0
 """Of entropy in each character: less, and it is a word."""
 _SHOWN: Final = 3
 _FEWEST_TO_SHOW: Final = 12
+_FIX: Final = (
+    "write {{ secret.NAME }} in a header, ${NAME} in turnwise.yaml, or let a @node read it from its own"
+    " environment; then replace the secret itself, it is known now"
+)
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _KEYS: Final = frozenset({"key", "token", "apikey", "authorization", "credential", "credentials", "auth"})
@@ -138,15 +142,11 @@ def _bits(text: str) -> float:
 
 def _problem(path: Path, secret: str) -> Problem:
     begins = f"{secret[:_SHOWN]}…" if len(secret) >= _FEWEST_TO_SHOW else "…"
-    if "headers" in path:
-        fix = "write {{ secret.NAME }}, and set NAME where the server runs"
-    else:
-        fix = "write ${NAME}, and set NAME where the server runs"
     return Problem(
         code=LITERAL_SECRET,
         path=path,
         message="a secret is written into the document",
         found=f"{begins} ({len(secret)} characters)",
         expected="the name of a secret",
-        fix=f"{fix}; then replace the secret itself, it is known now",
+        fix=_FIX,
     )

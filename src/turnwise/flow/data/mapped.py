@@ -66,8 +66,12 @@ class MappedModel:
 
     def taken(self, name: str, value: object) -> Value:
         """Return what the database keeps of `value`. Raises `BadField`."""
+        return self.taken_as(self.field(name), name, value)
+
+    def taken_as(self, field: DataField, name: str, value: object) -> Value:
+        """The same, by another field than the model's own."""
         try:
-            return self.field(name).accept(value)
+            return field.accept(value)
         except Unfit as error:
             found = "null" if value is None else f"a {type(value).__name__}"
             raise BadField(self.name, name, found=found, expected=str(error)) from None
@@ -76,9 +80,7 @@ class MappedModel:
         """`company: row` is `company_id: row["id"]`; everything else stays as it is."""
         outgoing = self.definition.spec.outgoing
         return {
-            foreign_key(name) if name in outgoing else name: value[ID]
-            if name in outgoing and isinstance(value, Mapping) and ID in value
-            else value
+            foreign_key(name) if name in outgoing else name: _id_of(value) if name in outgoing else value
             for name, value in values.items()
         }
 
@@ -113,3 +115,9 @@ class MappedModel:
 
     def _is_stamp(self, name: str) -> bool:
         return name in self.columns and self.columns[name].type == "datetime"
+
+
+def _id_of(value: object) -> object:
+    if isinstance(value, Record):
+        return getattr(value, ID)
+    return value[ID] if isinstance(value, Mapping) and ID in value else value

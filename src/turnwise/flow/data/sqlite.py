@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, event
+from sqlalchemy import URL, Connection, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from turnwise.errors import CommitRefused
@@ -19,15 +19,21 @@ WAIT_SECONDS: Final = 30.0
 """How long a step waits for one."""
 
 
-def memory_url(name: str) -> str:
+def file_url(path: str) -> URL:
+    return URL.create("sqlite+aiosqlite", database=path)
+
+
+def memory_url(name: str) -> URL:
     """A database in memory that all connections of this process share, and that ends with the last one."""
-    return f"file:/turnwise-{name}?vfs=memdb&uri=true"
+    return URL.create(
+        "sqlite+aiosqlite", database=f"file:/turnwise-{name}", query={"vfs": "memdb", "uri": "true"}
+    )
 
 
-def open_engine(database: str, *, prepare: Sequence[str], busy_timeout_seconds: float) -> AsyncEngine:
-    """Return an engine on a file, or on a `memory_url`; `prepare` is what each connection begins with."""
+def open_engine(url: URL, *, prepare: Sequence[str], busy_timeout_seconds: float) -> AsyncEngine:
+    """Return an engine; `prepare` is what each of its connections begins with."""
     engine = create_async_engine(
-        f"sqlite+aiosqlite:///{database}",
+        url,
         hide_parameters=True,  # They are the user's data, and errors are shown.
         pool_size=KEPT_CONNECTIONS,
         max_overflow=CONNECTIONS - KEPT_CONNECTIONS,

@@ -22,6 +22,7 @@ KEY: Final = r"^[^_\W]\w*$"
 BAD_DURATION: Final = "bad_duration"
 BAD_EXPRESSION: Final = "bad_expression"
 BAD_TEMPLATE: Final = "bad_template"
+BAD_STEPS: Final = "bad_steps"
 """What pydantic's errors of these parts are known by; `flow.mistake` tells them to people."""
 
 

@@ -12,9 +12,10 @@ from typing import Final, Literal
 
 import msgspec
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from turnwise.core.envelope import JsonObject
-from turnwise.flow.definition.base import Duration, Json, Name, Part
+from turnwise.flow.definition.base import BAD_STEPS, Duration, Json, Name, Part
 from turnwise.flow.definition.fields import Fields
 from turnwise.flow.definition.steps import ForEachStep, ParallelStep, Step, WorkflowStep
 
@@ -168,11 +169,15 @@ def check_steps(steps: Sequence[Step]) -> None:
     """Refuse two steps of one id, and a route to nowhere. `flow.document` says where they stand."""
     ids = [step.id for step in steps]
     if END in ids or FAIL in ids:
-        raise ValueError(f"no step can have the id {END!r} or {FAIL!r}; they are where a run ends")
+        raise _bad_steps(f"no step can have the id {END!r} or {FAIL!r}; they are where a run ends")
     twice = sorted({one for one in ids if ids.count(one) > 1})
     if twice:
-        raise ValueError(f"two steps have the id {twice[0]!r}; each needs its own")
+        raise _bad_steps(f"two steps have the id {twice[0]!r}; each needs its own")
     for step in steps:
         for signal, target in step.routes.items():
             if target not in (*ids, END, FAIL):
-                raise ValueError(f"step {step.id!r} routes {signal!r} to {target!r}, which is no step here")
+                raise _bad_steps(f"step {step.id!r} routes {signal!r} to {target!r}, which is no step here")
+
+
+def _bad_steps(because: str) -> PydanticCustomError:
+    return PydanticCustomError(BAD_STEPS, "{because}", {"because": because})

@@ -1,11 +1,11 @@
 """`model_op`: one operation on a data model, without Python (F12).
 
-    add, update     the row's fields are merged into the context, or go under `into`
-    get             the same; nothing there is the signal `not_found`
-    list            the rows go under `into`, or under the step's id
-    remove          nothing is written; nothing there is `not_found`, as it is for `update`
+    add, get, update    a row: its fields are merged into the context, or it goes under `into`
+    list                rows: under `into`, or under the step's id
+    remove              nothing is written
 
-The work is done in a unit that lands with the packet, or not at all (F7).
+Where `get`, `update` or `remove` finds nothing, the signal is `not_found`. The work is
+done in a unit that lands with the packet, or not at all (F7).
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from turnwise.flow.values import filled
 from turnwise.flow.work import Done, UnitOfWork, Work
 
 NOT_FOUND: Final = "not_found"
-_BY_ID: Final = frozenset({"get", "update", "remove"})
 
 
 async def perform(work: Work[ModelOpStep]) -> Done:
     block, data = work.step.model_op, work.services.data
     if data is None:
-        raise UnknownName("data model", block.model, (), do="Declare it: kind: ModelDefinition.")
-    given = _Given(work)
+        raise UnknownName("data model", block.model, (), do="Declare it with kind: ModelDefinition.")
     versions: Mapping[str, str] = work.private.get("_context_model_versions") or {}
     unit = data.begin(work.flow.spec.context.models, versions)
     try:
@@ -36,3 +34,50 @@ async def perform(work: Work[ModelOpStep]) -> Done:
     except BaseException:
         await unit.close()
         raise
+
+
+async def _result(work: Work[ModelOpStep], model: Any) -> Any:
+    """What the operation returns. `model` is a data model's own, which only it knows the type of."""
+    block = work.step.model_op
+    values = filled(block.values, work.public, at="model_op.values")
+    match block.op:
+        case "add":
+            return await model.add(**values)
+        case "get":
+            return await model.get(_id(work))
+        case "update":
+            return await model.update(_id(work), **values)
+        case "remove":
+            return await model.remove(_id(work))
+        case "list":
+            where = filled(block.where, work.public, at="model_op.where")
+            return await model.list(where=where, order_by=block.order_by, limit=block.limit)
+
+
+def _id(work: Work[ModelOpStep]) -> Any:
+    found = filled(work.step.model_op.id, work.public, at="model_op.id")
+    if found is None or found == "":
+        raise BadStepValue("model_op.id", found="empty", expected="the id of a row")
+    return found
+
+
+def _done(work: Work[ModelOpStep], result: Any, unit: UnitOfWork) -> Done:
+    block = work.step.model_op
+    what = f"{block.op} {block.model}"
+    if block.op == "list":
+        rows = [dict(row) for row in result]
+        return Done(updates={block.into or work.step.id: rows}, body=f"{what}: {len(rows)} rows", commit=unit)
+    if result is None or result is False:
+        return Done(signal=NOT_FOUND, body=f"{what}: not found", commit=unit)
+    updates = {} if block.op == "remove" else _row(work, dict(result))
+    return Done(updates=updates, body=what, commit=unit)
+
+
+def _row(work: Work[ModelOpStep], row: JsonObject) -> JsonObject:
+    into = work.step.model_op.into
+    if into is not None:
+        return {into: row}
+    merged, dropped = from_outside(row)
+    if dropped:
+        work.dropped("model_op", dropped)
+    return merged

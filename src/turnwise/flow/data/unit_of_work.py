@@ -1,0 +1,157 @@
+"""A step's unit of work: its session, its repositories, and the one commit at its end (F7, F12).
+
+Rule 1: nothing lands but by `commit_with` (together with the step's packet) or, where the
+log is kept elsewhere, by `commit_alone`. Whatever else happens, everything is undone.
+
+Rule 2: no connection is taken before it is needed, and one that was only read from is given
+back at once. Repositories stage, so the database is normally held for the commit alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import SessionTransactionOrigin
+
+from turnwise.errors import CommitRefused, DataUnavailable, LogError, WriteRefused
+from turnwise.flow.data.hold import Hold, raw_connection
+from turnwise.flow.data.mapped import MappedModel
+from turnwise.flow.data.repository import Repositories
+from turnwise.flow.data.session import open_session
+from turnwise.log.joined import Write
+from turnwise.log.sqlite_file import reason
+
+
+class SqlUnitOfWork:
+    """See `turnwise.flow.work.UnitOfWork` and `turnwise.log.joined.Transaction`."""
+
+    def __init__(
+        self, engine: AsyncEngine, models: Mapping[str, MappedModel], hold: Hold, *, address: str
+    ) -> None:
+        self.session = open_session(engine, hold)
+        self.db = Repositories(models, self)
+        self._hold = hold
+        self._address = address
+        self._ended = False
+        self._lock = asyncio.Lock()
+        """One thing at a time: a session cannot do two."""
+
+    @property
+    def has_writes(self) -> bool:
+        # A session that failed is not active: it has lost what was staged, and must not land as if it had none.
+        return not self._ended and (
+            self._hold.begun or self._hold.overdue or self.session.has_staged or not self.session.is_active
+        )
+
+    @property
+    def holds_database(self) -> bool:
+        return self._hold.begun
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """While a repository uses the session. A connection that was only read from is given back."""
+        async with self._lock:
+            try:
+                with _told():
+                    yield
+            finally:
+                if self._is_idle():
+                    await self.session.rollback()
+
+    async def flush(self) -> None:
+        """Send what is staged to the database. Raises `WriteRefused` for what it does not take."""
+        async with self._lock:
+            with _told():
+                await self.session.flush()
+
+    async def commit_with(self, write: Write) -> None:
+        """See `Transaction.commit_with`."""
+
+        def commit(connection: Connection) -> None:
+            self._hold.begin(connection)
+            self._hold.unlimited()
+            write(raw_connection(connection))
+            self._hold.commit(connection)
+
+        async with self._lock:
+            if self._ended:
+                raise CommitRefused("a step's transaction was committed or rolled back before")
+            try:
+                with _told():
+                    await self.session.flush()
+                    await (await self.session.connection()).run_sync(commit)
+            except LogError:
+                raise
+            except DBAPIError as error:
+                await self._end()
+                raise _driver_error(error) from error
+            except BaseException:
+                await self._end()
+                raise
+            await self._end()
+
+    async def commit_alone(self) -> None:
+        """Commit where the log is not in the same database. Raises `WriteRefused` and `DataUnavailable`."""
+        if not self.has_writes:
+            return
+        try:
+            await self.commit_with(lambda _: None)
+        except sqlite3.Error as error:
+            raise DataUnavailable(self._address, because=reason(error)) from error
+
+    async def rollback(self) -> None:
+        """See `Transaction.rollback`."""
+        async with self._lock:
+            await self._end()
+
+    async def close(self) -> None:
+        """Let go of everything, also if whoever asks is cancelled meanwhile."""
+        await asyncio.shield(asyncio.ensure_future(self.rollback()))
+
+    async def _end(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        try:
+            if self._hold.overdue:
+                await self.session.invalidate()
+            await self.session.end()
+        except (SQLAlchemyError, sqlite3.Error):
+            # The connection is of no use. Closing it undoes what it did.
+            with suppress(SQLAlchemyError, sqlite3.Error):
+                await self.session.invalidate()
+        finally:
+            await self._hold.end()
+
+    def _is_idle(self) -> bool:
+        """Whether nothing would be lost by giving the connection back."""
+        session = self.session.sync_session
+        transaction = session.get_transaction()
+        return (
+            transaction is not None
+            and transaction.origin is SessionTransactionOrigin.AUTOBEGIN
+            and not self.has_writes
+            and not len(session.identity_map)
+        )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Tell what the database refuses as `WriteRefused`: its reason, without anybody's data."""
+    try:
+        yield
+    except IntegrityError as error:
+        raise WriteRefused(str(error.orig)) from error
+    except PendingRollbackError as error:
+        raise WriteRefused("an earlier write of the step failed") from error
+
+
+def _driver_error(error: DBAPIError) -> BaseException:
+    """The error of the driver behind SQLAlchemy's."""
+    return error.orig if error.orig is not None else error
