@@ -42,6 +42,8 @@
     │   ├── NoAnswer              whoever was asked gave no answer
     │   ├── StepFailed            somebody a step asked did not answer
     │   └── BadOutput             the reply is not what the response schema asks for
+    ├── BadDocuments              documents with mistakes; nothing was started
+    ├── BadNode                   a function that cannot be a node
     ├── FlowError                 a flow could not do what it says
     │   ├── ParseFailed           an answer is not what the step asked for
     │   ├── BadReturn             a node returned something that is no result of a step
@@ -59,7 +61,7 @@
     ├── AccessError               somebody may not do what they asked, or it cannot be told whether they may
     │   ├── Unauthenticated       nothing that was sent tells who is asking
     │   ├── Forbidden             whoever asks is known, and may not do this
-    │   ├── AccessBusy            too many tokens wait to be read
+    │   ├── AccessBusy            no token can be read just now
     │   ├── BadToken              a token that cannot be made
     │   └── BadKey                the key that signs or verifies tokens cannot be used
     ├── MissingExtra              packages that are installed only on request are not there
@@ -127,6 +129,7 @@ from turnwise.errors.data import (
     VersionMismatch,
     WriteRefused,
 )
+from turnwise.errors.flows import BadDocuments, BadNode
 from turnwise.errors.logs import CorruptRecord, DuplicateEnvelope, LogConflict, LogError, LogUnavailable
 from turnwise.errors.names import NameTaken, UnknownChannel, UnknownName, UnknownParticipant
 from turnwise.errors.refusals import (
@@ -172,11 +175,13 @@ __all__ = [
     "AddressRefused",
     "AgentError",
     "BadAnswer",
+    "BadDocuments",
     "BadDraft",
     "BadExpression",
     "BadField",
     "BadGraph",
     "BadKey",
+    "BadNode",
     "BadOutput",
     "BadReturn",
     "BadSpec",

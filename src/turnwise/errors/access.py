@@ -30,11 +30,11 @@ class Forbidden(AccessError):
 
 
 class AccessBusy(AccessError):
-    """Too many tokens wait to be read."""
+    """No token can be read just now, good or bad."""
 
-    def __init__(self, waiting: int) -> None:
-        self.waiting = waiting
-        super().__init__(f"{waiting} tokens wait to be read already; send again later.")
+    def __init__(self, because: str) -> None:
+        self.because = because
+        super().__init__(f"no token can be read: {because}. Send again later.")
 
 
 class BadToken(AccessError):

@@ -72,6 +72,8 @@ class Driver:
         self._working: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         """Channels that were woken while they were worked on."""
+        self._performing: set[str] = set()
+        """Channels whose step is being performed; what it comes to is not being written yet."""
         self._below: dict[str, set[str]] = {}
         """Run -> its children that are open."""
         self._bells: WeakValueDictionary[str, Bell] = WeakValueDictionary()
@@ -84,6 +86,7 @@ class Driver:
         self._worker = join(f"{DRIVER}-{self.hub.new_id()[-8:]}")
         waiting = await self._take_stock()
         self.hub.attach(self.agent_id, self)
+        self.hub.add_listener(self._heard)
         for channel_id in waiting:
             # A child may have closed while nobody was told; whoever waits for it looks again.
             await self._resume(channel_id)
@@ -130,6 +133,11 @@ class Driver:
         return channel_id
 
     # A run.
+
+    def _heard(self, line: Envelope) -> None:
+        """Nobody works on a run that has closed, by an operator or its time: its step is cancelled."""
+        if line.event_type == ev.EV_CHANNEL_CLOSED and line.channel_id in self._performing:
+            self._working[line.channel_id].cancel()
 
     def _left(self, channel_id: str, task: asyncio.Task[None]) -> None:
         self._working.pop(channel_id, None)
@@ -179,7 +187,11 @@ class Driver:
         with suppress(*_OVER_FOR_US):  # The turn is over for us, whatever we have; it is dropped.
             try:
                 work, below = await self._work(state, knob, claim)
-                done = await attempt(work, self._perform[type(work.step)])
+                self._performing.add(state.channel_id)
+                try:
+                    done = await attempt(work, self._perform[type(work.step)])
+                finally:
+                    self._performing.discard(state.channel_id)
                 if isinstance(done, Done):
                     done = await self._committed(work, claim, done)
                 if isinstance(done, Paused):

@@ -34,7 +34,7 @@ from difflib import get_close_matches
 from typing import Literal
 
 from turnwise.core.envelope import JsonObject
-from turnwise.errors.flows import BadDocuments
+from turnwise.errors import BadDocuments
 
 Severity = Literal["error", "warning"]
 

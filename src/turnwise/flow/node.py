@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, TypeVar, overload
 
-from turnwise.errors import NameTaken
-from turnwise.errors.flows import BadNode
+from turnwise.errors import BadNode, NameTaken
 from turnwise.flow.work import Node
 
 MAX_NAME_CHARACTERS: Final = 200
@@ -48,7 +47,10 @@ def node(given: str | F, /) -> Callable[[F], F] | F:
 
 def names_of(function: object) -> tuple[str, ...]:
     """The names a function was made known under; none for anything else."""
-    marked = getattr(function, _MARK, ()) if callable(function) else ()
+    try:
+        marked = getattr(function, _MARK, ())
+    except Exception:  # Somebody's proxy of something that is not there yet.
+        return ()
     return marked if isinstance(marked, tuple) else ()
 
 

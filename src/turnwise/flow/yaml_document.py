@@ -255,7 +255,10 @@ class _Reader:
         if not isinstance(event, ev.ScalarEvent):
             self._pass_over(event, path)
             if bare:
-                self._found(BAD_KEY, _begin(event), "a key has to be a text")
+                fix = (
+                    "put a text with {{ }} in it in quotes" if isinstance(event, ev.MappingStartEvent) else ""
+                )
+                self._found(BAD_KEY, _begin(event), "a key has to be a text", fix=fix)
             return None
         return event.value if bare and self._is_good_key(event, (*path, event.value)) else None
 
@@ -364,9 +367,10 @@ def _syntax(error: yaml.YAMLError, text: str) -> tuple[Position, str, str]:
     problem = str(getattr(error, "problem", None) or "this is not YAML")
     if mark is None:
         return START, problem, ""
-    lines = text.splitlines()
+    at, lines = Position(mark.line + 1, mark.column + 1), text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
     if "\t" in line[: mark.column + 1] and not line[: mark.column].strip():
-        return Position(mark.line + 1, mark.column + 1), "a tab cannot indent", "indent with spaces"
-    fix = "put a text with `: ` in it in quotes" if problem.startswith("mapping values") else ""
-    return Position(mark.line + 1, mark.column + 1), problem, fix
+        return at, "a tab cannot indent", "indent with spaces"
+    if "${" in line or "{{" in line:
+        return at, problem, "put a text with { in it in quotes"
+    return at, problem, "put a text with `: ` in it in quotes" if problem.startswith("mapping values") else ""

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from turnwise.core.envelope import Envelope
 from turnwise.core.event_types import EV_CHANNEL_CLOSED
+from turnwise.log.joined import SharedDatabase, Transaction
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -106,6 +107,26 @@ class Snapshots(Protocol):
 
     async def delete_snapshots(self) -> None:
         """Forget them all."""
+        ...
+
+
+@runtime_checkable
+class JoinsTransactions(Protocol):
+    """The optional ability to append inside a transaction on the log's own database (F7)."""
+
+    @property
+    def database(self) -> SharedDatabase:
+        """Where that is. Whoever keeps tables there leaves the log's own alone."""
+        ...
+
+    async def append_within(
+        self, transaction: Transaction, channel_id: str, envelopes: Sequence[Envelope], *, after: int
+    ) -> None:
+        """Do what `append` does and commit `transaction`, both or neither.
+
+        Raises what `append` raises. After `LogConflict` and `DuplicateEnvelope` the transaction is
+        still open, with all it holds. Also raises what the transaction itself cannot do.
+        """
         ...
 
 

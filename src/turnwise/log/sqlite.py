@@ -27,10 +27,11 @@ from turnwise.errors import CorruptRecord, LogUnavailable
 from turnwise.log import sqlite_reader as queries
 from turnwise.log.base import Head, check_append
 from turnwise.log.bell import Bell
-from turnwise.log.sqlite_file import MOUNTS, SQLITE_RAISES, Durability, LogFile, reason
+from turnwise.log.joined import SharedDatabase, Transaction, under_savepoint
+from turnwise.log.sqlite_file import MOUNTS, SQLITE_RAISES, TABLE_NAMES, Durability, LogFile, reason
 from turnwise.log.sqlite_reader import Reader
 from turnwise.log.sqlite_work import Append, DeleteSnapshots, SaveSnapshot
-from turnwise.log.sqlite_writer import Writer, WriterStats
+from turnwise.log.sqlite_writer import SYNC_FAILURES, Writer, WriterStats
 
 BUSY_TIMEOUT_SECONDS: Final = 10.0
 """How long another process may hold the file before an append gives up."""
@@ -41,7 +42,7 @@ T = TypeVar("T")
 
 
 class SqliteLog:
-    """See `turnwise.log.base.Log` and `Snapshots`.
+    """See `turnwise.log.base.Log`, `Snapshots` and `JoinsTransactions`.
 
     Opens the file, or makes it and its folder. Raises `LogUnavailable` for a
     file that is something else, is of a newer format, cannot be written, or is
@@ -61,6 +62,7 @@ class SqliteLog:
         self.address = file.address
         self.path = file.path
         self.durability: str = file.durability
+        self._file = file
         self._poll_seconds = poll_seconds
         self._closed = False
         self._bell = Bell()
@@ -71,6 +73,34 @@ class SqliteLog:
         check_append(channel_id, envelopes, after=after)
         if envelopes:
             await self._writer.submit(Append(channel_id, envelopes, after=after))
+
+    @property
+    def database(self) -> SharedDatabase:
+        return SharedDatabase(
+            url=f"sqlite:///{self.path.absolute()}",
+            prepare=self._file.prepare,
+            busy_timeout_seconds=self._file.busy_timeout_seconds,
+            tables=TABLE_NAMES,
+            turnstile=self._file.turnstile,
+        )
+
+    async def append_within(
+        self, transaction: Transaction, channel_id: str, envelopes: Sequence[Envelope], *, after: int
+    ) -> None:
+        check_append(channel_id, envelopes, after=after)
+        if not envelopes or not transaction.has_writes:
+            # With nothing to commit beside them, the envelopes may share a commit with others.
+            await self.append(channel_id, envelopes, after=after)
+            return
+        if self._closed:
+            raise LogUnavailable(self.address, because="it has been closed")
+        work = Append(channel_id, envelopes, after=after)
+        try:
+            await transaction.commit_with(under_savepoint(work.write))
+        except SQLITE_RAISES as error:
+            if not await self._landed(work, error):
+                raise LogUnavailable(self.address, because=reason(error)) from error
+        self._bell.ring()
 
     async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
         more = True
@@ -134,6 +164,15 @@ class SqliteLog:
 
     async def delete_snapshots(self) -> None:
         await self._writer.submit(DeleteSnapshots())
+
+    async def _landed(self, work: Append, failure: Exception) -> bool:
+        """Whether a commit that failed is there all the same; a failed sync never counts as one."""
+        if getattr(failure, "sqlite_errorcode", 0) in SYNC_FAILURES:
+            return False
+        try:
+            return await self._reader.ask(work.landed)
+        except (*SQLITE_RAISES, LogUnavailable):
+            return False
 
     async def _ask(self, query: Callable[[Connection], T]) -> T:
         try:

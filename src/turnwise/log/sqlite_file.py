@@ -25,6 +25,7 @@ from typing import Final, Literal
 from turnwise.core.codec import decode
 from turnwise.errors import LogUnavailable
 from turnwise.log.base import closes
+from turnwise.log.turnstile import Turnstile
 
 Durability = Literal["power", "process"]
 
@@ -77,6 +78,7 @@ CREATE TABLE IF NOT EXISTS snapshots (
 );
 """
 _CACHE_NAMES: Final = {"heads", "open_heads", "snapshots"}
+TABLE_NAMES: Final = frozenset({"records"} | _CACHE_NAMES)
 
 
 class LogFile:
@@ -93,7 +95,8 @@ class LogFile:
         self.path = Path(path)
         self.address = f"sqlite:///{self.path}"
         self.durability = durability
-        self._busy_timeout_seconds = busy_timeout_seconds
+        self.busy_timeout_seconds = busy_timeout_seconds
+        self.turnstile = Turnstile()
         if durability not in SYNCHRONOUS:
             raise ValueError(f"durability is {durability!r}; expected 'power' or 'process'")
         self._refuse_odd_places(mounts)
@@ -102,6 +105,16 @@ class LogFile:
             _enter_wal_mode(connection)
             _create(connection)
             _rebuild_heads(connection)
+
+    @property
+    def prepare(self) -> tuple[str, ...]:
+        """The statements every connection begins with."""
+        return (
+            f"PRAGMA synchronous = {SYNCHRONOUS[self.durability]}",
+            # Only macOS knows it: there a plain fsync leaves the data in the drive's cache.
+            f"PRAGMA fullfsync = {int(self.durability == 'power')}",
+            f"PRAGMA journal_size_limit = {MAX_LEFTOVER_WAL_BYTES}",
+        )
 
     def connect(self) -> Connection:
         """Return a new connection, usable from any one thread at a time. Raises `LogUnavailable`."""
@@ -118,13 +131,11 @@ class LogFile:
 
     def _connect(self) -> Connection:
         connection = sqlite3.connect(
-            self.path, timeout=self._busy_timeout_seconds, isolation_level=None, check_same_thread=False
+            self.path, timeout=self.busy_timeout_seconds, isolation_level=None, check_same_thread=False
         )
         try:
-            connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[self.durability]}")
-            # Only macOS knows it: there a plain fsync leaves the data in the drive's cache.
-            connection.execute(f"PRAGMA fullfsync = {int(self.durability == 'power')}")
-            connection.execute(f"PRAGMA journal_size_limit = {MAX_LEFTOVER_WAL_BYTES}")
+            for statement in self.prepare:
+                connection.execute(statement)
         except SQLITE_RAISES:
             connection.close()
             raise

@@ -10,13 +10,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from hashlib import blake2b
-from sqlite3 import Connection
 from typing import Final, Protocol
 
 from turnwise.core.codec import NO_HASH, Record, seal
 from turnwise.core.envelope import Envelope
 from turnwise.errors import CorruptRecord, DuplicateEnvelope, LogConflict
 from turnwise.log.base import closes
+from turnwise.log.joined import Statements
 
 _HEAD: Final = """
 SELECT heads.seq, heads.hash, records.hash
@@ -34,11 +34,11 @@ SET seq = excluded.seq, hash = excluded.hash, closed = excluded.closed, position
 class Work(Protocol):
     """One caller's write."""
 
-    def write(self, connection: Connection) -> None:
+    def write(self, connection: Statements) -> None:
         """Write all of it, or raise a `LogError`; the writer undoes what was begun."""
         ...
 
-    def landed(self, connection: Connection) -> bool:
+    def landed(self, connection: Statements) -> bool:
         """Whether the file holds it."""
         ...
 
@@ -51,7 +51,7 @@ class Append:
         self._envelopes = tuple(envelopes)
         self._after = after
 
-    def write(self, connection: Connection) -> None:
+    def write(self, connection: Statements) -> None:
         seq, previous = _end(connection, self._channel_id)
         if seq != self._after:
             raise LogConflict(self._channel_id, after=self._after, found=seq)
@@ -63,7 +63,7 @@ class Append:
         last = self._envelopes[-1]
         connection.execute(_SET_HEAD, (self._channel_id, last.seq, previous, closes(last), position))
 
-    def landed(self, connection: Connection) -> bool:
+    def landed(self, connection: Statements) -> bool:
         # All of an append lands or none of it does, so its last envelope speaks for the others.
         last = self._envelopes[-1]
         query = "SELECT 1 FROM records WHERE channel = ? AND seq = ? AND envelope_id = ?"
@@ -71,7 +71,7 @@ class Append:
             connection.execute(query, (self._channel_id, last.seq, last.envelope_id)).fetchone() is not None
         )
 
-    def _insert(self, connection: Connection, record: Record) -> int | None:
+    def _insert(self, connection: Statements, record: Record) -> int | None:
         row = (self._channel_id, record.seq, record.envelope_id, record.hash, record.body)
         try:
             return connection.execute(_INSERT, row).lastrowid
@@ -89,12 +89,12 @@ class SaveSnapshot:
     def __init__(self, channel_id: str, *, seq: int, body: bytes) -> None:
         self._row = (channel_id, seq, snapshot_checksum(channel_id, seq, body), body)
 
-    def write(self, connection: Connection) -> None:
+    def write(self, connection: Statements) -> None:
         connection.execute(
             "INSERT OR REPLACE INTO snapshots (channel, seq, checksum, body) VALUES (?, ?, ?, ?)", self._row
         )
 
-    def landed(self, connection: Connection) -> bool:
+    def landed(self, connection: Statements) -> bool:
         query = "SELECT 1 FROM snapshots WHERE channel = ? AND seq = ? AND checksum = ?"
         return connection.execute(query, self._row[:3]).fetchone() is not None
 
@@ -102,10 +102,10 @@ class SaveSnapshot:
 class DeleteSnapshots:
     """Forget every folded state."""
 
-    def write(self, connection: Connection) -> None:
+    def write(self, connection: Statements) -> None:
         connection.execute("DELETE FROM snapshots")
 
-    def landed(self, connection: Connection) -> bool:
+    def landed(self, connection: Statements) -> bool:
         return connection.execute("SELECT 1 FROM snapshots LIMIT 1").fetchone() is None
 
 
@@ -113,7 +113,7 @@ def snapshot_checksum(channel_id: str, seq: int, body: bytes) -> bytes:
     return blake2b(f"{len(channel_id)}:{channel_id}{seq}:".encode() + body, digest_size=16).digest()
 
 
-def _end(connection: Connection, channel_id: str) -> tuple[int, bytes]:
+def _end(connection: Statements, channel_id: str) -> tuple[int, bytes]:
     """Return the seq and the hash that the channel ends with."""
     row = connection.execute(_HEAD, (channel_id,)).fetchone()
     if row is None:
@@ -125,12 +125,12 @@ def _end(connection: Connection, channel_id: str) -> tuple[int, bytes]:
     return seq, record_hash
 
 
-def _end_without_head(connection: Connection, channel_id: str) -> tuple[int, bytes]:
+def _end_without_head(connection: Statements, channel_id: str) -> tuple[int, bytes]:
     query = "SELECT seq, hash FROM records WHERE channel = ? ORDER BY seq DESC LIMIT 1"
     row = connection.execute(query, (channel_id,)).fetchone()
     return (0, NO_HASH) if row is None else (row[0], row[1])
 
 
-def _knows(connection: Connection, channel_id: str, envelope_id: str) -> bool:
+def _knows(connection: Statements, channel_id: str, envelope_id: str) -> bool:
     query = "SELECT 1 FROM records WHERE channel = ? AND envelope_id = ?"
     return connection.execute(query, (channel_id, envelope_id)).fetchone() is not None

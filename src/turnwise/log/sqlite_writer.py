@@ -109,7 +109,8 @@ class Writer:
     def _run(self) -> None:
         while batch := self._take():
             try:
-                outcomes = self._settle(batch)
+                with self._file.turnstile.turn(timeout_seconds=self._file.busy_timeout_seconds):
+                    outcomes = self._settle(batch)
             except Exception as error:  # Whatever it is, nobody may be left waiting.
                 self._roll_back()
                 outcomes = [self._unavailable(f"{type(error).__name__}: {error}") for _ in batch]

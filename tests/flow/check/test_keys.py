@@ -59,6 +59,7 @@ def output(**parts: Any) -> Step:
         ({"id": "w", "mcp": {"server": "s", "tool": "t", "output": {"key": "out"}}}, {"out"}),
         ({"id": "w", "model_op": {"model": "Lead", "op": "get", "into": "out"}}, {"out"}),
         ({"id": "w", "model_op": {"model": "Lead", "op": "list"}}, {"w"}),
+        ({"id": "w", "model_op": {"model": "Unknown", "op": "remove"}}, set()),
         (
             {"id": "w", "model_op": {"model": "Lead", "op": "add"}},
             {"id", "score", "created_at", "company_id"},
@@ -198,6 +199,26 @@ def test_f15_a_key_counts_where_some_path_produces_it_and_only_behind_it() -> No
     assert missing(closed(around, ask, read_it)) == []
     assert missing(closed(read_it, ask)) == ["out"]
     assert missing(closed(read_it, ask | {"routes": {"default": "r"}})) == []
+
+
+def test_f15_what_two_paths_produce_is_there_where_they_meet() -> None:
+    choose = {"id": "a", "router": {"conditions": [{"if": "name", "signal": "x"}]}, "routes": {"x": "two"}}
+    one = output(key="from_one") | {"id": "one", "routes": {"default": "r"}}
+    two = output(key="from_two") | {"id": "two"}
+    meet = {"id": "r", "wait": {"until": "{{ from_one }}{{ from_two }}"}}
+
+    assert missing(closed(choose, one, two, meet)) == []
+    assert missing(closed(choose, one, meet, two)) == ["from_two"]
+
+
+def test_f15_only_a_branch_that_is_collected_stands_under_its_name() -> None:
+    both = {"id": "w", "parallel": {"branches": {"left": [wait("i")]}}}
+
+    assert missing(closed(both, reads("left"))) == ["left"]
+
+
+def test_f2_a_reserved_key_is_not_told_of_twice() -> None:
+    assert missing(closed({"id": "s", "human": {"title": "?", "show": ["_user_id"]}})) == []
 
 
 def test_f15_what_a_step_wrote_counts_where_its_error_leads() -> None:

@@ -173,11 +173,34 @@ def test_f15_a_wait_that_can_run_out_into_nothing_is_a_warning(step: Step, is_fo
 
 
 @pytest.mark.parametrize(
+    ("op", "routes", "is_found"),
+    [
+        ("get", {}, True),
+        ("update", {"error": "b"}, True),
+        ("remove", {"not_found": "END"}, False),
+        ("get", {"default": "b"}, False),
+        ("add", {}, False),
+        ("list", {}, False),
+    ],
+)
+def test_f15_a_row_that_is_not_found_and_nothing_takes_it_is_a_warning(
+    op: str, routes: dict[str, str], is_found: bool
+) -> None:
+    step = {"id": "a", "model_op": {"model": "Lead", "op": op}, "routes": routes}
+    found = list(unrouted_signals(flow(step, wait("b"))))
+
+    assert [(one.code, one.found, one.severity) for one in found] == (
+        [("TW104", "not_found", "warning")] if is_found else []
+    )
+
+
+@pytest.mark.parametrize(
     ("step", "never"),
     [
         (router("a", "high", hihg="b", default="b"), ["hihg"]),
         (router("a", "high", high="b", error="b", default="b"), []),
         (router("a", otherwise="x", x="b"), []),
+        (router("a", otherwise="x", x="b", default="b"), []),
         (
             {"id": "a", "human": {"title": "?"}, "routes": {"approved": "b", "expired": "b"}},
             ["approved", "expired"],
@@ -188,6 +211,11 @@ def test_f15_a_wait_that_can_run_out_into_nothing_is_a_warning(step: Step, is_fo
         ({"id": "a", "mcp": {"server": "s", "tool": "t"}, "routes": {"good": "b"}}, ["good"]),
         ({"id": "a", "api_call": CALL, "routes": {"http_404": "b", "http_200": "b"}}, ["http_200"]),
         (wait("a", timeout="b", done="b"), ["done"]),
+        (
+            {"id": "a", "model_op": {"model": "Lead", "op": "add"}, "routes": {"not_found": "b"}},
+            ["not_found"],
+        ),
+        ({"id": "a", "model_op": {"model": "Lead", "op": "get"}, "routes": {"not_found": "b"}}, []),
         (node("a", anything="b"), []),
     ],
 )

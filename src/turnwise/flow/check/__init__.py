@@ -22,6 +22,7 @@ problems, each with a code, a place and what to do. Codes never change their mea
     TW305  unknown workflow        TW306  unknown MCP server  names
     TW307  a data model the flow does not declare       names
     TW308  a data model of another version              names
+    TW309  data models that do not fit together         project
     TW401  a literal secret                             secrets
     TW501  two branches write one key                   branches
 

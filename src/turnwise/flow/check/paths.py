@@ -21,7 +21,7 @@ from turnwise.flow.check.problem import Path, Problem, Scope, scopes
 from turnwise.flow.check.signals import EXPIRED, Signals, signals_of, targets
 from turnwise.flow.compile import ERRORS, NOWHERE, UNHANDLED, route
 from turnwise.flow.definition.flow import Flow
-from turnwise.flow.definition.steps import HumanStep, RouterStep, Step, WaitStep
+from turnwise.flow.definition.steps import HumanStep, ModelOpStep, RouterStep, Step, WaitStep
 from turnwise.flow.finding import listed, nearest
 from turnwise.flow.work import DEFAULT
 
@@ -187,6 +187,8 @@ def _unrouted(path: Path, step: Step, signal: str) -> Problem:
         found=signal,
         expected=f"one of the routes ({listed(known)})",
         fix=near or f"add {signal}: (a step's id, END or FAIL) to the step's routes",
+        # Who reads a row by its id often knows that it is there.
+        severity="warning" if isinstance(step, ModelOpStep) else "error",
     )
 
 

@@ -20,6 +20,7 @@ from turnwise.flow.definition.steps import (
     FunctionalStep,
     HumanStep,
     McpStep,
+    ModelOpStep,
     Output,
     RouterStep,
     Step,
@@ -41,6 +42,8 @@ class Signals:
 
 _ANYTHING: Final = Signals(frozenset({DEFAULT}), is_open=True)
 _DEFAULT: Final = Signals(frozenset({DEFAULT}))
+_FOUND_OR_NOT: Final = Signals(frozenset({DEFAULT, "not_found"}))
+_ON_A_ROW: Final = frozenset({"get", "update", "remove"})
 
 
 def signals_of(step: Step) -> Signals:
@@ -55,7 +58,7 @@ def signals_of(step: Step) -> Signals:
 def targets(steps: Sequence[Step], place: int) -> set[str]:
     """Return everything a step's signals can lead to: see `compile.route`."""
     step, said = steps[place], signals_of(steps[place])
-    signals = {*said.given, *ERRORS, *((*step.routes, "") if said.is_open else ())}
+    signals = {*said.given, *ERRORS, *(step.routes if said.is_open else ())}
     return {route(steps, place, signal) for signal in signals}
 
 
@@ -87,9 +90,9 @@ def _agent(step: AgentStep) -> Signals:
 
 
 def _chosen(step: AgentStep) -> Signals:
-    """An agent that answers with a signal chooses among its routes, unless one takes any other."""
+    """An agent that answers with a signal chooses among its routes; `default` takes all it says beside."""
     choices = step.routes.keys() - set(ERRORS)
-    return _ANYTHING if DEFAULT in choices or not choices else Signals(frozenset(choices))
+    return Signals(frozenset(choices)) if choices else _ANYTHING
 
 
 def _answered(step: ApiCallStep) -> Signals:
@@ -125,5 +128,6 @@ _SAYS: Final[Mapping[type, Callable[[Any], Signals]]] = {
     AgentStep: _agent,
     ApiCallStep: _answered,
     McpStep: lambda step: _output(step.mcp.output),
+    ModelOpStep: lambda step: _FOUND_OR_NOT if step.model_op.op in _ON_A_ROW else _DEFAULT,
 }
 """The kinds of step that can say more than `default`."""

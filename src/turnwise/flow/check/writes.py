@@ -89,6 +89,8 @@ def _into(key: str | None) -> Keys:
 
 def _row(step: define.ModelOpStep, known: Known) -> Keys:
     block = step.model_op
+    if block.op == "remove":
+        return NOTHING
     if block.into is not None:
         return Keys.of(block.into)
     if block.op == "list":

@@ -59,9 +59,10 @@ def compare(connection: Connection, metadata: MetaData) -> Changes:
     for found in compare_metadata(context, metadata):
         for one in found if isinstance(found, list) else [found]:
             _sort(one, metadata, changes)
-    # A foreign key comes with its column where that is new.
+    # Foreign keys come with their columns, where these are new, and indexes with their tables.
     new = {place(column) for column in changes.columns}
     changes.replaced = [column for column in dict.fromkeys(changes.replaced) if place(column) not in new]
+    changes.indexes = [index for index in changes.indexes if index.table not in changes.tables]
     return changes
 
 
@@ -79,7 +80,7 @@ def problems(connection: Connection, changes: Changes, *, drop: bool) -> Iterato
             yield f"{place(column)} is new and required, but there are rows without it. Give it a default."
     for index in changes.indexes:
         column = next(iter(index.columns))
-        if index.unique and column.table not in changes.tables and _has_twins(connection, column, new):
+        if index.unique and _has_twins(connection, column, new):
             yield f"{place(column)} is unique now, but some rows have the same value. Change them first."
 
 
@@ -99,8 +100,8 @@ def place(column: Column[Any]) -> str:
 def _sort(change: Sequence[Any], metadata: MetaData, changes: Changes) -> None:
     """Put one difference, as alembic tells it, where it belongs."""
     match change:
-        case ("add_table", Table() as table):
-            changes.tables.append(table)
+        case ("add_table", Table(name=name)):
+            changes.tables.append(metadata.tables[name])
         case ("add_column", _, str(table), Column(name=name)):
             changes.columns.append(metadata.tables[table].c[name])
         case ("remove_column", _, str(table), Column() as column):
@@ -113,8 +114,8 @@ def _sort(change: Sequence[Any], metadata: MetaData, changes: Changes) -> None:
             changes.relaxed.append((table, name))
         case ("add_fk", key):
             changes.replaced.append(metadata.tables[key.table.name].c[next(iter(key.columns)).name])
-        case ("add_index", Index() as index):
-            changes.indexes.append(index)
+        case ("add_index", Index(name=name, table=Table(name=table))):
+            changes.indexes += [one for one in metadata.tables[table].indexes if one.name == name]
         case ("remove_index", Index() as index) if _is_ours(index):
             changes.old_indexes.append(index)
 

@@ -8,7 +8,10 @@ as anybody has written meanwhile, and the log is written all the time.
 
 Rule 2: no write runs outside of the transaction. What is not known to read, writes.
 
-Rule 3: whoever holds the database holds everybody up, so a hold has a limit. Past it the
+Rule 3: a transaction that SQLite has rolled back by itself is noticed before the next statement,
+which would land alone.
+
+Rule 4: whoever holds the database holds everybody up, so a hold has a limit. Past it the
 transaction is rolled back and the connection takes no more writes.
 """
 
@@ -21,16 +24,18 @@ from contextlib import suppress
 from typing import Any, Final
 
 from sqlalchemy import Connection
-from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from turnwise.errors import CommitRefused, WriteRefused
+from turnwise.flow.data.errand import send, send_to
 from turnwise.hub.clock import Clock
+from turnwise.log.joined import Write
 from turnwise.log.turnstile import Place, Turnstile
 
 HOLD_SECONDS: Final = 5.0
 """How long a step may go on after its first write. Less than the log waits for the file."""
 OPTION: Final = "turnwise_hold"
 """The execution option by which a connection knows whose it is."""
+UNDONE: Final = "after an error the database itself has undone it"
 _BLANK: Final = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
 _LOOKS: Final = r"(?:\w+\.)?(?:table_x?info|table_list|index_list|index_x?info|foreign_key_(?:list|check))\b"
 _READS: Final = re.compile(
@@ -46,72 +51,75 @@ class Hold:
 
     def __init__(self, turnstile: Turnstile, clock: Clock, *, wait_seconds: float) -> None:
         self.begun = False
-        self.overdue = False
+        self.undone: str = ""
+        """Why everything the step wrote is gone, and nothing more can be written; empty if it is not."""
         self._turnstile = turnstile
         self._clock = clock
         self._wait_seconds = wait_seconds
         self._place: Place | None = None
         self._limit: asyncio.Task[None] | None = None
+        self._is_overdue = False
 
     def before(self, connection: Connection, statement: str) -> None:
         """See that a statement runs where it may. Raises `CommitRefused` and `WriteRefused`."""
         if found := _ENDS.match(statement):
             raise CommitRefused(f"a step said {found[1].upper()}")
-        self._check()
+        self._check(connection)
         if not _READS.match(statement):
             self.begin(connection)
 
     def begin(self, connection: Connection) -> None:
         """Hold the database, from now on if not before. Raises the driver's error if it is busy."""
-        self._check()
+        self._check(connection)
         if self.begun:
             return
-        raw = raw_connection(connection)
+        driver = connection.connection.driver_connection
+        raw: Any = connection.connection.dbapi_connection
         raw.run_async(lambda _: self._take_turn())
         try:
-            raw.execute("BEGIN IMMEDIATE")
+            send(connection, _begin)
         except BaseException:
             self._leave()
             raise
         self.begun = True
-        driver = connection.connection.driver_connection
         self._limit = asyncio.get_running_loop().create_task(self._enforce_limit(driver))
 
-    def commit(self, connection: Connection) -> None:
-        """Commit. An error means *unknown*."""
-        self.unlimited()
-        # Not the driver's own method: it says nothing where no transaction is open.
-        raw_connection(connection).execute("COMMIT")
-        self.begun = False
+    def commit(self, connection: Connection, write: Write) -> None:
+        """Commit everything, and what `write` does. An error from COMMIT means *unknown*."""
 
-    def unlimited(self) -> None:
-        """Stay below the limit for good: the end is near. Raises `WriteRefused` if it is too late."""
-        self._check()
-        if self._limit is not None:
+        def errand(own: sqlite3.Connection) -> None:
+            if not own.in_transaction:
+                raise WriteRefused(UNDONE)
+            write(own)
+            # Not its own method: that says nothing where no transaction is open.
+            own.execute("COMMIT")
+
+        self.begin(connection)
+        if self._limit is not None:  # The end is near.
             self._limit.cancel()
-
-    async def end(self) -> None:
-        """Let the next one have it. The transaction has ended, or its connection is gone."""
-        limit, self._limit = self._limit, None
-        if limit is not None:
-            if not self.overdue:
-                limit.cancel()
-            await asyncio.wait((limit,))
+        send(connection, errand)
         self.ended()
 
     def ended(self) -> None:
-        """The transaction has ended: there may be another one."""
-        if self._limit is not None and not self.overdue:
+        """Let the next one have it: the transaction has ended. There may be another one."""
+        if self._limit is not None and not self._is_overdue:  # What has begun to undo, goes on.
             self._limit.cancel()
         self.begun = False
         self._leave()
 
-    def _check(self) -> None:
-        if self.overdue:
-            raise WriteRefused(
-                f"it went on for {HOLD_SECONDS:g} s after its first write, while nobody else could write; "
-                f"write last, or in a step of its own"
-            )
+    async def end(self) -> None:
+        """The same, and wait until nothing of it is left."""
+        self.ended()
+        limit, self._limit = self._limit, None
+        if limit is not None:
+            await asyncio.wait((limit,))
+
+    def _check(self, connection: Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        if self.begun and not self.undone and not driver.in_transaction:
+            self.undone = UNDONE
+        if self.undone:
+            raise WriteRefused(self.undone)
 
     async def _take_turn(self) -> None:
         self._place = await self._turnstile.take(timeout_seconds=self._wait_seconds)
@@ -123,16 +131,21 @@ class Hold:
 
     async def _enforce_limit(self, driver: Any) -> None:
         await self._clock.sleep(HOLD_SECONDS)
-        self.overdue = True
-        # In this order: a statement that is on its way is either undone or refused.
+        self._is_overdue = True
+        self.undone = (
+            f"the step went on for {HOLD_SECONDS:g} s after its first write, while nobody else could write; "
+            f"write last, or in a step of its own"
+        )
         with suppress(sqlite3.Error, ValueError):
-            await driver.execute("PRAGMA query_only = ON")
-            await driver.execute("ROLLBACK")
+            await send_to(driver, _undo)
         self._leave()
 
 
-def raw_connection(connection: Connection) -> Any:
-    """The driver's connection in its blocking guise: `execute(sql, parameters)` gives a cursor."""
-    raw: DBAPIConnection | None = connection.connection.dbapi_connection
-    assert raw is not None, "a connection that is checked out has one"
-    return raw
+def _begin(own: sqlite3.Connection) -> None:
+    own.execute("BEGIN IMMEDIATE")
+
+
+def _undo(own: sqlite3.Connection) -> None:
+    """Undo everything. A statement that is on its way comes too late, and must not land alone."""
+    own.execute("PRAGMA query_only = ON")
+    own.execute("ROLLBACK")

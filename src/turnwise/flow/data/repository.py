@@ -91,7 +91,7 @@ class Repository:
             columns = [getattr(self.model, name) for name in self._model.columns]
             found = await session.execute(select(*columns).where(getattr(self.model, ID) == row_id))
             row = found.first()
-            return None if row is None else self._model.row(row._mapping)
+            return None if row is None else self._model.row(row._asdict())
 
     async def list(
         self,
@@ -112,7 +112,7 @@ class Repository:
         query = select(*columns).where(condition(self._model, asked.values))
         query = query.order_by(*ordering(self._model, order_by)).limit(most).offset(offset)
         async with self._session(asked) as used:
-            rows = [self._model.row(row._mapping) for row in await used.execute(query)]
+            rows = [self._model.row(row._asdict()) for row in await used.execute(query)]
         if limit is None and len(rows) > MAX_ROWS:
             raise BadField(self._model.name, "limit", found="not given", expected=f"one up to {MAX_ROWS}")
         return rows
@@ -155,8 +155,10 @@ class Repository:
             yield asked.session
 
     async def _record(self, session: AsyncSession, row_id: Value) -> Record | None:
+        if row_id is None:
+            return None
         record = _in_memory(session, self.model, row_id)
-        if record is None and row_id is not None:
+        if record is None:
             record = await session.get(self.model, row_id)
         return None if record is None or record in session.deleted else record
 

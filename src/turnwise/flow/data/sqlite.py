@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import URL, Connection, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import PoolResetState
 
 from turnwise.errors import CommitRefused
-from turnwise.flow.data.hold import OPTION, Hold, raw_connection
+from turnwise.flow.data.errand import ErrandConnection, send
+from turnwise.flow.data.hold import OPTION, Hold
 
 SCHEME: Final = "sqlite:///"
 CONNECTIONS: Final = 64
@@ -17,6 +21,8 @@ CONNECTIONS: Final = 64
 KEPT_CONNECTIONS: Final = 8
 WAIT_SECONDS: Final = 30.0
 """How long a step waits for one."""
+
+T = TypeVar("T")
 
 
 def file_url(path: str) -> URL:
@@ -38,7 +44,7 @@ def open_engine(url: URL, *, prepare: Sequence[str], busy_timeout_seconds: float
         pool_size=KEPT_CONNECTIONS,
         max_overflow=CONNECTIONS - KEPT_CONNECTIONS,
         pool_timeout=WAIT_SECONDS,
-        connect_args={"timeout": busy_timeout_seconds, "isolation_level": None},
+        connect_args={"timeout": busy_timeout_seconds, "isolation_level": None, "factory": ErrandConnection},
     )
 
     def connected(connection: Any, _: object) -> None:
@@ -48,6 +54,7 @@ def open_engine(url: URL, *, prepare: Sequence[str], busy_timeout_seconds: float
     event.listen(engine.sync_engine, "connect", connected)
     event.listen(engine.sync_engine, "before_cursor_execute", _before_statement)
     event.listen(engine.sync_engine, "commit", _before_commit)
+    event.listen(engine.sync_engine, "reset", _returned)
     return engine
 
 
@@ -62,15 +69,30 @@ def _before_commit(connection: Connection) -> None:
         raise CommitRefused("a step's connection was to be committed")
 
 
-def begin_alone(connection: Connection) -> None:
-    """Begin a transaction that changes tables. Foreign keys are not looked at, so that one can be copied."""
-    raw = raw_connection(connection)
-    raw.execute("PRAGMA foreign_keys = OFF")
-    raw.execute("BEGIN IMMEDIATE")
+def _returned(connection: Any, _: object, state: PoolResetState) -> None:
+    """No transaction stays open in the pool, whatever SQLAlchemy knows of it."""
+    if state.asyncio_safe and not state.terminate_only:
+        connection.rollback()
 
 
-def end_alone(connection: Connection, *, keep: bool) -> None:
-    """Commit it, or undo it."""
-    raw = raw_connection(connection)
-    raw.execute("COMMIT" if keep else "ROLLBACK")
-    raw.execute("PRAGMA foreign_keys = ON")
+def changed_alone(connection: Connection, change: Callable[[Connection], T]) -> T:
+    """Return what `change` does to the tables, in a transaction of its own: all of it, or nothing.
+
+    Foreign keys are not looked at meanwhile, so that a table others refer to can be copied.
+    """
+    send(connection, lambda own: _run(own, "PRAGMA foreign_keys = OFF", "BEGIN IMMEDIATE"))
+    try:
+        done = change(connection)
+        send(connection, lambda own: _run(own, "COMMIT"))
+    except BaseException:
+        with suppress(sqlite3.Error):  # SQLite has done it itself after some errors.
+            send(connection, lambda own: _run(own, "ROLLBACK"))
+        raise
+    finally:
+        send(connection, lambda own: _run(own, "PRAGMA foreign_keys = ON"))
+    return done
+
+
+def _run(own: sqlite3.Connection, *statements: str) -> None:
+    for statement in statements:
+        own.execute(statement)

@@ -19,6 +19,7 @@ from turnwise.flow.data.definition import (
     ID,
     UPDATED_AT,
     ModelDefinition,
+    Relation,
     columns_of,
     foreign_key,
 )
@@ -68,20 +69,31 @@ def _columns(
     made = []
     for name, field in columns_of(model, models).items():
         relation = relations.get(name)
-        key = f"{models[relation.model].table}.{ID}" if relation else ""
-        leads_to = [ForeignKey(key, ondelete=_ON_DELETE[relation.on_delete])] if relation else []
+        leads_to = [_foreign_key(model, name, relation, models)] if relation else []
         made.append(
             Column(
                 name,
                 column_type(field),
                 *leads_to,
                 primary_key=name == ID,
+                autoincrement=False,
                 nullable=field.is_nullable,
                 default=_default(name, field, sources),
                 onupdate=sources.now if name == UPDATED_AT and field.type == "datetime" else None,
             )
         )
     return made
+
+
+def _foreign_key(
+    model: ModelDefinition, column: str, relation: Relation, models: Mapping[str, ModelDefinition]
+) -> ForeignKey:
+    return ForeignKey(
+        f"{models[relation.model].table}.{ID}",
+        name=f"fk_{model.table}_{column}",
+        ondelete=_ON_DELETE[relation.on_delete],
+        use_alter=True,  # Models may lead to each other in a circle.
+    )
 
 
 def _default(name: str, field: DataField, sources: Sources) -> object:

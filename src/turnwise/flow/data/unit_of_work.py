@@ -14,13 +14,12 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 
-from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import SessionTransactionOrigin
 
 from turnwise.errors import CommitRefused, DataUnavailable, LogError, WriteRefused
-from turnwise.flow.data.hold import Hold, raw_connection
+from turnwise.flow.data.hold import Hold
 from turnwise.flow.data.mapped import MappedModel
 from turnwise.flow.data.repository import Repositories
 from turnwise.flow.data.session import open_session
@@ -44,9 +43,12 @@ class SqlUnitOfWork:
 
     @property
     def has_writes(self) -> bool:
-        # A session that failed is not active: it has lost what was staged, and must not land as if it had none.
+        # A session that failed has lost what was staged, and must not land as if there had been nothing.
         return not self._ended and (
-            self._hold.begun or self._hold.overdue or self.session.has_staged or not self.session.is_active
+            self._hold.begun
+            or bool(self._hold.undone)
+            or self.session.has_staged
+            or not self.session.is_active
         )
 
     @property
@@ -72,20 +74,13 @@ class SqlUnitOfWork:
 
     async def commit_with(self, write: Write) -> None:
         """See `Transaction.commit_with`."""
-
-        def commit(connection: Connection) -> None:
-            self._hold.begin(connection)
-            self._hold.unlimited()
-            write(raw_connection(connection))
-            self._hold.commit(connection)
-
         async with self._lock:
             if self._ended:
                 raise CommitRefused("a step's transaction was committed or rolled back before")
             try:
                 with _told():
                     await self.session.flush()
-                    await (await self.session.connection()).run_sync(commit)
+                    await (await self.session.connection()).run_sync(self._hold.commit, write)
             except LogError:
                 raise
             except DBAPIError as error:
@@ -118,16 +113,13 @@ class SqlUnitOfWork:
         if self._ended:
             return
         self._ended = True
-        try:
-            if self._hold.overdue:
+        with suppress(SQLAlchemyError, sqlite3.Error):
+            if self._hold.begun or self._hold.undone:
+                # Whatever has become of its transaction, closing a connection undoes it.
                 await self.session.invalidate()
+        with suppress(SQLAlchemyError, sqlite3.Error):
             await self.session.end()
-        except (SQLAlchemyError, sqlite3.Error):
-            # The connection is of no use. Closing it undoes what it did.
-            with suppress(SQLAlchemyError, sqlite3.Error):
-                await self.session.invalidate()
-        finally:
-            await self._hold.end()
+        await self._hold.end()
 
     def _is_idle(self) -> bool:
         """Whether nothing would be lost by giving the connection back."""

@@ -6,10 +6,14 @@ from typing import Final
 
 from turnwise.flow.definition import steps as define
 from turnwise.flow.steps import (
+    agent,
+    api_call,
     channel,
     for_each,
     functional,
     human,
+    mcp,
+    model_op,
     parallel,
     response,
     router,
@@ -20,9 +24,13 @@ from turnwise.flow.work import Perform
 
 PERFORM: Final[dict[type, Perform]] = {
     define.FunctionalStep: functional.perform,
+    define.AgentStep: agent.perform,
     define.RouterStep: router.perform,
+    define.ApiCallStep: api_call.perform,
+    define.ModelOpStep: model_op.perform,
     define.ResponseStep: response.perform,
     define.HumanStep: human.perform,
+    define.McpStep: mcp.perform,
     define.ForEachStep: for_each.perform,
     define.ParallelStep: parallel.perform,
     define.WorkflowStep: workflow.perform,

@@ -46,12 +46,13 @@ async def _result(work: Work[ModelOpStep], model: Any) -> Any:
         case "get":
             return await model.get(_id(work))
         case "update":
-            return await model.update(_id(work), **values)
+            is_there = await model.get(_id(work)) is not None
+            return await model.update(_id(work), **values) if is_there else None
         case "remove":
             return await model.remove(_id(work))
         case "list":
             where = filled(block.where, work.public, at="model_op.where")
-            return await model.list(where=where, order_by=block.order_by, limit=block.limit)
+            return await model.list(where=where, order_by=block.order_by or (), limit=block.limit)
 
 
 def _id(work: Work[ModelOpStep]) -> Any:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
+from turnwise.flow.body import INVALID_INPUT, checked_body
 from turnwise.flow.definition.flow import Flow
 from turnwise.flow.definition.steps import HumanStep, Step, WaitStep
 from turnwise.flow.finding import listed, nearest
-from turnwise.flow.testing.body import INVALID_INPUT, checked_body
+from turnwise.flow.testing.clock import JumpingClock
 from turnwise.flow.testing.definition import Answers, Case, Expected, ExpectedError, Expires, Happens, Stub
 from turnwise.flow.testing.paths import known_paths, step_at
 from turnwise.flow.testing.problem import ABSENT, Problem, differing, lacking, shown
@@ -21,9 +22,10 @@ from turnwise.flow.testing.stage import Played, staged
 from turnwise.flow.testing.stubs import Stubs
 from turnwise.flow.verdict import RunError, Verdict
 from turnwise.flow.work import Data, Services
+from turnwise.hub.clock import Clock
 
-OpenData = Callable[[], AbstractAsyncContextManager[Data | None]]
-"""Opens a database that is empty, and gone when it is closed."""
+OpenData = Callable[[Clock], AbstractAsyncContextManager[Data | None]]
+"""Opens a database that is empty, and gone when it is closed. See `data.in_memory`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +91,11 @@ async def _played(case: Case, flow: Flow, around: Surroundings) -> Played:
         error = RunError(type=INVALID_INPUT, message="; ".join(map(str, wrong)))
         refused = Verdict(status="failed", data={}, error=error)
         return Played(verdict=refused, path=(), context={}, problems=())
-    stubs = Stubs(case.spec.stub)
-    async with around.open_data() as data, staged(replace(around.services, data=data), stubs) as stage:
+    stubs, clock = Stubs(case.spec.stub), JumpingClock()
+    async with (
+        around.open_data(clock) as data,
+        staged(replace(around.services, data=data), stubs, clock) as stage,
+    ):
         return await stage.play(flow, body, user=case.spec.user)
 
 

@@ -1,4 +1,4 @@
-"""Test documents: the text of a file -> cases, each with the line it begins at, and what is wrong."""
+"""Test documents -> cases, each with the line it begins at, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from turnwise.flow.finding import Finding
 from turnwise.flow.mistake import Spelling, parsed
 from turnwise.flow.testing.definition import OUTER_KEYS, Case, is_short, spelled_out
-from turnwise.flow.yaml_document import Path, YamlDocument, read_yaml
+from turnwise.flow.yaml_document import Path, YamlDocument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,25 +21,23 @@ class WrittenCase:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseFile:
-    """What was read from a file."""
+class Cases:
+    """What was read from a document."""
 
     cases: tuple[WrittenCase, ...]
     findings: tuple[Finding, ...]
 
 
-def read_cases(content: bytes | str, *, file: str) -> CaseFile:
-    """Return the cases in `content`, and the mistakes of those that have any."""
-    read = read_yaml(content, file=file)
-    cases, findings = list[WrittenCase](), list(read.findings)
-    for document in read.documents:
-        for place in _places(document):
-            case, wrong = parsed(Case, document, _spelling(document, place))
-            findings += wrong
-            if case is not None:
-                line = document.position(place).line
-                cases.append(WrittenCase(case=case, file=file, line=line))
-    return CaseFile(tuple(cases), tuple(findings))
+def cases_in(document: YamlDocument) -> Cases:
+    """Return the cases of a document, and the mistakes of those that have any."""
+    cases, findings = list[WrittenCase](), list[Finding]()
+    for place in _places(document):
+        case, wrong = parsed(Case, document, _spelling(document, place))
+        findings += wrong
+        if case is not None:
+            line = document.position(place).line
+            cases.append(WrittenCase(case=case, file=document.file, line=line))
+    return Cases(tuple(cases), tuple(findings))
 
 
 def _places(document: YamlDocument) -> Iterator[Path]:

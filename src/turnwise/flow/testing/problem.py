@@ -54,7 +54,8 @@ def lacking(expected: Json, found: Json, at: str) -> Iterator[Problem]:
 def differing(expected: Json, found: Json, at: str) -> Iterator[Problem]:
     """Everything that is different in `found`: what is missing, and what is too much."""
     if not (isinstance(expected, dict) and isinstance(found, dict)):
-        yield from [] if is_same(expected, found) else lacking(expected, found, at)
+        if not is_same(expected, found):
+            yield Problem(what=at, found=shown(found), expected=shown(expected))
         return
     for key in expected | found:
         if key not in expected:

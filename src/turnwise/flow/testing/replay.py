@@ -27,6 +27,7 @@ from turnwise.flow.definition.base import Json
 from turnwise.flow.definition.flow import Flow
 from turnwise.flow.definition.steps import AgentStep, HumanStep, Step
 from turnwise.flow.testing.case import Surroundings
+from turnwise.flow.testing.clock import JumpingClock
 from turnwise.flow.testing.definition import Answers, DoesNotParse, Expires, Gives, Raises, TakesTooLong
 from turnwise.flow.testing.fixture import VERSION, Fixture, RecordedStep, export_run
 from turnwise.flow.testing.paths import step_at
@@ -71,9 +72,10 @@ async def replay(data: JsonObject, around: Surroundings) -> Replayed:
     flows = {**others, recorded.name: recorded, **around.services.flows}
     flow = flows[recorded.name]
     stubs = Stubs(_stubs(fixture, flow, flows), missing=lambda _: _RECORD_ANEW)
-    async with around.open_data() as opened:
+    clock = JumpingClock()
+    async with around.open_data(clock) as opened:
         services = replace(around.services, flows=flows, data=opened)
-        async with staged(services, stubs) as stage:
+        async with staged(services, stubs, clock) as stage:
             user = ANYBODY if fixture.has_user else None
             played = await stage.play(flow, fixture.input, user=user)
             again = None if played.problems else read_fixture(await export_run(stage.runs, RUN_ID))

@@ -1,6 +1,6 @@
 """The stage: the real engine on a log in memory, where time jumps and stubs answer.
 
-    async with staged(services, stubs) as stage:
+    async with staged(services, stubs, JumpingClock()) as stage:
         played = await stage.play(flow, {"email": "jane@example.com"})
 
 Rule: time passes only when all runs of the case wait. Then whoever is asked answers; if
@@ -151,9 +151,8 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(services: Services, stubs: Stubs) -> AsyncIterator[Stage]:
+async def staged(services: Services, stubs: Stubs, clock: JumpingClock) -> AsyncIterator[Stage]:
     """An engine of its own, which ends with the block."""
-    clock = JumpingClock()
     hub = await Hub.open(MemoryLog(), ttl_sweep_interval=0, clock=clock)
     perform: dict[type[Any], Any] = {kind: stubs.around(real) for kind, real in PERFORM.items()}
     driver = Driver(hub, services, perform=perform)

@@ -1,0 +1,201 @@
+"""`turnwise serve`: a project's flows over HTTP.
+
+What is needed to serve is installed on request, so it is imported when the verb is called.
+"""
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from turnwise.errors import BadKey, MissingExtra
+
+if TYPE_CHECKING:
+    import socket
+
+    from turnwise.flow.definition.fields import Fields
+    from turnwise.flow.definition.flow import Flow, Trigger
+    from turnwise.flow.project import Project
+    from turnwise.server.access import OpenAuthenticator
+    from turnwise.server.auth.keys import RootKey
+    from turnwise.server.runtime import Runtime
+
+EPILOG: Final = "Example: turnwise serve examples/leads --dev"
+
+Directory = Annotated[Path, typer.Argument(metavar="[DIR]", help="The project's folder.")]
+Host = Annotated[str, typer.Option(help="The address to listen on.")]
+Port = Annotated[int, typer.Option(help="The port to listen on; 0 takes a free one.", min=0, max=65535)]
+LogAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--log", help="The log: sqlite:///path. Without it, what turnwise.yaml says, or DIR/.turnwise/log.db."
+    ),
+]
+Dev = Annotated[
+    bool, typer.Option("--dev", help="Make a development key, print it, and serve this machine only.")
+]
+AccessLog = Annotated[bool, typer.Option("--access-log", help="Tell every request.")]
+
+
+def serve(
+    directory: Directory = Path(),
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = 8484,
+    log: LogAddress = None,
+    dev: Dev = False,
+    access_log: AccessLog = False,
+) -> None:
+    """Serve the flows of a project over HTTP, until SIGTERM or Ctrl-C."""
+    try:
+        import fastapi
+        import uvicorn
+    except ImportError:
+        raise MissingExtra("servers", extra="server") from None
+    del fastapi, uvicorn
+    from turnwise.errors.flows import BadDocuments
+    from turnwise.flow.project import load_project
+    from turnwise.server.runtime import runtime_of
+
+    project = load_project(directory)
+    try:
+        runtime = runtime_of(project, log_address=log)
+    except BadDocuments as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    if project.report:
+        typer.echo(str(project.report), err=True)
+    asyncio.run(_serve(project, runtime, host=host, port=port, dev=dev, access_log=access_log))
+
+
+async def _serve(
+    project: Project, runtime: Runtime, *, host: str, port: int, dev: bool, access_log: bool
+) -> None:
+    from turnwise.server.app import TITLE, create_app
+    from turnwise.server.auth.keys import development_key
+    from turnwise.server.serving import DrainingServer, bind
+    from turnwise.server.settings import ServerSettings
+
+    key = development_key() if dev else None
+    opened = _authenticator(project.root, os.environ, host=host, key=key)
+    settings = ServerSettings(body_bytes=project.settings.limits.body_bytes)
+    with bind(host, port) as listening:
+        address = _address(host, listening)
+        async with runtime, opened(runtime) as authenticator:
+            title = project.settings.name or TITLE
+            app = create_app(runtime, authenticator=authenticator, settings=settings, title=title)
+            typer.echo("\n".join(_told(runtime, address, key)))
+            await DrainingServer(app, runtime, settings, access_log=access_log).serve([listening])
+    typer.echo("stopped.")
+
+
+def _authenticator(
+    folder: Path, environ: Mapping[str, str], *, host: str, key: RootKey | None
+) -> OpenAuthenticator:
+    """Whom the server lets in: with --dev this machine; else whoever has a token the project has signed."""
+    from turnwise.server.access import development, only_api_keys, production
+    from turnwise.server.auth.keys import KEY_FILE, KEY_VARIABLE, PUBLIC_KEY_VARIABLE, production_key
+    from turnwise.server.serving import is_this_machine
+
+    if key is not None:
+        if not is_this_machine(host):
+            because = f"a development key is good on this machine only, and others can reach {host!r}"
+            raise BadKey(
+                "--dev", because=because, do="Take --dev away, and make a key with `turnwise token key`."
+            )
+        return development(key)
+    has_key = environ.get(KEY_VARIABLE) or environ.get(PUBLIC_KEY_VARIABLE) or (folder / KEY_FILE).exists()
+    if is_this_machine(host) and not has_key:
+        typer.echo("There is no key, so only public triggers can be called; --dev makes one.", err=True)
+        return only_api_keys(environ)
+    production_key(environ, folder)  # What is wrong with it is told before anything is opened.
+    return production(folder, environ)
+
+
+# What is printed.
+
+
+def _told(runtime: Runtime, address: str, key: RootKey | None) -> Iterator[str]:
+    health = runtime.hub.health()
+    count = len(runtime.flows)
+    flows = "1 flow" if count == 1 else f"{count or 'no'} flows"
+    yield f"Serving {flows} on {address}; the log is {health.log} (durability: {health.durability})."
+    rows = [_row(flow) for flow in runtime.flows.values()]
+    width = max((len(row[0]) for row in rows), default=0)
+    yield from (f"  {first:{width}}  {second}" for first, second in rows)
+    if key is None:
+        return
+    token = _development_token(runtime, key)
+    yield f"Development key, good on this machine for half a day, or until the server stops:\n  {token}"
+    for flow in runtime.flows.values():
+        if flow.spec.trigger is not None:
+            yield f"Try:\n  {_curl(address, flow.spec.trigger, token)}"
+            return
+
+
+def _row(flow: Flow) -> tuple[str, str]:
+    trigger = flow.spec.trigger
+    if trigger is None:
+        return f"POST /flows/{flow.name}/runs", f"{flow.name} (no trigger)"
+    return f"{trigger.method} {trigger.path}", f"{flow.name}{' (public)' if trigger.public else ''}"
+
+
+def _development_token(runtime: Runtime, key: RootKey) -> str:
+    """A token that may do everything, also answer the tasks of every group that a flow names."""
+    from turnwise.flow.definition.flow import nested_steps
+    from turnwise.flow.definition.steps import HumanStep
+    from turnwise.server.auth.assembly import DEVELOPER, DEVELOPMENT_LIFETIME
+    from turnwise.server.auth.biscuit import mint
+
+    every = [step for flow in runtime.flows.values() for steps in nested_steps(flow.steps) for step in steps]
+    groups = {step.human.group for step in every if isinstance(step, HumanStep) and step.human.group}
+    now = runtime.clock.now()
+    return mint(
+        key,
+        user_id=DEVELOPER,
+        groups=sorted(groups),
+        scopes=["*"],
+        expires_at=now + DEVELOPMENT_LIFETIME,
+        now=now,
+    )
+
+
+def _curl(address: str, trigger: Trigger, token: str) -> str:
+    path = trigger.path.replace("{", "").replace("}", "")
+    words = ["curl", "-i", "-X", trigger.method, address + path, "-H", f"Authorization: Bearer {token}"]
+    if trigger.method != "GET":
+        body = json.dumps(_example(trigger.input or {}))
+        words += ["-H", "Content-Type: application/json", "-d", body]
+    return shlex.join(words)
+
+
+def _example(fields: Fields) -> dict[str, Any]:
+    """A body that has what it has to have."""
+    needed = {name: spec for name, spec in fields.items() if spec.required}
+    return {name: (spec.enum or [_EXAMPLES.get(spec.type, "text")])[0] for name, spec in needed.items()}
+
+
+_EXAMPLES: Final[Mapping[str, Any]] = {
+    "integer": 1,
+    "number": 1.5,
+    "boolean": True,
+    "object": {},
+    "array": [],
+    "date": "2030-01-31",
+    "datetime": "2030-01-31T12:00:00Z",
+    "uuid": "3f2504e0-4f89-41d3-9a0c-0305e82c3301",
+    "email": "ada@example.com",
+}
+
+
+def _address(host: str, listening: socket.socket) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listening.getsockname()[1]}"

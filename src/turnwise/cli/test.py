@@ -1,0 +1,84 @@
+"""`turnwise test`: a project's cases and recorded runs, without a model and without a server (F14)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import typer
+
+from turnwise.flow.data.definition import ModelDefinition
+from turnwise.flow.finding import Report
+from turnwise.flow.mistake import parsed
+from turnwise.flow.project import Project, load_project
+from turnwise.flow.testing.case import Surroundings
+from turnwise.flow.testing.data import in_memory
+from turnwise.flow.testing.documents import WrittenCase, cases_in
+from turnwise.flow.testing.fixture import SUFFIX
+from turnwise.flow.testing.suite import SuiteReport, WrittenFixture, chosen, run_suite, told
+from turnwise.flow.work import Services
+from turnwise.server.problems import status_of
+
+FAILED: Final = 1
+FIXTURES: Final = f"tests/*{SUFFIX}"
+
+
+def run(folder: Path, *, only: str = "", as_json: bool = False) -> None:
+    """Play them, tell how they ended, and exit with 1 if one failed or there is none.
+
+    A test document with mistakes counts as failed; the others are played.
+    """
+    project = load_project(folder)
+    project.report.raise_if_bad()
+    cases, report = _cases(project)
+    models = _models(project, report)
+    cases, fixtures = chosen(cases, _fixtures(project, folder), only)
+    around = Surroundings(services=_services(project), open_data=in_memory(models), status_of=status_of)
+    played = asyncio.run(run_suite(cases, fixtures, around))
+    _tell(played, report, as_json=as_json)
+    if report.errors or not played.passed or not played.results:
+        raise typer.Exit(FAILED)
+
+
+def _cases(project: Project) -> tuple[list[WrittenCase], Report]:
+    read = [cases_in(document) for document in project.tests]
+    findings = [finding for one in read for finding in one.findings]
+    return [case for one in read for case in one.cases], Report(findings)
+
+
+def _models(project: Project, report: Report) -> list[ModelDefinition]:
+    read = [parsed(ModelDefinition, document) for document in project.models]
+    report.add(*(finding for _, findings in read for finding in findings))
+    return [model for model, _ in read if model is not None]
+
+
+def _fixtures(project: Project, folder: Path) -> Sequence[WrittenFixture]:
+    return [
+        WrittenFixture(file=str(folder / path.relative_to(project.root)), content=path.read_bytes())
+        for path in sorted(project.root.glob(FIXTURES))
+    ]
+
+
+def _services(project: Project) -> Services:
+    return Services(
+        flows=project.definitions, nodes=project.nodes, agents=project.agents, tools=project.tools
+    )
+
+
+def _tell(played: SuiteReport, report: Report, *, as_json: bool) -> None:
+    if as_json:
+        ok = played.passed and not report.errors
+        data = {**played.to_dict(), "ok": ok, "findings": report.to_dict()["findings"]}
+        typer.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
+        return
+    if report:
+        typer.echo(report)
+    for line in told(played):
+        typer.echo(line)
+    if not played.results:
+        typer.echo(
+            "no test was found; write one with `kind: Test`, in a file such as tests/it.yaml.", err=True
+        )

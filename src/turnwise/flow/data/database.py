@@ -1,0 +1,113 @@
+"""The data models of a project, open: their tables, and a unit of work for each step.
+
+Rule 1: nothing is opened that does not fit: models that contradict each other, a table that
+is the log's, a change that would lose data. It is all told at once, and nothing is touched.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from uuid import uuid4
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from turnwise.errors import DataUnavailable, ModelsRefused
+from turnwise.flow.data import sqlite
+from turnwise.flow.data.definition import ModelDefinition
+from turnwise.flow.data.hold import Hold
+from turnwise.flow.data.home import MEMORY, Home, find_home
+from turnwise.flow.data.mapped import Sources
+from turnwise.flow.data.migration import migrate
+from turnwise.flow.data.tables import Schema, build
+from turnwise.flow.data.unit_of_work import SqlUnitOfWork
+from turnwise.flow.data.versions import newest, problem_with, problems_of
+from turnwise.flow.definition.flow import ModelUse
+from turnwise.hub.clock import Clock, SystemClock
+from turnwise.log.base import Log
+from turnwise.log.sqlite_file import reason
+
+
+class Database:
+    """See `turnwise.flow.work.Data`. Open one with `open_data`."""
+
+    def __init__(self, home: Home, schema: Schema, clock: Clock) -> None:
+        self.address = home.address
+        self.shares_log = home.shares_log
+        self.schema = schema
+        self.engine = sqlite.open_engine(
+            home.url, prepare=home.prepare, busy_timeout_seconds=home.busy_timeout_seconds
+        )
+        self._home = home
+        self._clock = clock
+        self._anchor: AsyncConnection | None = None
+
+    def begin(self, declared: Sequence[ModelUse], versions: Mapping[str, str]) -> SqlUnitOfWork:
+        """Return a step's unit of work. Raises `VersionMismatch` and `UnknownName`; touches nothing."""
+        for use in declared:
+            problem = problem_with(use, self.schema.definitions, versions.get(use.name))
+            if problem is not None:
+                raise problem
+        models = {use.name: self.schema.models[use.name] for use in declared}
+        hold = Hold(self._home.turnstile, self._clock, wait_seconds=self._home.busy_timeout_seconds)
+        return SqlUnitOfWork(self.engine, models, hold, address=self.address)
+
+    async def open(self, *, drop: bool = False) -> list[str]:
+        """Connect, and `migrate`."""
+        try:
+            if self.address == MEMORY:  # It lasts as long as somebody is connected.
+                self._anchor = await self.engine.connect()
+            return await self.migrate(drop=drop)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def migrate(self, *, drop: bool = False) -> list[str]:
+        """Bring the tables up to the models and return what was done; nothing, the second time.
+
+        With `drop`, columns of fields that are gone are dropped, and those of another type made
+        anew, with what is in them. Raises `ModelsRefused` and `DataUnavailable`.
+        """
+        change = partial(migrate, metadata=self.schema.metadata, drop=drop)
+        place = await self._home.turnstile.take(timeout_seconds=self._home.busy_timeout_seconds)
+        try:
+            async with self.engine.connect() as connection:
+                return await connection.run_sync(partial(sqlite.changed_alone, change=change))
+        except (DBAPIError, sqlite3.Error) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            because = reason(cause) if isinstance(cause, Exception) else str(error)
+            raise DataUnavailable(self.address, because=because) from error
+        finally:
+            self._home.turnstile.leave(place)
+
+    async def close(self) -> None:
+        """Let go of the database; before the log is closed, if that is in the same file."""
+        anchor, self._anchor = self._anchor, None
+        if anchor is not None:
+            await anchor.close()
+        await self.engine.dispose()
+
+
+async def open_data(
+    models: Iterable[ModelDefinition],
+    *,
+    log: Log,
+    url: str | None = None,
+    drop: bool = False,
+    clock: Clock | None = None,
+    new_id: Callable[[], str] = lambda: str(uuid4()),
+) -> Database:
+    """Open the models of a project (see `home` for where), their tables brought up to date.
+
+    Raises `ModelsRefused`, `DataUnavailable`, and `UnknownName` for an address nobody knows.
+    """
+    models, clock = list(models), clock or SystemClock()
+    home = find_home(log, url)
+    found = problems_of(models, reserved=home.reserved)
+    if found:
+        raise ModelsRefused(found)
+    database = Database(home, build(newest(models), Sources(now=clock.now, new_id=new_id)), clock)
+    await database.open(drop=drop)
+    return database

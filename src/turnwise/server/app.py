@@ -1,0 +1,168 @@
+"""A server as an ASGI app: alone, or mounted in somebody's own FastAPI app.
+
+    app = create_app(runtime, authenticator=...)                   # served as it is
+
+    flows = create_app(runtime, authenticator=...)                 # or below another
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with flows.router.lifespan_context(flows):
+            yield
+
+    app = FastAPI(lifespan=lifespan)
+    app.mount("/flows", flows)
+
+A mounted app's lifespan is not run by the app above it, so that one has to. It opens the
+runtime, and closes it in the end; a runtime that is open already is left to whoever opened
+it. Before it is open, everything but `/health` answers 503.
+
+The interactive documentation pages are off: they load scripts from another host.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+import msgspec
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from turnwise.core.envelope import JsonObject
+from turnwise.errors import NameTaken
+from turnwise.hub.ids import sortable_ids
+from turnwise.server.access import Access, OpenAuthenticator
+from turnwise.server.answers import JSON, failure
+from turnwise.server.auth.authenticator import Authenticator
+from turnwise.server.endpoint import Endpoint
+from turnwise.server.flows import FlowRoutes
+from turnwise.server.health import HealthRoutes
+from turnwise.server.house import House, house_of, placed
+from turnwise.server.openapi import document
+from turnwise.server.operation import Handler, Operation
+from turnwise.server.problems import NOT_FOUND, Answer
+from turnwise.server.runs import RunRoutes
+from turnwise.server.runtime import Runtime
+from turnwise.server.settings import ServerSettings
+from turnwise.server.tasks import TaskRoutes
+from turnwise.server.triggers import trigger_operation
+
+TITLE: Final = "Turnwise"
+
+
+def create_app(
+    runtime: Runtime,
+    *,
+    authenticator: Authenticator | OpenAuthenticator,
+    settings: ServerSettings | None = None,
+    title: str = TITLE,
+) -> FastAPI:
+    """Return the app that serves the runtime's flows. Raises `NameTaken` for two triggers of one path.
+
+    An authenticator that reads the log is given as a function that opens it, such as
+    `access.production(folder)`.
+    """
+    access = Access(runtime, None if callable(authenticator) else authenticator)
+    house = house_of(runtime, access, settings or ServerSettings())
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            if runtime.status == "new":
+                await stack.enter_async_context(runtime)
+            if callable(authenticator):
+                access.authenticator = await stack.enter_async_context(authenticator(runtime))
+            yield
+
+    operations = _operations(house)
+    said = document(operations, title=title)
+    app = FastAPI(
+        title=title,
+        lifespan=lifespan,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        routes=list(_routes(house, operations, said)),
+        exception_handlers={HTTPException: _no_such_path},
+    )
+    app.openapi = lambda: said  # type: ignore[method-assign]
+    return app
+
+
+def _operations(house: House) -> list[Operation]:
+    own = [
+        *FlowRoutes(house).operations(),
+        *RunRoutes(house).operations(),
+        *TaskRoutes(house).operations(),
+    ]
+    triggers = [
+        trigger_operation(house, flow, flow.spec.trigger)
+        for flow in house.runtime.flows.values()
+        if flow.spec.trigger is not None
+    ]
+    _check_paths(own, triggers)
+    return own + triggers
+
+
+def _check_paths(own: Sequence[Operation], triggers: Sequence[Operation]) -> None:
+    """Refuse a trigger that the server or another flow would answer in its place."""
+    seen: set[tuple[str, tuple[str, ...]]] = set()
+    for one in triggers:
+        name = f"{one.method} {one.path}"
+        if one.path in _FREE or any(_answers(ours, one) for ours in own):
+            raise NameTaken("path", name, do="The server itself answers it; give the trigger another one.")
+        if (one.method, one.shape) in seen:
+            raise NameTaken("path", name, do="Two flows have it; give one of them another.")
+        seen.add((one.method, one.shape))
+
+
+def _answers(ours: Operation, theirs: Operation) -> bool:
+    """Whether an operation of the server's own would be asked where a flow's trigger is meant."""
+    pairs = zip(ours.shape, theirs.shape, strict=False)
+    is_alike = all("{}" in pair or pair[0] == pair[1] for pair in pairs)
+    return ours.method == theirs.method and len(ours.shape) == len(theirs.shape) and is_alike
+
+
+def _routes(house: House, operations: Iterable[Operation], said: JsonObject) -> Iterable[Route]:
+    """One route for each shape of a path. What is spelled out goes before a parameter in its place."""
+    new_id = sortable_ids(house.runtime.clock)
+    health = HealthRoutes(house)
+    free: dict[str, Handler] = {
+        "/health": health.health,
+        "/ready": health.ready,
+        "/openapi.json": _openapi(house, said),
+    }
+    for path in _FREE:
+        yield Route(path, Endpoint({"GET": free[path]}, new_id))
+    paths: defaultdict[tuple[str, ...], list[Operation]] = defaultdict(list)
+    for one in operations:
+        paths[one.shape].append(one)
+    for shape in sorted(paths, key=lambda shape: [part == "{}" for part in shape]):
+        handlers = {one.method: placed(house, one.handler) for one in paths[shape]}
+        yield Route(paths[shape][0].path, Endpoint(handlers, new_id))
+
+
+def _openapi(house: House, said: JsonObject) -> Handler:
+    body = msgspec.json.encode(said)
+
+    async def answer(request: Request) -> Response:
+        if not house.settings.public_openapi:
+            await house.access.admit(request, "flows.list")
+        return Response(body, media_type=JSON)
+
+    return answer
+
+
+async def _no_such_path(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else NOT_FOUND
+    return failure(Answer(status=status, type="not_found", message="there is nothing at this path."))
+
+
+_FREE: Final = ("/health", "/ready", "/openapi.json")
+"""What is answered without a token and without a place among the requests."""

@@ -1,0 +1,51 @@
+"""An endpoint: one path, with a handler for each method. Whatever a handler raises becomes an answer.
+
+A plain ASGI app, which Starlette's `Route` takes as it is: nothing is built for a request
+but the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from turnwise.server.answers import failure
+from turnwise.server.operation import Handler
+from turnwise.server.problems import METHOD_NOT_ALLOWED, RequestRefused, answer_to
+
+REQUEST_ID_HEADER = "X-Request-Id"
+
+
+class Endpoint:
+    """The operations of one path."""
+
+    def __init__(self, handlers: Mapping[str, Handler], new_id: Callable[[], str]) -> None:
+        self._handlers = dict(handlers)
+        self._new_id = new_id
+        self._allowed = ", ".join(sorted(handlers))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._answer(Request(scope, receive))
+        if response is not None:
+            await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response | None:
+        """None: nobody is there any more."""
+        try:
+            return await self._handler(request.method)(request)
+        except ClientDisconnect:
+            return None
+        except Exception as error:
+            request_id = self._new_id()
+            answer = answer_to(error, request_id=request_id, where=f"{request.method} {request.url.path}")
+            return failure(answer, headers={REQUEST_ID_HEADER: request_id})
+
+    def _handler(self, method: str) -> Handler:
+        if method not in self._handlers:
+            message = f"this path does not take {method[:20]}; expected {self._allowed}."
+            allow = {"Allow": self._allowed}
+            raise RequestRefused(METHOD_NOT_ALLOWED, "method_not_allowed", message, headers=allow)
+        return self._handlers[method]

@@ -1,0 +1,312 @@
+"""A step's unit of work: nothing lands but by its one commit, and nothing is held before it has to be."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+from sqlalchemy.exc import StatementError
+
+from turnwise.errors import CommitRefused, DataUnavailable, WriteRefused
+from turnwise.flow.data.database import Database
+from turnwise.log.joined import Statements
+from turnwise.testing.lines import line, lines
+
+from .stage import emails, opened, sqlite, stored, unit
+
+
+@contextmanager
+def statements(data: Database) -> Iterator[list[str]]:
+    """What is sent to the database through SQLAlchemy meanwhile."""
+    seen: list[str] = []
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        seen.append(statement.split()[0])
+
+    event.listen(data.engine.sync_engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(data.engine.sync_engine, "before_cursor_execute", note)
+
+
+def connections(data: Database) -> int:
+    pool: Any = data.engine.sync_engine.pool
+    return int(pool.checkedout())
+
+
+def can_write(path: Path) -> bool:
+    """Whether somebody else could write to the file just now."""
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        other.execute("ROLLBACK")
+        return True
+
+
+# --- what is held ---
+
+
+async def test_F7_a_unit_that_is_not_used_costs_no_connection(tmp_path: Path) -> None:
+    async with opened(sqlite(tmp_path)) as data, unit(data) as work:
+        assert work.session is not None
+        assert not work.has_writes
+        assert connections(data) == 0
+
+
+async def test_F7_whoever_only_reads_holds_neither_connection_nor_lock(tmp_path: Path) -> None:
+    async with opened(sqlite(tmp_path)) as data, unit(data) as work:
+        await work.db["Lead"].list()
+        await work.db["Lead"].get("00000000-0000-0000-0000-000000000000")
+
+        assert not work.has_writes
+        assert connections(data) == 0
+
+
+async def test_F7_what_is_staged_holds_nobody_up_until_it_is_sent(tmp_path: Path) -> None:
+    log = sqlite(tmp_path)
+    async with opened(log) as data, unit(data) as work:
+        await work.db["Lead"].add(email="jane@example.com")
+        assert work.has_writes
+        assert not work.holds_database
+        assert can_write(log.path)
+        await work.flush()
+
+        assert work.holds_database
+        assert not can_write(log.path)
+        await work.rollback()
+        assert can_write(log.path)
+
+
+async def test_F7_a_read_before_the_first_write_does_not_spoil_it(tmp_path: Path) -> None:
+    """In a read transaction SQLite would refuse to write, because the log has moved on meanwhile."""
+    log = sqlite(tmp_path)
+    async with opened(log) as data:
+        async with unit(data) as work:
+            await work.session.execute(text("SELECT * FROM lead"))
+            await log.append("c", [line("c", 1)], after=0)
+            await work.db["Lead"].add(email="jane@example.com")
+            await work.session.execute(text("SELECT * FROM lead"))
+            await log.append_within(work, "c", [line("c", 2)], after=1)
+
+        assert await emails(data) == ["jane@example.com"]
+        assert len(await lines(log, "c")) == 2
+
+
+async def test_a_plain_statement_sees_what_is_staged() -> None:
+    async with opened() as data, unit(data) as work:
+        await work.db["Lead"].add(email="jane@example.com")
+        counted = text("SELECT count(*) FROM lead")
+
+        assert await work.session.scalar(counted) == 1
+        assert (await work.session.execute(counted)).scalar_one() == 1
+        assert (await work.session.scalars(counted)).one() == 1
+
+
+# --- what lands ---
+
+
+async def test_F7_what_is_not_committed_is_undone(tmp_path: Path) -> None:
+    async with opened(sqlite(tmp_path)) as data:
+        async with unit(data) as work:
+            await work.db["Lead"].add(email="staged@example.com")
+        async with unit(data) as work:
+            await work.db["Lead"].add(email="sent@example.com")
+            await work.flush()
+        async with unit(data) as work:
+            await work.session.execute(text("INSERT INTO company SELECT 'x', 1, 1, 'plain'"))
+
+        assert await stored(data) == await stored(data, "Company") == []
+        assert connections(data) == 0
+
+
+async def test_F7_commit_alone_commits_and_ends_the_unit() -> None:
+    async with opened() as data, unit(data) as work:
+        await work.db["Lead"].add(email="jane@example.com")
+        await work.commit_alone()
+
+        assert not work.has_writes
+        assert connections(data) == 1, "the one that keeps a database in memory alive"
+        assert await emails(data) == ["jane@example.com"]
+
+
+async def test_F7_commit_alone_with_nothing_to_commit_asks_nothing() -> None:
+    async with opened() as data, unit(data) as work:
+        await work.db["Lead"].list()
+        with statements(data) as seen:
+            await work.commit_alone()
+
+        assert seen == []
+
+
+async def test_closing_twice_is_allowed_also_after_a_commit() -> None:
+    async with opened() as data:
+        work = data.begin([], {})
+        await work.close()
+        await work.close()
+        async with unit(data) as work:
+            await work.db["Lead"].add(email="jane@example.com")
+            await work.commit_alone()
+            await work.rollback()
+
+        assert await emails(data) == ["jane@example.com"]
+
+
+async def test_what_has_ended_cannot_be_committed() -> None:
+    async with opened() as data, unit(data) as work:
+        await work.db["Lead"].add(email="jane@example.com")
+        await work.rollback()
+        with pytest.raises(CommitRefused):
+            await work.commit_with(lambda _: None)
+
+        assert await stored(data) == []
+
+
+async def test_closing_waits_for_the_commit_that_is_on_its_way() -> None:
+    """The sender of a packet was cancelled: its rows land with the packet, or neither does."""
+    async with opened() as data:
+        work = data.begin([], {})
+        async with unit(data) as work:
+            await work.db["Lead"].add(email="jane@example.com")
+            committing = asyncio.create_task(work.commit_alone())
+            await asyncio.sleep(0)
+            await work.close()
+            await committing
+
+        assert await emails(data) == ["jane@example.com"]
+
+
+async def test_a_unit_is_closed_although_whoever_closes_it_is_cancelled(tmp_path: Path) -> None:
+    log = sqlite(tmp_path)
+    async with opened(log) as data:
+        work = data.begin([], {})
+        await work.session.execute(text("DELETE FROM lead"))
+        closing_it = asyncio.create_task(work.close())
+        await asyncio.sleep(0)
+        closing_it.cancel()
+        await asyncio.gather(closing_it, return_exceptions=True)
+        await work.close()
+
+        assert can_write(log.path)
+        assert connections(data) == 0
+
+
+# --- what is refused ---
+
+
+async def test_F12_what_the_database_refuses_undoes_the_whole_step() -> None:
+    async with opened() as data:
+        async with unit(data) as work:
+            await work.db["Company"].add(name="Acme")
+            await work.flush()
+            for _ in range(2):
+                await work.db["Lead"].add(email="jane@example.com")
+            with pytest.raises(WriteRefused, match=r"UNIQUE constraint failed: lead\.email"):
+                await work.db["Lead"].list()
+            assert work.has_writes, "it must not land as if it had written nothing"
+            with pytest.raises(WriteRefused, match="an earlier write"):
+                await work.commit_alone()
+
+        assert await stored(data) == await stored(data, "Company") == []
+
+
+async def test_what_fails_before_it_is_sent_is_not_lost_silently() -> None:
+    async with opened() as data:
+        async with unit(data) as work:
+            lead = work.db["Lead"].model(email="jane@example.com")
+            work.session.add(lead)
+            vars(lead)["score"] = object()  # Past every check, as a bug in a library would.
+            with pytest.raises(StatementError):
+                await work.session.flush()
+            assert not work.session.new
+            assert work.has_writes
+            with pytest.raises(WriteRefused):
+                await work.commit_alone()
+
+        assert await stored(data) == []
+
+
+async def test_a_savepoint_keeps_the_rest_of_the_step() -> None:
+    async with opened() as data:
+        async with unit(data) as work:
+            await work.db["Lead"].add(email="jane@example.com")
+            with pytest.raises(WriteRefused):
+                async with work.session.begin_nested():
+                    await work.db["Lead"].add(email="jane@example.com")
+                    await work.flush()
+            await work.db["Lead"].add(email="john@example.com")
+            await work.commit_alone()
+
+        assert await emails(data) == ["jane@example.com", "john@example.com"]
+
+
+async def test_a_rollback_of_the_step_s_own_begins_anew() -> None:
+    async with opened() as data:
+        async with unit(data) as work:
+            await work.db["Lead"].add(email="undone@example.com")
+            await work.flush()
+            await work.session.rollback()
+            assert not work.holds_database
+            await work.db["Lead"].add(email="jane@example.com")
+            await work.commit_alone()
+
+        assert await emails(data) == ["jane@example.com"]
+
+
+async def test_after_the_database_has_undone_a_step_by_itself_nothing_of_it_lands(tmp_path: Path) -> None:
+    """`OR ROLLBACK` ends the transaction behind SQLAlchemy's back; what follows would land alone."""
+    log = sqlite(tmp_path)
+    async with opened(log) as data:
+        async with unit(data) as work:
+            await work.db["Lead"].add(email="jane@example.com")
+            await work.flush()
+            twin = "INSERT OR ROLLBACK INTO lead SELECT 'x', created_at, 1, email, 1, '', 1, 1, 1, NULL FROM lead"
+            with pytest.raises(Exception, match="UNIQUE"):
+                await work.session.execute(text(twin))
+            with pytest.raises(WriteRefused, match="has undone it"):
+                await work.session.execute(text("INSERT INTO company SELECT 'x', 1, 1, 'alone'"))
+            with pytest.raises(WriteRefused):
+                await log.append_within(work, "c", [line("c", 1)], after=0)
+
+        assert await stored(data) == await stored(data, "Company") == []
+        assert await lines(log, "c") == []
+
+
+async def test_a_write_that_fails_undoes_everything() -> None:
+    async with opened() as data:
+        async with unit(data) as work:
+            await work.db["Lead"].add(email="jane@example.com")
+
+            def write(_: Statements) -> None:
+                raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError):
+                await work.commit_with(write)
+
+        assert await stored(data) == []
+
+
+async def test_a_database_that_fails_is_told_apart_from_a_step_that_does(tmp_path: Path) -> None:
+    path = tmp_path / "own.db"
+    async with opened(url=f"sqlite:///{path}") as data, unit(data) as work:
+        await work.db["Lead"].add(email="jane@example.com")
+        await work.flush()
+
+        def lose(_: Statements) -> None:
+            raise sqlite3.OperationalError("disk I/O error")
+
+        with pytest.raises(sqlite3.OperationalError):
+            await work.commit_with(lose)
+        async with unit(data) as work:
+            await work.session.execute(text("DROP TABLE lead"))
+            await work.db["Lead"].add(email="jane@example.com")
+            with pytest.raises(DataUnavailable, match="no such table"):
+                await work.commit_alone()
+
+        assert await stored(data) == []

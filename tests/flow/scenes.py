@@ -1,0 +1,93 @@
+"""One step, made by hand: what it is given, and what it noted.
+
+work = work_on({"id": "ask", "agent": {"prompt": "{{ name }}?"}}, public={"name": "Ann"})
+done = await agent.perform(work)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from turnwise.agent.journal import Entry
+from turnwise.core.envelope import JsonObject
+from turnwise.core.state import State
+from turnwise.flow.definition.flow import read
+from turnwise.flow.work import Services, Work
+
+NOON: Final = datetime(2030, 1, 1, 12, tzinfo=UTC)
+RUN: Final = "run-1"
+TURN: Final = 3
+
+
+class Notes:
+    """A journal in memory, and the reserved keys that were dropped."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.dropped: list[tuple[str, list[str]]] = []
+
+    async def record(self, entry: Entry) -> None:
+        self.entries.append(entry)
+
+    def drop(self, source: str, keys: Sequence[str]) -> None:
+        self.dropped.append((source, list(keys)))
+
+
+class NoChildren:
+    """For steps that have none."""
+
+    async def run_inner(self, place: str, inner: str, context: JsonObject) -> None:
+        raise AssertionError(f"nothing runs at {place}")
+
+    async def run_flow(self, place: str, flow: str, input: JsonObject) -> None:
+        raise AssertionError(f"nothing runs at {place}")
+
+    async def converse(
+        self, place: str, agents: Sequence[str], graph: JsonObject, message: str, context: JsonObject
+    ) -> None:
+        raise AssertionError(f"nobody converses at {place}")
+
+    async def state(self, place: str) -> State | None:
+        return None
+
+    async def last_words(self, place: str) -> str:
+        return ""
+
+
+def work_on(
+    step: JsonObject,
+    *,
+    public: JsonObject | None = None,
+    private: JsonObject | None = None,
+    services: Services | None = None,
+    context: JsonObject | None = None,
+    recorded: Sequence[Entry] = (),
+    notes: Notes | None = None,
+) -> Work[Any]:
+    """Return the work on `step`, which is the first of a flow of two; `context` is the flow's."""
+    noted = Notes() if notes is None else notes
+    spec = {"context": context or {}, "steps": [{"id": "it", **step}, {"id": "late", "runner": "x"}]}
+    flow = read({"metadata": {"name": "flow"}, "spec": spec}, name="flow")
+    return Work(
+        step=flow.steps[0],
+        run_id=RUN,
+        flow=flow,
+        turn=TURN,
+        attempt=1,
+        public=public or {},
+        private=private or {},
+        history=(),
+        now=NOON,
+        services=services or Services(),
+        children=NoChildren(),
+        journal=noted,
+        recorded=recorded,
+        sleep=no_sleep,
+        dropped=noted.drop,
+    )
+
+
+async def no_sleep(seconds: float) -> None:
+    """Time passes at once."""

@@ -1,0 +1,142 @@
+"""Strict JSON of bounded size: what one reader takes and another does not, nobody takes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from turnwise.server.body import parsed
+from turnwise.server.problems import RequestRefused
+from turnwise.server.settings import ServerSettings
+
+from .stage import served
+
+ECHO = "{trigger: {path: /echo}, steps: [{id: only, runner: work}]}"
+
+
+def nothing(ctx: object) -> None:
+    return None
+
+
+BAD = {
+    "not JSON": b"{",
+    "nothing but space": b"  ",
+    "NaN": b'{"a": NaN}',
+    "infinity": b'{"a": -Infinity}',
+    "a number beyond all numbers": b'{"a": 1e999}',
+    "a number of many digits": b'{"a": ' + b"9" * 5000 + b"}",
+    "a key twice": b'{"a": 1, "a": 2}',
+    "a key twice, spelled differently": b'{"a": 1, "\\u0061": 2}',
+    "a key twice, deep inside": b'{"x": [{"a": 1, "b": 1, "a": 1}]}',
+    "half a surrogate pair": b'{"a": "\\ud800"}',
+    "half a surrogate pair as a key": b'{"\\udfff": 1}',
+    "NUL": b'{"a": "\\u0000"}',
+    "NUL as it is": b'{"a": "\x00"}',
+    "a line break in a text": b'{"a": "\n"}',
+    "UTF-16": '{"a": 1}'.encode("utf-16"),
+    "UTF-8 that is none": b'{"a": "\xff"}',
+    "UTF-8 of half a surrogate pair": b'{"a": "\xed\xa0\x80"}',
+    "a byte order mark": b'\xef\xbb\xbf{"a": 1}',
+    "65 levels": b'{"a":' + b"[" * 64 + b"]" * 64 + b"}",
+    "levels without end": b'{"a":' + b"[" * 500_000,
+    "something behind it": b'{"a": 1} {"b": 2}',
+    "a comment": b'{"a": 1} // yes',
+    "a trailing comma": b'{"a": 1,}',
+    "a key of a kilobyte": b'{"' + b"k" * 1025 + b'": 1}',
+}
+
+
+@pytest.mark.parametrize("body", BAD.values(), ids=BAD)
+async def test_f6_a_body_that_is_not_strict_json_is_400(body: bytes) -> None:
+    async with served(ECHO, work=nothing) as server:
+        answer = await server.post("/echo", body)
+        after = await server.post("/echo", {"a": 1})
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "bad_json"
+    assert after.status_code == 200
+
+
+def test_what_json_allows_is_taken_as_it_is() -> None:
+    body = '{"": 1, "a": [1.5, -0.0, 1e3, true, null, "ä\\ud83d\\ude00\\n"], "b": {"_c": {}}}'
+
+    assert parsed(body.encode()) == {"": 1, "a": [1.5, -0.0, 1000.0, True, None, "ä😀\n"], "b": {"_c": {}}}
+
+
+def test_an_error_names_the_place() -> None:
+    with pytest.raises(RequestRefused, match="line 1, column 7") as caught:
+        parsed(b'{"a": }')
+    with pytest.raises(RequestRefused, match=r"body\.a\[1\] is text with a NUL"):
+        parsed(b'{"a": [1, "\\u0000"]}')
+
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        ("application/json", 200),
+        ("Application/JSON; charset=UTF-8", 200),
+        ('application/json; charset="utf-8"', 200),
+        ("application/problem+json", 200),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("application/json; charset=latin-1", 415),
+        ("multipart/form-data; boundary=x", 415),
+        ("", 415),
+    ],
+)
+async def test_f6_a_body_that_says_it_is_something_else_is_415(content_type: str, status: int) -> None:
+    async with served(ECHO, work=nothing) as server:
+        answer = await server.post("/echo", b'{"a": 1}', Content_Type=content_type)
+
+    assert answer.status_code == status
+
+
+async def test_f6_a_compressed_body_is_415() -> None:
+    async with served(ECHO, work=nothing) as server:
+        answer = await server.post("/echo", b"{}", Content_Encoding="gzip")
+
+    assert answer.status_code == 415
+
+
+async def test_a_body_that_says_nothing_is_json_and_no_body_is_an_empty_object() -> None:
+    async with served(ECHO, work=nothing) as server:
+        headers = {"Authorization": "Bearer root"}
+        plain = await server.client.post("/echo", content=b'{"a": 1}', headers=headers)
+        empty = await server.client.post("/echo", headers=headers)
+
+    assert (plain.json()["data"], empty.json()["data"]) == ({"a": 1}, {})
+
+
+async def test_f6_a_body_over_the_limit_is_413_whether_or_not_it_says_its_size() -> None:
+    sent: list[int] = []
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for n in range(100):
+            sent.append(n)
+            yield b" " * 100
+
+    async with served(ECHO, work=nothing, settings=ServerSettings(body_bytes=1000)) as server:
+        fits = await server.post("/echo", b'{"a": 1}'.ljust(1000))
+        said = await server.post("/echo", b'{"a": 1}'.ljust(1001))
+        headers = {"Authorization": "Bearer root", "Content-Type": "application/json"}
+        streamed = await server.client.post("/echo", content=pieces(), headers=headers)
+
+    assert [fits.status_code, said.status_code, streamed.status_code] == [200, 413, 413]
+    assert said.json()["error"]["type"] == "too_large"
+    assert len(sent) < 20, "it went on reading"
+
+
+async def test_f6_the_default_limit_is_a_mebibyte_and_what_the_log_cannot_hold_is_413() -> None:
+    async with served(ECHO, work=nothing) as server:
+        half = await server.post("/echo", {"a": "x" * 500_000})
+        nearly = await server.post("/echo", {"a": "x" * (1024 * 1024 - 100)})
+        over = await server.post("/echo", {"a": "x" * 1024 * 1024})
+        deep = await server.post("/echo", b'{"a":' + b"[" * 61 + b"]" * 61 + b"}")
+        deeper = await server.post("/echo", b'{"a":' + b"[" * 63 + b"]" * 63 + b"}")
+
+    assert [half.status_code, nearly.status_code, over.status_code] == [200, 413, 413]
+    assert [deep.status_code, deeper.status_code] == [200, 413]
+    assert "knobs" not in nearly.text + deeper.text

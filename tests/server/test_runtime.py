@@ -1,0 +1,152 @@
+"""A project at work: opened once, closed in order, from a folder or from parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from turnwise.errors import HubClosed
+from turnwise.errors.flows import BadDocuments
+from turnwise.flow.project import load_project
+from turnwise.flow.work import Services
+from turnwise.log.memory import MemoryLog
+from turnwise.log.sqlite import SqliteLog
+from turnwise.server.runtime import Runtime, open_runtime, runtime_of
+
+from .stage import runtime_with
+
+WORK = "steps: [{id: only, runner: work}]"
+FLOWS = """
+kind: Workflow
+metadata: {name: save}
+spec:
+  context: {models: [{name: Lead}]}
+  steps: [{id: save, runner: save}]
+---
+kind: Workflow
+metadata: {name: talk}
+spec:
+  limits: {timeout: 5m}
+  steps:
+    - id: talk
+      channel: {agents: [ada, bob], message: "Hello {{ name }}", max_turns: 2, into: said}
+---
+kind: ModelDefinition
+metadata: {name: Lead}
+spec: {fields: {email: {type: string, required: true}}}
+"""
+CODE = """
+from turnwise import Agent
+from turnwise.flow.node import node
+from turnwise.testing import ScriptedModel
+
+ada = Agent("ada", config=ScriptedModel("hi, I am ada"))
+bob = Agent("bob", config=ScriptedModel("hi, I am bob"))
+
+
+@node("save")
+async def save(ctx):
+    row = await ctx["_db"]["Lead"].add(email=ctx["email"])
+    return {"id": str(row["id"]), "count": len(await ctx["_db"]["Lead"].list())}
+"""
+
+
+def folder(path: Path, settings: str = "") -> Path:
+    (path / "nodes").mkdir()
+    (path / "nodes" / "all.py").write_text(CODE)
+    (path / "flows.yaml").write_text(FLOWS)
+    (path / "turnwise.yaml").write_text(settings)
+    return path
+
+
+async def test_a_project_runs_with_its_nodes_its_data_and_its_agents(tmp_path: Path) -> None:
+    async with open_runtime(load_project(folder(tmp_path))) as runtime:
+        first = await runtime.runs.wait(await runtime.runs.start("save", {"email": "a@example.com"}))
+        talk = await runtime.runs.wait(await runtime.runs.start("talk", {"name": "Ann"}))
+        address = runtime.hub.log.address
+    async with open_runtime(load_project(tmp_path)) as runtime:
+        second = await runtime.runs.wait(await runtime.runs.start("save", {"email": "b@example.com"}))
+
+    assert (first.data["count"], second.data["count"]) == (1, 2)
+    assert talk.data == {"name": "Ann", "said": "hi, I am bob"}
+    assert address == f"sqlite:///{tmp_path}/.turnwise/log.db"
+
+
+async def test_the_log_can_be_chosen(tmp_path: Path) -> None:
+    async with open_runtime(load_project(folder(tmp_path)), log_address="memory:") as runtime:
+        assert isinstance(runtime.hub.log, MemoryLog)
+    async with open_runtime(load_project(tmp_path), log_address=f"sqlite:///{tmp_path}/other.db") as runtime:
+        assert isinstance(runtime.hub.log, SqliteLog)
+
+    assert not (tmp_path / ".turnwise").exists()
+
+
+def test_documents_with_mistakes_are_told_before_anything_is_opened(tmp_path: Path) -> None:
+    folder(tmp_path)
+    (tmp_path / "bad.yaml").write_text("kind: ModelDefinition\nmetadata: {name: Bad}\nspec: {feilds: {}}\n")
+    (tmp_path / "worse.yaml").write_text("kind: Workflow\nmetadata: {name: worse}\nspec: {steps: []}\n")
+
+    with pytest.raises(BadDocuments) as caught:
+        runtime_of(load_project(tmp_path))
+
+    assert {finding["file"] for finding in caught.value.findings} == {
+        str(tmp_path / "bad.yaml"),
+        str(tmp_path / "worse.yaml"),
+    }
+
+
+def test_the_projects_time_limit_is_for_flows_that_have_none(tmp_path: Path) -> None:
+    runtime = runtime_of(load_project(folder(tmp_path, "limits: {timeout: 1h}")))
+
+    timeouts = {name: flow.spec.limits.timeout for name, flow in runtime.flows.items()}
+    assert timeouts == {"save": 3600.0, "talk": 300.0}
+
+
+async def test_a_runtime_is_made_before_it_is_opened_and_opened_once() -> None:
+    runtime = runtime_with(WORK, work=lambda ctx: None)
+    assert (list(runtime.flows), runtime.status) == (["main"], "new")
+    with pytest.raises(HubClosed):
+        _ = runtime.hub
+
+    async with runtime:
+        assert runtime.is_ready
+    with pytest.raises(HubClosed):
+        _ = runtime.driver
+    with pytest.raises(RuntimeError, match="closed"):
+        await runtime.__aenter__()
+
+
+async def test_what_was_opened_is_closed_when_the_rest_cannot_be() -> None:
+    closed: list[str] = []
+
+    class WatchedLog(MemoryLog):
+        async def close(self) -> None:
+            closed.append("log")
+            await super().close()
+
+    def no_data(log: object) -> object:
+        raise OSError("no data today")
+
+    runtime = Runtime(Services(), open_log=WatchedLog, open_data=no_data)  # type: ignore[arg-type]
+    with pytest.raises(OSError, match="no data today"):
+        await runtime.__aenter__()
+
+    assert closed != []
+    assert runtime.status == "closed"
+
+
+async def test_runs_go_on_at_the_next_start(tmp_path: Path) -> None:
+    """F7: a process that ends in the middle of a step leaves a run that the next one takes up."""
+    log = MemoryLog()
+    flow = "steps: [{id: ask, kind: human, human: {title: 'Sure?', form: {ok: boolean}}}]"
+    async with runtime_with(flow, log=lambda: log) as runtime:
+        run_id = await runtime.runs.start("main", {})
+        await runtime.runs.wait(run_id)
+    async with runtime_with(flow, log=lambda: log) as runtime:
+        [task] = await runtime.tasks.list()
+        await runtime.tasks.answer(task.task_id, {"ok": True}, by="ann")
+        while not (state := await runtime.runs.state(run_id)).is_over:
+            await runtime.runs.wait_beyond(run_id, state.seq)
+
+    assert state.context_vars == {"ok": True}

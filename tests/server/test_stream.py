@@ -1,0 +1,257 @@
+"""F6: a run's events as a stream: in order, resumable, bounded, and nothing private in them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from turnwise.log.memory import MemoryLog
+from turnwise.server.settings import ServerSettings
+from turnwise.testing.manual_clock import ManualClock
+
+from .stage import PEOPLE, Ctx, Listening, Server, person, served
+
+TWO = """
+metadata: {name: two}
+spec:
+  trigger: {path: /two, async: true}
+  steps: [{id: first, runner: first}, {id: second, runner: second}]
+"""
+EVENT = """
+metadata: {name: pay}
+spec: {trigger: {path: /pay}, steps: [{id: rest, kind: wait, wait: {event: paid}}]}
+"""
+
+
+class SleepersClock(ManualClock):
+    """Tells for how long somebody has gone to sleep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asleep: asyncio.Queue[float] = asyncio.Queue()
+
+    async def sleep(self, seconds: float) -> None:
+        sleeping = asyncio.ensure_future(super().sleep(seconds))
+        await asyncio.sleep(0)  # Now it is asleep.
+        self.asleep.put_nowait(seconds)
+        try:
+            await sleeping
+        finally:
+            sleeping.cancel()
+
+
+def hides(ctx: Ctx) -> Ctx:
+    return {"shown": 1, "_token": "canary"}
+
+
+def same(ctx: Ctx) -> None:
+    return None
+
+
+def read(piece: str) -> dict[str, Any]:
+    """One event of a stream, by its fields."""
+    fields = dict(line.split(": ", 1) for line in piece.strip().splitlines())
+    data: dict[str, Any] = msgspec.json.decode(fields["data"])
+    assert (int(fields["id"]), fields["event"]) == (data["seq"], data["type"])
+    return data
+
+
+async def ended(server: Server) -> str:
+    run_id = (await server.post("/two", {"n": 1})).headers["x-run-id"]
+    await server.ended(run_id)
+    return run_id
+
+
+@asynccontextmanager
+async def listening(server: Server, run_id: str, **headers: str) -> AsyncIterator[Listening]:
+    stream = Listening(server.app, f"/runs/{run_id}/events", **headers)
+    try:
+        yield stream
+    finally:
+        await stream.close()
+
+
+async def test_f6_a_stream_tells_the_whole_run_and_ends_with_it() -> None:
+    async with served(TWO, first=hides, second=same) as server:
+        run_id = await ended(server)
+        async with listening(server, run_id) as stream:
+            pieces = await stream.rest()
+
+    events = [read(piece) for piece in pieces]
+    assert (stream.status, stream.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    told = [(event["type"], event.get("step", "")) for event in events if event["type"] != "step_started"]
+    assert told == [("started", ""), ("step_ended", "first"), ("step_ended", "second"), ("ended", "")]
+    assert [event["seq"] for event in events] == sorted(event["seq"] for event in events)
+    assert "canary" not in "".join(pieces)
+    assert events[-1]["reason"] == "completed"
+
+
+async def test_f6_a_stream_goes_on_behind_the_last_event_that_was_seen() -> None:
+    async with served(TWO, first=same, second=same) as server:
+        run_id = await ended(server)
+        async with listening(server, run_id) as stream:
+            whole = await stream.rest()
+        for seen in range(len(whole)):
+            async with listening(server, run_id, Last_Event_ID=str(read(whole[seen])["seq"])) as stream:
+                rest = [] if seen == len(whole) - 1 else await stream.rest()
+                assert rest == whole[seen + 1 :]
+
+
+async def test_f6_behind_the_end_there_is_nothing_to_come_back_for() -> None:
+    async with served(TWO, first=same, second=same) as server:
+        run_id = await ended(server)
+        answer = await server.get(f"/runs/{run_id}/events", Last_Event_ID="9999")
+
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+async def test_f6_events_come_as_they_happen() -> None:
+    go = asyncio.Event()
+
+    async def first(ctx: Ctx) -> None:
+        await go.wait()
+
+    async with served(TWO, first=first, second=same) as server:
+        run_id = (await server.post("/two", {})).headers["x-run-id"]
+        async with listening(server, run_id) as stream:
+            started = read(await stream.next())
+            go.set()
+            rest = [read(piece)["type"] for piece in await stream.rest()]
+
+    assert started["type"] == "started"
+    assert rest[-1] == "ended"
+
+
+async def test_f6_a_quiet_stream_says_every_fifteen_seconds_that_it_is_there() -> None:
+    clock = SleepersClock()
+    async with served(EVENT, clock=clock) as server:
+        run_id = (await server.post("/pay", {})).headers["x-run-id"]
+        async with listening(server, run_id) as stream:
+            while read(await stream.next())["type"] != "waiting":
+                pass
+            beats, asleep = [], []
+            for _ in range(3):
+                coming = asyncio.create_task(stream.next())
+                asleep.append(await clock.asleep.get())
+                clock.advance(15)
+                beats.append(await coming)
+            coming = asyncio.create_task(stream.next())
+            await server.post(f"/runs/{run_id}/events/paid", {})
+            woken = read(await coming)
+
+    assert beats == [": still here\n\n"] * 3
+    assert asleep == [15, 15, 15]
+    assert woken["type"] == "resumed"
+
+
+async def test_f6_whoever_accepts_json_only_gets_a_list() -> None:
+    async with served(TWO, first=same, second=same) as server:
+        run_id = await ended(server)
+        whole = await server.get(f"/runs/{run_id}/events", Accept="application/json")
+        events = whole.json()["data"]["events"]
+        after = f"/runs/{run_id}/events?after={events[0]['seq']}"
+        rest = await server.get(after, Accept="application/json")
+        over = await server.get(f"/runs/{run_id}/events?after=9999", Accept="application/json")
+        both = await server.get(f"/runs/{run_id}/events", Accept="text/event-stream, application/json")
+
+    assert (events[0]["type"], events[-1]["type"]) == ("started", "ended")
+    assert rest.json()["data"] == {"events": events[1:], "next": None}
+    assert over.json()["data"] == {"events": [], "next": None}
+    assert both.headers["content-type"].startswith("text/event-stream")
+
+
+@pytest.mark.parametrize("seen", ["x", "-1", "1.5", "9" * 30])
+async def test_f6_a_last_event_id_that_is_none_is_422(seen: str) -> None:
+    async with served(TWO, first=same, second=same) as server:
+        run_id = await ended(server)
+        header = await server.get(f"/runs/{run_id}/events", Last_Event_ID=seen)
+        query = await server.get(f"/runs/{run_id}/events?after={seen}")
+
+    assert [header.status_code, query.status_code] == [422, 422]
+
+
+async def test_x15_a_client_that_does_not_read_costs_a_page_and_holds_up_nobody() -> None:
+    """The long run's lines are many pages; a stream that nobody reads asks the log for one of them."""
+    loop = "{id: again, runner: work, routes: {more: again}}"
+    spec = f"{{trigger: {{path: /loop}}, limits: {{max_steps: 400}}, steps: [{loop}]}}"
+    flow = f"metadata: {{name: loop}}\nspec: {spec}"
+    read_lines = 0
+
+    class CountingLog(MemoryLog):
+        async def read(self, channel_id: str, *, after: int = 0) -> Any:
+            nonlocal read_lines
+            async for line in super().read(channel_id, after=after):
+                read_lines += 1
+                yield line
+
+    def work(ctx: Ctx) -> tuple[Ctx, str]:
+        ctx["n"] = ctx.get("n", 0) + 1
+        return ctx, "more" if ctx["n"] < 400 else "default"
+
+    async with served(flow, log=CountingLog, work=work) as server:
+        run_id = (await server.post("/loop", {})).headers["x-run-id"]
+        seq = (await server.runtime.runs.state(run_id)).seq
+        read_lines = 0
+        async with listening(server, run_id) as slow, listening(server, run_id) as quick:
+            await slow.next()
+            await slow.next()
+            after_slow = read_lines
+            pieces = await quick.rest()
+
+    assert seq > 512
+    assert 0 < after_slow <= 2 * 256 + 2
+    assert read(pieces[-1])["type"] == "ended"
+    assert len(pieces) >= 400
+
+
+async def test_f13_a_stream_ends_when_its_token_does() -> None:
+    clock = SleepersClock()
+    PEOPLE["brief"] = replace(
+        person("brief", "runs:read"), expires_at=datetime(2030, 1, 1, 12, 0, 20, tzinfo=UTC)
+    )
+    try:
+        async with served(EVENT, clock=clock) as server:
+            run_id = (await server.post("/pay", {})).headers["x-run-id"]
+            async with listening(server, run_id, token="brief") as stream:
+                while read(await stream.next())["type"] != "waiting":
+                    pass
+                rest = asyncio.create_task(stream.rest())
+                await clock.asleep.get()
+                clock.advance(30)
+                pieces = await rest
+    finally:
+        del PEOPLE["brief"]
+
+    assert pieces == [": still here\n\n"]
+
+
+async def test_a_stream_ends_when_the_server_stops() -> None:
+    async with served(EVENT) as server:
+        run_id = (await server.post("/pay", {})).headers["x-run-id"]
+        async with listening(server, run_id) as stream:
+            while read(await stream.next())["type"] != "waiting":
+                pass
+            server.runtime.drain()
+            rest = await stream.rest()
+
+    assert rest == []
+
+
+async def test_more_streams_than_the_server_takes_are_503_and_a_closed_one_makes_room() -> None:
+    async with served(EVENT, settings=ServerSettings(streams=1)) as server:
+        run_id = (await server.post("/pay", {})).headers["x-run-id"]
+        async with listening(server, run_id) as stream:
+            await stream.next()
+            refused = await server.get(f"/runs/{run_id}/events")
+        async with listening(server, run_id) as again:
+            first = read(await again.next())
+
+    assert refused.status_code == 503
+    assert first["type"] == "started"
