@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from turnwise.client.run import RunResult, run, run_sync
     from turnwise.core.routing import Finish, Handoff
     from turnwise.errors import TurnwiseError
+    from turnwise.flow.node import node
 
 __version__ = "0.1.0.dev0"
 
@@ -33,6 +34,7 @@ _HOMES = {
     "ToolResult": "turnwise.agent.tool_result",
     "TurnwiseError": "turnwise.errors",
     "Variable": "turnwise.agent.inject",
+    "node": "turnwise.flow.node",
     "run": "turnwise.client.run",
     "run_sync": "turnwise.client.run",
     "tool": "turnwise.agent.tool",
@@ -51,6 +53,7 @@ __all__ = [
     "TurnwiseError",
     "Variable",
     "__version__",
+    "node",
     "run",
     "run_sync",
     "tool",

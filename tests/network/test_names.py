@@ -29,6 +29,7 @@ EVERYDAY = [
     "TurnwiseError",
     "Variable",
     "__version__",
+    "node",
     "run",
     "run_sync",
     "tool",

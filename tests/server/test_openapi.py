@@ -131,11 +131,10 @@ def test_f6_no_request_is_answered_with_500_or_otherwise_than_the_document_says(
         send(operation.as_strategy(generation_mode=mode), check)
 
     assert len(operations) == 15
-    if mode is GenerationMode.POSITIVE:
-        assert {operation for operation, found in statuses.items() if not min(found) < 300} <= {
-            "wake_run",
-            "cancel_run",
-        }
+    succeeded = {operation for operation, found in statuses.items() if min(found) < 300}
+    if mode is GenerationMode.POSITIVE:  # Else it would prove that a server refuses everything.
+        assert succeeded >= {"trigger_lead", "trigger_look", "trigger_anything", "trigger_ask", "start_run"}
+        assert succeeded >= {"list_runs", "read_run", "stream_run", "retry_run", "list_tasks", "read_task"}
 
 
 def send(cases: Any, check: Callable[[Any, bool], None]) -> None:

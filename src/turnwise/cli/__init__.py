@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from turnwise import __version__
-from turnwise.errors import TurnwiseError
+from turnwise.cli import check, serve, token
+from turnwise.errors import MissingExtra, TurnwiseError
 
 app = typer.Typer(
     name="turnwise",
@@ -47,6 +50,85 @@ def demo(
     from turnwise.cli.demo import run  # noqa: PLC0415  A verb costs its imports only when it is called.
 
     run(log)
+
+
+@app.command(epilog="Example: turnwise new leads && turnwise serve leads --dev")
+def new(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make.")],
+) -> None:
+    """Make a project that runs at once: a flow, two nodes, a data model, an agent, a test."""
+    from turnwise.cli.new import run  # noqa: PLC0415
+
+    run(directory)
+
+
+@app.command(epilog="Example: turnwise run workflows/lead_processing.yaml -i name=Jane -i score:=91")
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A workflow document.")],
+    *,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-i", "--set", metavar="KEY=VALUE", help="A field of the input; KEY:=JSON for a number."
+        ),
+    ] = None,
+    input_file: Annotated[Path | None, typer.Option("--input", help="A JSON file with the input.")] = None,
+    flow: Annotated[str | None, typer.Option(help="Which flow, if the file holds several.")] = None,
+    log: Annotated[str | None, typer.Option(help="Where to keep the run; without it, in memory.")] = None,
+    run_id: Annotated[str | None, typer.Option("--run", help="Go on with a run that is on the log.")] = None,
+    answers: Annotated[
+        list[str] | None, typer.Option("--answer", metavar="KEY=VALUE", help="Answer the person's task.")
+    ] = None,
+    record: Annotated[Path | None, typer.Option(help="Write the run down as a fixture for tests.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+) -> None:
+    """Run a flow without a server, and print its steps as they happen."""
+    with _extra("flow"):
+        from turnwise.cli.run import Options  # noqa: PLC0415
+        from turnwise.cli.run import run as run_flow  # noqa: PLC0415
+
+    run_flow(
+        Options(
+            file=file,
+            pairs=pairs or [],
+            input=input_file,
+            flow=flow,
+            log=log,
+            run_id=run_id,
+            answers=answers or [],
+            record=record,
+            as_json=as_json,
+        )
+    )
+
+
+@app.command("test", epilog="Example: turnwise test leads -k urgent")
+def play(
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="The project's folder.")] = Path(),
+    only: Annotated[str, typer.Option("-k", help="Only cases whose name has this in it.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+) -> None:
+    """Play a project's test cases and recorded runs, without a model and without a server."""
+    with _extra("server"):
+        from turnwise.cli.test import run  # noqa: PLC0415
+
+    run(directory, only=only, as_json=as_json)
+
+
+app.command(epilog=check.EXAMPLE)(check.check)
+app.command(epilog="Example: turnwise serve leads --dev --port 8484")(serve.serve)
+app.add_typer(token.app, name="token")
+
+
+@contextmanager
+def _extra(name: str) -> Iterator[None]:
+    """A verb whose libraries are not installed says which to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("turnwise"):
+            raise
+        raise MissingExtra("flows", extra=name) from None
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ EXAMPLE: Final = "Example: turnwise check workflows/lead_processing.yaml --stric
 
 Paths = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[PATHS]...", help="Files, or folders of projects; without any, this folder."),
+    typer.Argument(metavar="PATHS", help="Files, or folders of projects; without any, this folder."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Take warnings for errors.")]

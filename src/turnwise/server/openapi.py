@@ -69,7 +69,7 @@ def _answer(status: int, means: str, one: Operation) -> JsonObject:
         return {"description": means}
     content: JsonObject = {_JSON: {"schema": _SUCCESS}}
     if one.media_type != _JSON:
-        content[one.media_type] = {"schema": {"type": "string"}}
+        content[one.media_type] = {}
     return {"description": means, "content": content}
 
 

@@ -37,6 +37,8 @@ class Database:
         self.address = home.address
         self.shares_log = home.shares_log
         self.schema = schema
+        self.changes: list[str] = []
+        """What was done to the tables when it was opened, a line each, for whoever logs it."""
         self.engine = sqlite.open_engine(
             home.url, prepare=home.prepare, busy_timeout_seconds=home.busy_timeout_seconds
         )
@@ -54,12 +56,12 @@ class Database:
         hold = Hold(self._home.turnstile, self._clock, wait_seconds=self._home.busy_timeout_seconds)
         return SqlUnitOfWork(self.engine, models, hold, address=self.address)
 
-    async def open(self, *, drop: bool = False) -> list[str]:
+    async def open(self, *, drop: bool = False) -> None:
         """Connect, and `migrate`."""
         try:
             if self.address == MEMORY:  # It lasts as long as somebody is connected.
                 self._anchor = await self.engine.connect()
-            return await self.migrate(drop=drop)
+            self.changes = await self.migrate(drop=drop)
         except BaseException:
             await self.close()
             raise
