@@ -19,13 +19,11 @@ def test_a_new_project_checks_tests_and_runs(tmp_path: Path) -> None:
     flow = ["tickets/workflows/ticket.yaml", "-i", "email=ann@example.com", "-i", "text=My invoice, now!"]
     ran = turnwise("run", *flow, cwd=tmp_path)
 
-    assert (made.returncode, made.stderr) == (0, "")
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert (tested.returncode, tested.stdout.splitlines()[-1]) == (0, "2 passed."), (
-        tested.stdout + tested.stderr
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert '"topic": "billing"' in ran.stdout
+    assert (made.code, made.err) == (0, "")
+    assert checked.code == 0, checked.out + checked.err
+    assert (tested.code, tested.out.splitlines()[-1]) == (0, "2 passed."), tested.out + tested.err
+    assert ran.code == 0, ran.err
+    assert '"topic": "billing"' in ran.out
 
 
 def test_it_has_one_of_everything_and_says_what_to_try(

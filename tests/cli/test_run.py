@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from turnwise.cli.person import value_of
+from turnwise.errors import BadAnswer, RunConflict, UnknownName
 
-from .projects import project, turnwise
+from .projects import Called, call, project, turnwise
 
 NODES = """
 import os, signal
@@ -43,31 +44,43 @@ APPROVE = """
 steps:
   - {id: greet, runner: greet}
   - id: approve
-    human: {title: "Greet {{ name }}?", show: [name], form: {approved: {type: boolean, required: true}, why: string}}
+    human:
+      title: "Greet {{ name }}?"
+      show: [name]
+      form: {approved: {type: boolean, required: true}, why: string}
   - {id: done, response: {mapping: {approved: approved}}}
 """
 
 
-def written(tmp_path: Path, flow: str, **files: str) -> Path:
-    return project(tmp_path, workflows__it_yaml=flow, nodes__it_py=NODES, **files)
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
-def test_the_steps_are_told_and_the_data_at_the_end(tmp_path: Path) -> None:
-    done = turnwise("run", "workflows/it.yaml", "-i", "name=Ann", "-i", "n:=3", cwd=written(tmp_path, GREET))
+def written(flow: str, **files: str) -> None:
+    project(Path(), workflows__it_yaml=flow, nodes__it_py=NODES, **files)
 
-    assert (done.returncode, done.stderr) == (0, "")
-    first, status, *data = done.stdout.splitlines()
+
+def run(*arguments: str) -> Called:
+    return call("run", "workflows/it.yaml", *arguments)
+
+
+def test_the_steps_are_told_and_the_data_at_the_end() -> None:
+    written(GREET)
+    done = run("-i", "name=Ann", "-i", "n:=3")
+
+    assert (done.code, done.err) == (0, "")
+    first, status, *data = done.out.splitlines()
     assert first.split() == ["greet", "default", "hello=Hello", "Ann"]
     assert status == "succeeded"
     assert json.loads("".join(data)) == {"name": "Ann", "n": 3, "hello": "Hello Ann"}
-    assert "hunter2" not in done.stdout
+    assert "hunter2" not in done.out
 
 
-def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
-    written(tmp_path, GREET, body_json='{"name": "Ann", "n": 1}')
-    done = turnwise("run", "workflows/it.yaml", "--input", "body.json", "-i", "n:=2", "--json", cwd=tmp_path)
+def test_json_is_all_that_is_printed() -> None:
+    written(GREET, body_json='{"name": "Ann", "n": 1}')
+    told = json.loads(run("--input", "body.json", "-i", "n:=2", "--json").out)
 
-    told = json.loads(done.stdout)
     assert (told["status"], told["data"]["n"]) == ("succeeded", 2)
     assert told["run_id"]
 
@@ -78,129 +91,132 @@ def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
         (["-i", "name"], "is no pair"),
         (["-i", "n:=x"], "is no JSON"),
         (["--input", "nowhere.json"], "cannot be read"),
-        (["--flow", "itt"], "Did you mean 'it'?"),
     ],
 )
-def test_what_cannot_be_read_is_told_before_anything_runs(
-    tmp_path: Path, arguments: list[str], said: str
-) -> None:
-    done = turnwise("run", "workflows/it.yaml", *arguments, cwd=written(tmp_path, GREET))
+def test_what_cannot_be_read_is_told_before_anything_runs(arguments: list[str], said: str) -> None:
+    written(GREET)
+    done = run(*arguments)
 
-    assert done.returncode in (1, 2)
-    assert said in done.stderr
-    assert done.stdout == ""
-
-
-def test_f1_input_that_the_trigger_does_not_take_is_refused(tmp_path: Path) -> None:
-    done = turnwise("run", "workflows/it.yaml", "-i", "n=3", cwd=written(tmp_path, GREET))
-
-    assert done.returncode == 1
-    assert done.stderr.startswith("failed: invalid_input: ")
-    assert "name: " in done.stderr
+    assert done.code == 2
+    assert said in " ".join(done.err.split())
+    assert done.out == ""
 
 
-def test_f5_a_run_that_fails_says_where_and_why(tmp_path: Path) -> None:
-    flow = "steps: [{id: greet, runner: greet}, {id: bad, runner: fail}]"
-    done = turnwise("run", "workflows/it.yaml", "-i", "name=Ann", cwd=written(tmp_path, flow))
+def test_f1_input_that_the_trigger_does_not_take_is_refused() -> None:
+    written(GREET)
+    done = run("-i", "n=3")
 
-    assert done.returncode == 1
-    assert done.stderr.startswith("failed at step bad: error: no ")
-    assert "\x1b" not in done.stderr, "a terminal obeys nothing that a run says"
+    assert done.code == 1
+    assert done.err.startswith("failed: invalid_input: ")
+    assert "name: " in done.err
 
 
-def test_of_several_flows_one_has_to_be_named(tmp_path: Path) -> None:
-    two = "\n---\n".join(
-        f"{{metadata: {{name: {name}}}, spec: {{steps: [{{id: greet, runner: greet}}]}}}}"
-        for name in ("one", "two")
-    )
-    written(tmp_path, two)
-    unclear = turnwise("run", "workflows/it.yaml", "-i", "name=Ann", cwd=tmp_path)
-    named = turnwise("run", "workflows/it.yaml", "-i", "name=Ann", "--flow", "two", cwd=tmp_path)
+def test_f5_a_run_that_fails_says_where_and_why() -> None:
+    written("steps: [{id: greet, runner: greet}, {id: bad, runner: fail}]")
+    done = run("-i", "name=Ann")
 
-    assert unclear.returncode == 2
-    assert "several flows: one, two" in unclear.stderr.replace("\n", " ")
-    assert named.returncode == 0
+    assert done.code == 1
+    assert done.err.startswith("failed at step bad: error: no ")
+    assert "\x1b" not in done.err, "a terminal obeys nothing that a run says"
+
+
+def test_of_several_flows_one_has_to_be_named() -> None:
+    each = "{{metadata: {{name: {}}}, spec: {{steps: [{{id: greet, runner: greet}}]}}}}"
+    written("\n---\n".join(each.format(name) for name in ("one", "two")))
+
+    unclear = run("-i", "name=Ann")
+    assert unclear.code == 2
+    assert "several flows: one, two" in " ".join(unclear.err.split())
+    assert run("-i", "name=Ann", "--flow", "two").code == 0
+    with pytest.raises(UnknownName, match="Did you mean 'two'"):
+        run("-i", "name=Ann", "--flow", "tow")
+
+
+def test_the_steps_below_a_step_are_told_too() -> None:
+    written("steps: [{id: each, for_each: {items: people, as: name, steps: [{id: greet, runner: greet}]}}]")
+    told = run("-i", 'people:=["Ann", "Bob"]').out.splitlines()
+
+    assert [line.split()[0] for line in told[:3]] == ["greet", "greet", "each"]
+    assert told[0].startswith("    greet")
 
 
 def test_f7_a_run_that_was_killed_goes_on_behind_its_last_step(tmp_path: Path) -> None:
-    flow = "steps: [{id: greet, runner: greet}, {id: risk, runner: killed_once}]"
-    written(tmp_path, flow)
-    first = turnwise(
-        "run", "workflows/it.yaml", "-i", "name=Ann", "--log", "it.db", "--run", "r1", cwd=tmp_path
-    )
-    second = turnwise("run", "workflows/it.yaml", "--log", "it.db", "--run", "r1", cwd=tmp_path)
+    written("steps: [{id: greet, runner: greet}, {id: risk, runner: killed_once}]")
+    kept = ["run", "workflows/it.yaml", "--log", "it.db", "--run", "r1"]
+    first = turnwise(*kept, "-i", "name=Ann", cwd=tmp_path)
+    second = turnwise(*kept, cwd=tmp_path)
 
-    assert first.returncode == -9
-    assert second.returncode == 0, second.stderr
-    assert second.stdout.splitlines()[0].split()[0] == "risk", "what was done is not done again"
-    assert '"alive": true' in second.stdout
+    assert first.code == -9
+    assert second.code == 0, second.err
+    assert second.out.splitlines()[0].split()[0] == "risk", "what was done is not done again"
+    assert '"alive": true' in second.out
 
 
-def test_without_a_terminal_a_run_that_asks_ends_with_3_and_says_how_to_answer(tmp_path: Path) -> None:
-    written(tmp_path, APPROVE)
-    asked = turnwise(
-        "run", "workflows/it.yaml", "-i", "name=Ann", "--log", "it.db", "--run", "r1", cwd=tmp_path
-    )
-    answered = turnwise(
-        "run",
-        "workflows/it.yaml",
-        "--log",
-        "it.db",
-        "--run",
-        "r1",
-        "--answer",
-        "approved:=true",
-        cwd=tmp_path,
-    )
+def test_without_a_terminal_a_run_that_asks_ends_with_3_and_says_how_to_answer() -> None:
+    written(APPROVE)
+    kept = ["--log", "it.db", "--run", "r1"]
+    asked = run(*kept, "-i", "name=Ann")
+    answered = run(*kept, "--answer", "approved:=true")
+    over = run(*kept)
 
-    assert asked.returncode == 3
-    assert "run r1 waits for a person: Greet Ann?" in asked.stdout
+    assert asked.code == 3
+    assert "run r1 waits for a person: Greet Ann?" in asked.out
     command = "turnwise run workflows/it.yaml --log it.db --run r1 --answer approved:=true"
-    assert f"answer with {command}\n" in asked.stdout
-    assert answered.returncode == 0, answered.stderr
-    assert '"approved": true' in answered.stdout
+    assert f"answer with {command}\n" in asked.out
+    assert answered.code == 0
+    assert '"approved": true' in answered.out
+    assert over.out.splitlines()[0] == "succeeded", "a run that is over is told again"
 
 
-def test_a_run_that_asks_and_is_not_kept_says_so(tmp_path: Path) -> None:
-    done = turnwise("run", "workflows/it.yaml", "-i", "name=Ann", cwd=written(tmp_path, APPROVE))
-    told = turnwise("run", "workflows/it.yaml", "-i", "name=Ann", "--json", cwd=tmp_path)
+def test_a_run_is_started_once_under_its_id() -> None:
+    written(GREET)
+    kept = ["--log", "it.db", "--run", "r1"]
+    run(*kept, "-i", "name=Ann")
 
-    assert (done.returncode, told.returncode) == (3, 3)
-    assert "nothing of it is kept" in done.stderr
-    [task] = json.loads(told.stdout)["tasks"]
+    with pytest.raises(RunConflict):
+        run(*kept, "-i", "name=Bob")
+
+
+def test_a_run_that_asks_and_is_not_kept_says_so() -> None:
+    written(APPROVE)
+    done, told = run("-i", "name=Ann"), run("-i", "name=Ann", "--json")
+
+    assert (done.code, told.code) == (3, 3)
+    assert "nothing of it is kept" in done.err
+    assert "answer with" not in done.out
+    [task] = json.loads(told.out)["tasks"]
     assert (task["title"], task["form"]["approved"]["type"]) == ("Greet Ann?", "boolean")
 
 
-def test_an_answer_that_the_form_does_not_take_is_told(tmp_path: Path) -> None:
-    done = turnwise(
-        "run",
-        "workflows/it.yaml",
-        "-i",
-        "name=Ann",
-        "--answer",
-        "approved=perhaps",
-        cwd=written(tmp_path, APPROVE),
-    )
+def test_an_answer_that_the_form_does_not_take_is_told() -> None:
+    written(APPROVE)
 
-    assert done.returncode == 1
-    assert "approved: " in done.stderr
+    with pytest.raises(BadAnswer, match="approved: "):
+        run("-i", "name=Ann", "--answer", "approved=perhaps")
 
 
 def test_at_a_terminal_the_person_is_asked_until_the_form_takes_the_answer(tmp_path: Path) -> None:
+    written(APPROVE)
     terminal, end = pty.openpty()
     os.write(terminal, b"perhaps\n\nyes\nshe is nice\n")
     try:
-        done = turnwise(
-            "run", "workflows/it.yaml", "-i", "name=Ann", cwd=written(tmp_path, APPROVE), stdin=end
-        )
+        done = turnwise("run", "workflows/it.yaml", "-i", "name=Ann", cwd=tmp_path, stdin=end)
     finally:
         os.close(terminal)
         os.close(end)
 
-    assert done.returncode == 0, done.stderr
-    assert "approved (yes or no)" in done.stdout
-    assert "why (string, may be left empty)" in done.stdout
-    assert '"approved": true' in done.stdout
+    assert done.code == 0, done.err
+    assert done.out.count("approved (yes or no)") == 2
+    assert "why (string, may be left empty)" in done.out
+    assert '"approved": true' in done.out
+
+
+def test_a_run_that_waits_for_an_event_ends_with_3() -> None:
+    written("steps: [{id: paid, wait: {event: paid}}]")
+    done = run()
+
+    assert done.code == 3
+    assert "waits for an event" in done.out
 
 
 def test_a_run_without_a_log_touches_no_database(tmp_path: Path) -> None:
@@ -209,11 +225,12 @@ def test_a_run_without_a_log_touches_no_database(tmp_path: Path) -> None:
     context: {models: [{name: Lead}]}
     steps: [{id: keep, model_op: {model: Lead, op: add, values: {name: "{{ name }}"}}}]
     """
-    written(tmp_path, flow, models__lead_yaml=model, turnwise_yaml="database: sqlite:///real.db")
-    done = turnwise("run", "workflows/it.yaml", "-i", "name=Ann", cwd=tmp_path)
+    written(flow, models__lead_yaml=model, turnwise_yaml="database: sqlite:///real.db")
 
-    assert done.returncode == 0, done.stderr
+    assert run("-i", "name=Ann").code == 0
     assert not list(tmp_path.glob("**/*.db"))
+    assert run("-i", "name=Ann", "--log", "it.db").code == 0
+    assert {path.name for path in tmp_path.glob("*.db")} == {"real.db", "it.db"}
 
 
 @pytest.mark.parametrize(

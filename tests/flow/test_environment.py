@@ -82,7 +82,17 @@ def test_a_document_shows_nothing_of_its_data() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["API_KEY", "OPENAI_API_KEY", "apikey", "DB_PASSWORD", "SECRET_1", "GITHUB_TOKEN", "PRIVATE_KEY"]
+    "name",
+    [
+        "API_KEY",
+        "OPENAI_API_KEY",
+        "apikey",
+        "DB_PASSWORD",
+        "DB_PWD",
+        "SECRET_1",
+        "GITHUB_TOKEN",
+        "PRIVATE_KEY",
+    ],
 )
 def test_a_workflow_with_a_secret_filled_in_would_put_it_on_the_log(name: str) -> None:
     document, _ = filled(f"a: ${{{name}}}", **{name: "canary"})
@@ -93,7 +103,7 @@ def test_a_workflow_with_a_secret_filled_in_would_put_it_on_the_log(name: str) -
     assert "canary" not in str(finding)
 
 
-@pytest.mark.parametrize("name", ["HOST", "SORT_KEY", "MONKEY", "TOKENIZER"])
+@pytest.mark.parametrize("name", ["HOST", "SORT_KEY", "MONKEY", "TOKENIZER", "PWD"])
 def test_a_variable_that_is_no_secret_may_stand_in_a_workflow(name: str) -> None:
     document, _ = filled(f"a: ${{{name}}} $${{API_KEY}}", **{name: "x"})
 

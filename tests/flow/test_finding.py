@@ -7,7 +7,7 @@ import json
 import pytest
 
 from turnwise.errors import BadDocuments
-from turnwise.flow.finding import Finding, Report, nearest
+from turnwise.flow.finding import MAX_LINE_CHARACTERS, Finding, Report, nearest
 
 ERROR = Finding(
     code="TW011", message="no key 'promt' is known here", file="b.yaml", line=3, column=7,
@@ -27,6 +27,13 @@ def test_a_finding_says_where_what_and_what_to_do() -> None:
 
 def test_a_warning_says_that_it_is_one_and_what_is_not_known_is_left_out() -> None:
     assert str(WARNING) == "a.yaml:1:1: warning: TW103 no limit"
+
+
+def test_what_a_document_holds_cannot_move_the_cursor_or_fill_the_screen() -> None:
+    finding = Finding(code="TW1", message="a\x1b[2Jb\nc", file="a.yaml", found="x" * 10_000)
+
+    assert str(finding).splitlines()[0] == "a.yaml:1:1: TW1 a [2Jb c"
+    assert max(map(len, str(finding).splitlines())) == MAX_LINE_CHARACTERS
 
 
 def test_a_report_is_in_the_order_of_files_lines_and_columns() -> None:

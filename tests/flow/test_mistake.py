@@ -197,6 +197,14 @@ def test_a_short_field_with_a_mistake_has_the_place_of_its_text() -> None:
     assert finding.fix == "did you mean 'string'?"
 
 
+@pytest.mark.parametrize("pattern", ["[", "(?=x)", "(a)\\1"])
+def test_a_pattern_that_cannot_be_matched_is_told_at_its_text(pattern: str) -> None:
+    finding = step(f"{{id: a, human: {{title: t, form: {{f: {{pattern: '{pattern}'}}}}}}}}")
+
+    assert place(finding) == (BAD_VALUE, 4, 53)
+    assert finding.expected.startswith("a regular expression")
+
+
 def test_every_mistake_is_told_at_once() -> None:
     text = f"{HEAD}    - {{id: a, kind: nobody}}\n    - {{id: 1, runner: x, foo: 1}}\n    - 5\n"
 

@@ -27,7 +27,7 @@ SECRET: Final = "TW023"
 
 _VARIABLE: Final = re.compile(r"\$(\$)?\{(?:([A-Za-z_][A-Za-z0-9_]*)\})?")
 _SECRETS: Final = re.compile(
-    r"(^|_)(SECRETS?|PASSWORD|PASSWD|PASSPHRASE|PWD|TOKEN|CREDENTIALS?|(API|ACCESS|PRIVATE|SECRET)_?KEY)(_|$)",
+    r"(^|_)(SECRETS?|PASSWORD|PASSWD|PASSPHRASE|TOKEN|CREDENTIALS?|(API|ACCESS|PRIVATE|SECRET)_?KEY)(_|$)|_PWD$",
     re.IGNORECASE,
 )
 

@@ -31,12 +31,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from typing import Literal
+from typing import Final, Literal
 
 from turnwise.core.envelope import JsonObject
 from turnwise.errors import BadDocuments
 
 Severity = Literal["error", "warning"]
+
+MAX_LINE_CHARACTERS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,9 @@ class Finding:
         level = "" if self.severity == "error" else f"{self.severity}: "
         said = [f"{self.file}:{self.line}:{self.column}: {level}{self.code} {self.message}"]
         details = (("found", self.found), ("expected", self.expected), ("do", self.fix))
-        return "\n".join(said + [f"    {name}: {text}" for name, text in details if text])
+        return "\n".join(
+            _line(one) for one in said + [f"    {name}: {text}" for name, text in details if text]
+        )
 
 
 class Report:
@@ -122,6 +126,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def listed(names: Iterable[str]) -> str:
     """Names as they are shown where one of them was expected."""
     return ", ".join(sorted(names)) or "none"
+
+
+def _line(text: str) -> str:
+    """One line for a terminal: a document may hold anything, and nothing of it is a command."""
+    shown = "".join(one if one.isprintable() else " " for one in text[: MAX_LINE_CHARACTERS + 1])
+    return shown if len(shown) <= MAX_LINE_CHARACTERS else shown[: MAX_LINE_CHARACTERS - 1] + "…"
 
 
 def _place(one: Finding) -> tuple[str, int, int, str, str]:

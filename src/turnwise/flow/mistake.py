@@ -76,7 +76,7 @@ def parsed(
     """Return what a document says, or else everything that is wrong with it."""
     long = spelling or Spelling(document.data)
     try:
-        return model.model_validate(long.data, by_alias=True, by_name=False), []
+        return model.model_validate(long.data, context=base.AUTHORED, by_alias=True, by_name=False), []
     except ValidationError as error:
         mistakes = error.errors(include_url=False)[:MAX_FINDINGS]
         found = [_Mistake(one, _Walk(model, long.data, one["loc"]), document, long) for one in mistakes]

@@ -37,6 +37,11 @@ class Turnstile:
         self._lock = Lock()
         self._queue: deque[Place] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait behind whoever has the turn."""
+        return max(len(self._queue) - 1, 0)
+
     @contextmanager
     def turn(self, *, timeout_seconds: float) -> Iterator[None]:
         """Wait for the next turn, in the writer's thread; it is over when the block is."""

@@ -15,11 +15,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Final, Literal, Self
+from weakref import WeakSet
 
 from turnwise.agent.agent import Agent
 from turnwise.client.embedded import Hub
@@ -65,11 +66,11 @@ class Runtime:
         self.stopping = asyncio.Event()
         """Set when the runtime is told to stop; who waits for long waits for it too."""
         self._services = services
-        self._open_log = open_log
+        self.open_log = open_log
         self._open_data = open_data
         self._sweep_seconds = sweep_seconds
         self._grace_seconds = grace_seconds
-        self._patience: set[asyncio.Timeout] = set()
+        self._patience: WeakSet[asyncio.Timeout] = WeakSet()
         self._stack = AsyncExitStack()
         self._hub: Hub | None = None
         self._driver: Driver | None = None
@@ -127,21 +128,18 @@ class Runtime:
     def give_up(self) -> None:
         """Whoever still waits within `patience` gets `TimeoutError` now. The runs themselves go on."""
         now = asyncio.get_running_loop().time()
-        for timeout in self._patience:
-            timeout.reschedule(now)
+        for timeout in list(self._patience):
+            with suppress(RuntimeError):  # Nobody waits within it any more.
+                timeout.reschedule(now)
 
-    @asynccontextmanager
-    async def patience(self) -> AsyncIterator[asyncio.Timeout]:
-        """Wait inside for as long as it takes, until `give_up` says otherwise: `TimeoutError`."""
-        async with asyncio.timeout(None) as timeout:
-            self._patience.add(timeout)
-            try:
-                yield timeout
-            finally:
-                self._patience.discard(timeout)
+    def patience(self) -> asyncio.Timeout:
+        """`async with` it, whoever waits for as long as it takes: `TimeoutError` once `give_up` is called."""
+        timeout = asyncio.timeout(None)
+        self._patience.add(timeout)
+        return timeout
 
     async def _start(self) -> None:
-        log = self._open_log()
+        log = self.open_log()
         self._stack.push_async_callback(log.close)
         hub = await Hub.open(
             log, ttl_sweep_interval=self._sweep_seconds, clock=self.clock, listeners=[self.open_runs]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import signal
 import socket
 import threading
@@ -79,12 +80,19 @@ class DrainingServer(uvicorn.Server):
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket that listens there. Raises `NameTaken` if it is somebody else's, or `UnknownName`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends small answers at once only on sockets that say that they are TCP.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        if os.name == "posix":  # Elsewhere it would take the port from whoever has it.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(BACKLOG)
     except OSError as error:
+        listening.close()
         if error.errno not in _TAKEN:
             raise UnknownName("address of this machine", host, ["127.0.0.1", "0.0.0.0"]) from None
         raise NameTaken("address", f"{host}:{port}", do=_TAKEN[error.errno]) from None
+    return listening
 
 
 def is_this_machine(host: str) -> bool:

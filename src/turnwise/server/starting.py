@@ -10,7 +10,6 @@ from typing import Final
 from starlette.requests import Request
 
 from turnwise.core.envelope import JsonObject
-from turnwise.core.json import normalised
 from turnwise.errors import BadDraft, BadSpec, UnknownRun
 from turnwise.flow.body import checked_body
 from turnwise.flow.definition.flow import Flow
@@ -64,15 +63,14 @@ async def start(
     runs = house.runtime.runs
     user_id = principal.user_id or None
     try:
-        given = normalised(data, field="input")
         if not key:
             with house.runtime.open_runs.starting(flow.name):
-                return await runs.start(flow, given, user_id=user_id, labels=labels)
+                return await runs.start(flow, data, user_id=user_id, labels=labels)
         run_id = run_id_for(flow.name, principal.user_id, key)
         if await _is_there(house, run_id):
-            return await runs.start(flow, given, run_id=run_id, user_id=user_id, labels=labels)
+            return await runs.start(flow, data, run_id=run_id, user_id=user_id, labels=labels)
         with house.runtime.open_runs.starting(flow.name):
-            return await runs.start(flow, given, run_id=run_id, user_id=user_id, labels=labels)
+            return await runs.start(flow, data, run_id=run_id, user_id=user_id, labels=labels)
     except (BadDraft, BadSpec) as error:
         # It was good JSON; what is left is a size or a depth that no line of the log holds.
         message = f"the input is {error.found}, with what the run adds to it; expected {error.expected}."

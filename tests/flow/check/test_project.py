@@ -6,7 +6,7 @@ from pathlib import Path
 
 from turnwise.flow.check.project import check_project, settings_secrets
 from turnwise.flow.finding import Report
-from turnwise.flow.project import load_project
+from turnwise.flow.project import load_files, load_project
 
 LEAD = """\
 kind: ModelDefinition
@@ -117,14 +117,20 @@ def test_f14_a_test_document_with_mistakes_is_found(tmp_path: Path) -> None:
 
 
 def test_only_what_is_asked_for_is_told(tmp_path: Path) -> None:
-    project = load_project(
-        _written(tmp_path, {"flow": FLOW.replace("email}}", "emial}}"), "lead": "kind: ModelDefinition\n"})
-    )
+    model = "kind: ModelDefinition\ndescription: sk-" + "0123456789abcdefghij\n"
+    files = {"flow": FLOW.replace("email}}", "emial}}"), "lead": model}
+    project = load_project(_written(tmp_path, files))
 
     flows = check_project(project, lambda file: file.endswith("flow.yaml"))
     models = check_project(project, lambda file: file.endswith("lead.yaml"))
     assert {one.code for one in flows.findings} == {"TW201"}
-    assert {one.code for one in models.findings} == {"TW012"}
+    assert {one.code for one in models.findings} == {"TW011", "TW012", "TW401"}
+
+
+def test_f15_of_a_file_without_a_project_no_data_models_are_known(tmp_path: Path) -> None:
+    project = load_files([_written(tmp_path, {"flow": FLOW}) / "workflows" / "flow.yaml"])
+
+    assert told(check_project(project)) == []
 
 
 def test_f15_a_literal_secret_in_the_settings_is_found_and_a_variable_is_not() -> None:

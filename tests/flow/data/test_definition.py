@@ -12,7 +12,7 @@ from turnwise.flow.data.definition import ModelDefinition, columns_of, read_mode
 from .stage import COMPANY, LEAD, model
 
 
-def test_F12_a_field_may_be_a_type_alone_or_spelled_out() -> None:
+def test_f12_a_field_may_be_a_type_alone_or_spelled_out() -> None:
     short = model("Lead", {"email": "string"})
     long = model("Lead", {"email": {"type": "string"}})
 
@@ -20,12 +20,12 @@ def test_F12_a_field_may_be_a_type_alone_or_spelled_out() -> None:
     assert short.fields["email"].is_nullable
 
 
-def test_F12_a_model_has_an_id_and_two_times_of_its_own() -> None:
+def test_f12_a_model_has_an_id_and_two_times_of_its_own() -> None:
     assert list(model("Lead").fields) == ["id", "created_at", "updated_at"]
     assert list(model("Lead", timestamps=False).fields) == ["id"]
 
 
-def test_F12_what_every_model_has_can_be_declared_otherwise() -> None:
+def test_f12_what_every_model_has_can_be_declared_otherwise() -> None:
     lead = model("Lead", {"id": {"type": "integer"}, "created_at": "date"})
 
     assert lead.fields["id"].type == "integer"

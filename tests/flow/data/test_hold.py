@@ -16,7 +16,7 @@ from turnwise.testing.manual_clock import ManualClock
 from .stage import emails, opened, sqlite, stored, unit
 
 
-async def test_F7_a_step_that_goes_on_too_long_after_its_first_write_is_undone(tmp_path: Path) -> None:
+async def test_f7_a_step_that_goes_on_too_long_after_its_first_write_is_undone(tmp_path: Path) -> None:
     """It waits for something else, and nobody's packet could land."""
     log, clock = sqlite(tmp_path), ManualClock()
     async with opened(log, clock=clock) as data:
@@ -36,7 +36,7 @@ async def test_F7_a_step_that_goes_on_too_long_after_its_first_write_is_undone(t
         assert len(await lines(log, "c")) == 1
 
 
-async def test_F7_a_connection_that_was_taken_away_is_not_used_again(tmp_path: Path) -> None:
+async def test_f7_a_connection_that_was_taken_away_is_not_used_again(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(sqlite(tmp_path), clock=clock) as data:
         async with unit(data) as work:
@@ -53,7 +53,7 @@ async def test_F7_a_connection_that_was_taken_away_is_not_used_again(tmp_path: P
         assert await emails(data) == ["a", "b", "jane@example.com"]
 
 
-async def test_F7_a_step_that_ends_in_time_is_not_undone_later(tmp_path: Path) -> None:
+async def test_f7_a_step_that_ends_in_time_is_not_undone_later(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(sqlite(tmp_path), clock=clock) as data:
         async with unit(data) as work:

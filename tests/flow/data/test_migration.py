@@ -76,7 +76,7 @@ async def rows(folder: Path, models: Sequence[ModelDefinition]) -> Sequence[Row]
         ({"type": "date", "unique": True}, None),
     ],
 )
-async def test_F12_a_new_field_comes_to_rows_that_are_there(tmp_path: Path, field: Any, value: Any) -> None:
+async def test_f12_a_new_field_comes_to_rows_that_are_there(tmp_path: Path, field: Any, value: Any) -> None:
     row = await land(tmp_path, [model("Lead", V1)], email="jane@example.com", score=7)
     now = versions({**V1, "extra": field})
 
@@ -85,7 +85,7 @@ async def test_F12_a_new_field_comes_to_rows_that_are_there(tmp_path: Path, fiel
     assert (await land(tmp_path, now, email="new@example.com"))["extra"] == value
 
 
-async def test_F12_a_new_model_gets_its_table_and_its_relations(tmp_path: Path) -> None:
+async def test_f12_a_new_model_gets_its_table_and_its_relations(tmp_path: Path) -> None:
     row = await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
     now = [*versions(V1, relations={"company": {"model": "Company"}}), model("Company", {"name": "string"})]
     async with opened(url=address(tmp_path), models=now) as data:
@@ -101,7 +101,7 @@ async def test_F12_a_new_model_gets_its_table_and_its_relations(tmp_path: Path) 
         assert [one.company_id for one in await stored(data)] == [company.id]
 
 
-async def test_F12_a_field_that_is_gone_leaves_its_column_in_place(tmp_path: Path) -> None:
+async def test_f12_a_field_that_is_gone_leaves_its_column_in_place(tmp_path: Path) -> None:
     row = await land(tmp_path, [model("Lead", V1)], email="jane@example.com", score=7)
     now = versions({"email": V1["email"]})
 
@@ -110,7 +110,7 @@ async def test_F12_a_field_that_is_gone_leaves_its_column_in_place(tmp_path: Pat
     assert await rows(tmp_path, [model("Lead", V1)]) == [row]
 
 
-async def test_F12_a_required_field_that_is_gone_does_not_get_in_the_way_of_new_rows(tmp_path: Path) -> None:
+async def test_f12_a_required_field_that_is_gone_does_not_get_in_the_way_of_new_rows(tmp_path: Path) -> None:
     row = await land(tmp_path, [model("Lead", V1)], email="jane@example.com", score=7)
     now = versions({"score": "integer"})
     added = await land(tmp_path, now, score=8)
@@ -119,7 +119,7 @@ async def test_F12_a_required_field_that_is_gone_does_not_get_in_the_way_of_new_
     assert sorted(sql(tmp_path, "SELECT email FROM lead"), key=str) == [("jane@example.com",), (None,)]
 
 
-async def test_F12_a_field_that_is_no_longer_required_may_be_null(tmp_path: Path) -> None:
+async def test_f12_a_field_that_is_no_longer_required_may_be_null(tmp_path: Path) -> None:
     """The table is copied for it: everything in it, and what refers to it, is still there."""
     before = [
         model("Lead", {**V1, "old": "string"}),
@@ -141,7 +141,7 @@ async def test_F12_a_field_that_is_no_longer_required_may_be_null(tmp_path: Path
     assert await migrated(tmp_path, now) == []
 
 
-async def test_F12_a_field_that_has_become_required_is_so_for_rows_to_come(tmp_path: Path) -> None:
+async def test_f12_a_field_that_has_become_required_is_so_for_rows_to_come(tmp_path: Path) -> None:
     row = await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
     now = versions({**V1, "score": {"type": "integer", "required": True}})
 
@@ -149,7 +149,7 @@ async def test_F12_a_field_that_has_become_required_is_so_for_rows_to_come(tmp_p
     assert await rows(tmp_path, now) == [row]
 
 
-async def test_F12_uniqueness_comes_and_goes(tmp_path: Path) -> None:
+async def test_f12_uniqueness_comes_and_goes(tmp_path: Path) -> None:
     unique = {**V1, "email": {"type": "string", "required": True, "unique": True}}
     await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
     with pytest.raises(WriteRefused, match="UNIQUE"):
@@ -173,8 +173,8 @@ async def test_what_was_done_is_told(tmp_path: Path) -> None:
         assert data.changes == [
             "index ix_lead_new dropped",
             "column lead.email dropped and made anew",
-            "column lead.score dropped",
             "column lead.new dropped",
+            "column lead.score dropped",
         ]
 
 
@@ -190,7 +190,7 @@ async def test_what_was_done_is_told(tmp_path: Path) -> None:
         ({**V1, "new": {"type": "integer", "unique": True, "default": 1}}, "lead.new is unique now"),
     ],
 )
-async def test_F12_what_would_lose_data_is_refused_before_anything_is_touched(
+async def test_f12_what_would_lose_data_is_refused_before_anything_is_touched(
     tmp_path: Path, fields: JsonObject, told: str
 ) -> None:
     for name in ("jane", "john"):
@@ -204,7 +204,7 @@ async def test_F12_what_would_lose_data_is_refused_before_anything_is_touched(
     assert tables(tmp_path) == before
 
 
-async def test_F12_a_plain_field_does_not_become_a_relation(tmp_path: Path) -> None:
+async def test_f12_a_plain_field_does_not_become_a_relation(tmp_path: Path) -> None:
     await land(tmp_path, [model("Lead", {"company_id": "uuid"})])
     before = tables(tmp_path)
     now = [*versions({}, relations={"company": {"model": "Company"}}), model("Company")]
@@ -214,7 +214,7 @@ async def test_F12_a_plain_field_does_not_become_a_relation(tmp_path: Path) -> N
     assert tables(tmp_path) == before
 
 
-async def test_F12_all_that_is_in_the_way_is_told_at_once(tmp_path: Path) -> None:
+async def test_f12_all_that_is_in_the_way_is_told_at_once(tmp_path: Path) -> None:
     await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
     with pytest.raises(ModelsRefused) as error:
         await migrated(tmp_path, versions({"email": "json", "score": "date", "new": {"required": True}}))
@@ -233,7 +233,7 @@ async def test_a_table_without_rows_takes_a_new_required_field(tmp_path: Path) -
 # --- what is asked for ---
 
 
-async def test_F12_what_loses_data_is_done_when_it_is_asked_for(tmp_path: Path) -> None:
+async def test_f12_what_loses_data_is_done_when_it_is_asked_for(tmp_path: Path) -> None:
     before = {**V1, "gone": {"type": "string", "required": True, "unique": True}}
     row = await land(tmp_path, [model("Lead", before)], email="jane@example.com", score=7, gone="x")
     now = versions({"email": V1["email"], "score": "string"})
@@ -245,7 +245,7 @@ async def test_F12_what_loses_data_is_done_when_it_is_asked_for(tmp_path: Path) 
     assert "gone" not in columns
 
 
-async def test_F12_a_relation_that_is_gone_can_be_dropped(tmp_path: Path) -> None:
+async def test_f12_a_relation_that_is_gone_can_be_dropped(tmp_path: Path) -> None:
     company = model("Company")
     before = [model("Lead", V1, relations={"company": {"model": "Company"}}), company]
     await land(tmp_path, before, email="jane@example.com")
@@ -254,7 +254,7 @@ async def test_F12_a_relation_that_is_gone_can_be_dropped(tmp_path: Path) -> Non
     assert "company_id" not in [name for _, name, *_ in sql(tmp_path, "PRAGMA table_info(lead)")]
 
 
-async def test_F12_even_then_a_required_field_needs_something_to_put_there(tmp_path: Path) -> None:
+async def test_f12_even_then_a_required_field_needs_something_to_put_there(tmp_path: Path) -> None:
     await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
     before = tables(tmp_path)
     with pytest.raises(ModelsRefused):
@@ -266,7 +266,7 @@ async def test_F12_even_then_a_required_field_needs_something_to_put_there(tmp_p
 # --- others in the same database ---
 
 
-async def test_F12_tables_that_are_not_ours_are_never_seen(tmp_path: Path) -> None:
+async def test_f12_tables_that_are_not_ours_are_never_seen(tmp_path: Path) -> None:
     sql(tmp_path, "CREATE TABLE theirs (a INTEGER PRIMARY KEY, b TEXT)")
     sql(tmp_path, "INSERT INTO theirs (b) VALUES ('kept')")
     sql(tmp_path, "CREATE VIEW seen AS SELECT b FROM theirs")
@@ -276,7 +276,7 @@ async def test_F12_tables_that_are_not_ours_are_never_seen(tmp_path: Path) -> No
     assert sql(tmp_path, "SELECT b FROM seen") == [("kept",)]
 
 
-async def test_F12_the_same_models_change_nothing(tmp_path: Path) -> None:
+async def test_f12_the_same_models_change_nothing(tmp_path: Path) -> None:
     everything = {
         kind: {"type": kind, "index": kind != "json"}
         for kind in ("string", "text", "integer", "number", "boolean", "date", "datetime", "uuid", "decimal")

@@ -31,7 +31,7 @@ async def land(data: Database, *leads: dict[str, Any]) -> list[Row]:
 # --- which models ---
 
 
-async def test_F12_a_model_the_flow_did_not_declare_is_refused() -> None:
+async def test_f12_a_model_the_flow_did_not_declare_is_refused() -> None:
     async with opened() as data, unit(data, "Lead") as work:
         with pytest.raises(PermissionError) as error:
             work.db["Company"]
@@ -45,7 +45,7 @@ async def test_F12_a_model_the_flow_did_not_declare_is_refused() -> None:
 # --- add and get ---
 
 
-async def test_F12_a_row_is_json_by_key_and_by_attribute() -> None:
+async def test_f12_a_row_is_json_by_key_and_by_attribute() -> None:
     given = {
         "email": "jane@example.com",
         "price": "12.5",
@@ -63,7 +63,7 @@ async def test_F12_a_row_is_json_by_key_and_by_attribute() -> None:
             _ = row.mail
 
 
-async def test_F12_what_was_added_reads_back_equal() -> None:
+async def test_f12_what_was_added_reads_back_equal() -> None:
     lead = {
         "email": "jane@example.com",
         "price": 0.1,
@@ -78,14 +78,14 @@ async def test_F12_what_was_added_reads_back_equal() -> None:
             assert await work.db["Lead"].list() == [added]
 
 
-async def test_F12_values_may_be_given_as_a_mapping_or_by_name() -> None:
+async def test_f12_values_may_be_given_as_a_mapping_or_by_name() -> None:
     async with opened() as data, unit(data) as work:
         row = await work.db["Lead"].add({"email": "jane@example.com", "score": 5}, score=7)
 
         assert (row.email, row.score) == ("jane@example.com", 7)
 
 
-async def test_F12_a_relation_takes_a_row_an_id_or_an_object() -> None:
+async def test_f12_a_relation_takes_a_row_an_id_or_an_object() -> None:
     async with opened() as data, unit(data) as work:
         acme = await work.db["Company"].add(name="Acme")
         other = work.db["Company"].model(name="Other")
@@ -109,7 +109,7 @@ async def test_F12_a_relation_takes_a_row_an_id_or_an_object() -> None:
         ({"email": "x", "company": "no id"}, "company_id", "a UUID"),
     ],
 )
-async def test_F12_what_does_not_fit_is_told_by_its_field_and_nothing_is_written(
+async def test_f12_what_does_not_fit_is_told_by_its_field_and_nothing_is_written(
     values: dict[str, Any], field: str, told: str
 ) -> None:
     async with opened() as data:
@@ -142,7 +142,7 @@ async def test_a_value_never_stands_in_an_error() -> None:
 
 
 @pytest.mark.parametrize("row_id", [NOBODY, "not an id", 5, None])
-async def test_F12_what_is_not_there_is_none(row_id: Any) -> None:
+async def test_f12_what_is_not_there_is_none(row_id: Any) -> None:
     async with opened() as data, unit(data) as work:
         assert await work.db["Lead"].get(row_id) is None
         assert await work.db["Lead"].remove(row_id) is False
@@ -173,7 +173,7 @@ async def test_F12_what_is_not_there_is_none(row_id: Any) -> None:
         ({"status": "lost"}, ""),
     ],
 )
-async def test_F12_list_finds_what_is_asked_for(where: dict[str, Any], found: str) -> None:
+async def test_f12_list_finds_what_is_asked_for(where: dict[str, Any], found: str) -> None:
     leads = [
         {"email": "a", "score": 10, "price": "9.5", "details": {}},
         {"email": "b", "score": 20, "seen_at": "2030-01-01T11:00:00Z"},
@@ -224,13 +224,13 @@ async def test_text_is_searched_for_as_it_stands(where: dict[str, str], found: l
         {"offset": -1},
     ],
 )
-async def test_F12_what_cannot_be_asked_is_told(asked: dict[str, Any]) -> None:
+async def test_f12_what_cannot_be_asked_is_told(asked: dict[str, Any]) -> None:
     async with opened() as data, unit(data) as work:
         with pytest.raises(BadField):
             await work.db["Lead"].list(**asked)
 
 
-async def test_F12_rows_come_in_the_order_asked_for_page_by_page() -> None:
+async def test_f12_rows_come_in_the_order_asked_for_page_by_page() -> None:
     async with opened() as data:
         await land(data, *({"email": f"{n}", "score": n % 3} for n in range(9)))
         async with unit(data) as work:
@@ -266,7 +266,7 @@ async def test_whoever_asks_for_all_rows_gets_all_or_is_told(monkeypatch: pytest
 # --- update and remove ---
 
 
-async def test_F12_an_update_changes_what_it_names_and_the_time() -> None:
+async def test_f12_an_update_changes_what_it_names_and_the_time() -> None:
     clock = ManualClock()
     async with opened(clock=clock) as data:
         (row,) = await land(data, {"email": "jane@example.com", "score": 3})
@@ -280,7 +280,7 @@ async def test_F12_an_update_changes_what_it_names_and_the_time() -> None:
         assert await stored(data) == [changed]
 
 
-async def test_F12_an_update_that_does_not_fit_changes_nothing() -> None:
+async def test_f12_an_update_that_does_not_fit_changes_nothing() -> None:
     async with opened() as data:
         (row,) = await land(data, {"email": "jane@example.com", "score": 3})
         async with unit(data) as work:
@@ -293,13 +293,13 @@ async def test_F12_an_update_that_does_not_fit_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("row_id", [NOBODY, "not an id"])
-async def test_F12_an_update_of_what_is_not_there_is_told(row_id: str) -> None:
+async def test_f12_an_update_of_what_is_not_there_is_told(row_id: str) -> None:
     async with opened() as data, unit(data) as work:
         with pytest.raises(BadField, match="the id of one"):
             await work.db["Lead"].update(row_id, score=1)
 
 
-async def test_F12_a_removed_row_is_gone() -> None:
+async def test_f12_a_removed_row_is_gone() -> None:
     async with opened() as data:
         row, kept = await land(data, {"email": "a"}, {"email": "b"})
         async with unit(data) as work:
@@ -311,7 +311,7 @@ async def test_F12_a_removed_row_is_gone() -> None:
         assert await stored(data) == [kept]
 
 
-async def test_F12_a_step_sees_what_it_has_staged_itself() -> None:
+async def test_f12_a_step_sees_what_it_has_staged_itself() -> None:
     async with opened() as data, unit(data) as work:
         leads = work.db["Lead"]
         row = await leads.add(email="jane@example.com")
@@ -336,7 +336,7 @@ async def test_what_was_only_staged_and_removed_again_was_never_there() -> None:
 # --- sessions ---
 
 
-async def test_F12_every_method_takes_the_session_first_or_by_name() -> None:
+async def test_f12_every_method_takes_the_session_first_or_by_name() -> None:
     async with opened() as data, unit(data) as work:
         leads, session = work.db["Lead"], work.session
         row = await leads.add(session, email="a")

@@ -48,7 +48,7 @@ def saying(statement: str) -> Callable[[StepSession], Awaitable[None]]:
         *map(saying, ["COMMIT", "commit;", " END", "/* a */ COMMIT", "-- a\nCOMMIT", "BEGIN", "ROLLBACK"]),
     ],
 )
-async def test_F12_a_step_cannot_commit_by_itself(way: Callable[[StepSession], Awaitable[None]]) -> None:
+async def test_f12_a_step_cannot_commit_by_itself(way: Callable[[StepSession], Awaitable[None]]) -> None:
     async with opened() as data:
         async with unit(data) as work:
             await work.db["Lead"].add(email="jane@example.com")
@@ -59,7 +59,7 @@ async def test_F12_a_step_cannot_commit_by_itself(way: Callable[[StepSession], A
         assert await stored(data) == await stored(data, "Company") == []
 
 
-async def test_F12_a_step_that_tried_to_commit_can_go_on() -> None:
+async def test_f12_a_step_that_tried_to_commit_can_go_on() -> None:
     async with opened() as data:
         async with unit(data) as work:
             await work.db["Lead"].add(email="jane@example.com")

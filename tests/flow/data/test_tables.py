@@ -14,7 +14,7 @@ from turnwise.errors import BadField, WriteRefused
 from .stage import COMPANY, LEAD, emails, model, opened, stored, unit
 
 
-async def test_F12_an_object_has_its_id_times_and_defaults_before_it_is_written() -> None:
+async def test_f12_an_object_has_its_id_times_and_defaults_before_it_is_written() -> None:
     async with opened() as data, unit(data) as work:
         lead: Any = work.db["Lead"].model(email="jane@example.com")
 
@@ -23,7 +23,7 @@ async def test_F12_an_object_has_its_id_times_and_defaults_before_it_is_written(
         assert (lead.score, lead.status) == (1, "new")
 
 
-async def test_F12_what_is_set_on_an_object_has_passed_its_field() -> None:
+async def test_f12_what_is_set_on_an_object_has_passed_its_field() -> None:
     async with opened() as data, unit(data) as work:
         lead: Any = work.db["Lead"].model(email="jane@example.com")
         lead.price = "12.5"
@@ -35,13 +35,13 @@ async def test_F12_what_is_set_on_an_object_has_passed_its_field() -> None:
 
 
 @pytest.mark.parametrize("values", [{"mail": "x"}, {}, {"email": None}, {"email": 3}])
-async def test_F12_an_object_that_does_not_fit_is_not_made(values: dict[str, Any]) -> None:
+async def test_f12_an_object_that_does_not_fit_is_not_made(values: dict[str, Any]) -> None:
     async with opened() as data, unit(data) as work:
         with pytest.raises(BadField):
             work.db["Lead"].model(**values)
 
 
-async def test_F12_objects_statements_and_repositories_are_one_unit() -> None:
+async def test_f12_objects_statements_and_repositories_are_one_unit() -> None:
     async with opened() as data:
         async with unit(data) as work:
             lead = work.db["Lead"].model
@@ -70,7 +70,7 @@ async def test_a_row_of_a_plain_statement_gets_what_was_left_out() -> None:
         assert (row.status, row.created_at) == ("new", row.updated_at)
 
 
-async def test_F12_relations_lead_both_ways() -> None:
+async def test_f12_relations_lead_both_ways() -> None:
     async with opened() as data:
         async with unit(data) as work:
             company = work.db["Company"].model(name="Acme")

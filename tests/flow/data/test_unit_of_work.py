@@ -27,7 +27,7 @@ def statements(data: Database) -> Iterator[list[str]]:
     seen: list[str] = []
 
     def note(_: Any, __: Any, statement: str, *___: Any) -> None:
-        seen.append(statement.split()[0])
+        seen.append(statement.split(maxsplit=1)[0])
 
     event.listen(data.engine.sync_engine, "before_cursor_execute", note)
     yield seen
@@ -53,14 +53,14 @@ def can_write(path: Path) -> bool:
 # --- what is held ---
 
 
-async def test_F7_a_unit_that_is_not_used_costs_no_connection(tmp_path: Path) -> None:
+async def test_f7_a_unit_that_is_not_used_costs_no_connection(tmp_path: Path) -> None:
     async with opened(sqlite(tmp_path)) as data, unit(data) as work:
         assert work.session is not None
         assert not work.has_writes
         assert connections(data) == 0
 
 
-async def test_F7_whoever_only_reads_holds_neither_connection_nor_lock(tmp_path: Path) -> None:
+async def test_f7_whoever_only_reads_holds_neither_connection_nor_lock(tmp_path: Path) -> None:
     async with opened(sqlite(tmp_path)) as data, unit(data) as work:
         await work.db["Lead"].list()
         await work.db["Lead"].get("00000000-0000-0000-0000-000000000000")
@@ -69,7 +69,7 @@ async def test_F7_whoever_only_reads_holds_neither_connection_nor_lock(tmp_path:
         assert connections(data) == 0
 
 
-async def test_F7_what_is_staged_holds_nobody_up_until_it_is_sent(tmp_path: Path) -> None:
+async def test_f7_what_is_staged_holds_nobody_up_until_it_is_sent(tmp_path: Path) -> None:
     log = sqlite(tmp_path)
     async with opened(log) as data, unit(data) as work:
         await work.db["Lead"].add(email="jane@example.com")
@@ -84,7 +84,7 @@ async def test_F7_what_is_staged_holds_nobody_up_until_it_is_sent(tmp_path: Path
         assert can_write(log.path)
 
 
-async def test_F7_a_read_before_the_first_write_does_not_spoil_it(tmp_path: Path) -> None:
+async def test_f7_a_read_before_the_first_write_does_not_spoil_it(tmp_path: Path) -> None:
     """In a read transaction SQLite would refuse to write, because the log has moved on meanwhile."""
     log = sqlite(tmp_path)
     async with opened(log) as data:
@@ -112,7 +112,7 @@ async def test_a_plain_statement_sees_what_is_staged() -> None:
 # --- what lands ---
 
 
-async def test_F7_what_is_not_committed_is_undone(tmp_path: Path) -> None:
+async def test_f7_what_is_not_committed_is_undone(tmp_path: Path) -> None:
     async with opened(sqlite(tmp_path)) as data:
         async with unit(data) as work:
             await work.db["Lead"].add(email="staged@example.com")
@@ -126,7 +126,7 @@ async def test_F7_what_is_not_committed_is_undone(tmp_path: Path) -> None:
         assert connections(data) == 0
 
 
-async def test_F7_commit_alone_commits_and_ends_the_unit() -> None:
+async def test_f7_commit_alone_commits_and_ends_the_unit() -> None:
     async with opened() as data, unit(data) as work:
         await work.db["Lead"].add(email="jane@example.com")
         await work.commit_alone()
@@ -136,7 +136,7 @@ async def test_F7_commit_alone_commits_and_ends_the_unit() -> None:
         assert await emails(data) == ["jane@example.com"]
 
 
-async def test_F7_commit_alone_with_nothing_to_commit_asks_nothing() -> None:
+async def test_f7_commit_alone_with_nothing_to_commit_asks_nothing() -> None:
     async with opened() as data, unit(data) as work:
         await work.db["Lead"].list()
         with statements(data) as seen:
@@ -171,7 +171,6 @@ async def test_what_has_ended_cannot_be_committed() -> None:
 async def test_closing_waits_for_the_commit_that_is_on_its_way() -> None:
     """The sender of a packet was cancelled: its rows land with the packet, or neither does."""
     async with opened() as data:
-        work = data.begin([], {})
         async with unit(data) as work:
             await work.db["Lead"].add(email="jane@example.com")
             committing = asyncio.create_task(work.commit_alone())
@@ -200,7 +199,7 @@ async def test_a_unit_is_closed_although_whoever_closes_it_is_cancelled(tmp_path
 # --- what is refused ---
 
 
-async def test_F12_what_the_database_refuses_undoes_the_whole_step() -> None:
+async def test_f12_what_the_database_refuses_undoes_the_whole_step() -> None:
     async with opened() as data:
         async with unit(data) as work:
             await work.db["Company"].add(name="Acme")
@@ -236,10 +235,11 @@ async def test_a_savepoint_keeps_the_rest_of_the_step() -> None:
     async with opened() as data:
         async with unit(data) as work:
             await work.db["Lead"].add(email="jane@example.com")
+            savepoint = await work.session.begin_nested()
+            await work.db["Lead"].add(email="jane@example.com")
             with pytest.raises(WriteRefused):
-                async with work.session.begin_nested():
-                    await work.db["Lead"].add(email="jane@example.com")
-                    await work.flush()
+                await work.flush()
+            await savepoint.rollback()
             await work.db["Lead"].add(email="john@example.com")
             await work.commit_alone()
 
@@ -266,7 +266,8 @@ async def test_after_the_database_has_undone_a_step_by_itself_nothing_of_it_land
         async with unit(data) as work:
             await work.db["Lead"].add(email="jane@example.com")
             await work.flush()
-            twin = "INSERT OR ROLLBACK INTO lead SELECT 'x', created_at, 1, email, 1, '', 1, 1, 1, NULL FROM lead"
+            columns = "id, created_at, updated_at, email"
+            twin = f"INSERT OR ROLLBACK INTO lead ({columns}) SELECT 'x', 1, 1, email FROM lead"
             with pytest.raises(Exception, match="UNIQUE"):
                 await work.session.execute(text(twin))
             with pytest.raises(WriteRefused, match="has undone it"):
@@ -303,10 +304,10 @@ async def test_a_database_that_fails_is_told_apart_from_a_step_that_does(tmp_pat
 
         with pytest.raises(sqlite3.OperationalError):
             await work.commit_with(lose)
-        async with unit(data) as work:
-            await work.session.execute(text("DROP TABLE lead"))
-            await work.db["Lead"].add(email="jane@example.com")
+        async with unit(data) as another:
+            await another.session.execute(text("DROP TABLE lead"))
+            await another.db["Lead"].add(email="jane@example.com")
             with pytest.raises(DataUnavailable, match="no such table"):
-                await work.commit_alone()
+                await another.commit_alone()
 
         assert await stored(data) == []

@@ -16,14 +16,14 @@ from .stage import COMPANY, LEAD, model, opened, stored, unit
     ("versions", "last"),
     [(["v1", "v2"], "v2"), (["v10", "v9"], "v10"), (["1", "v2"], "v2"), (["1.9", "1.10"], "1.10")],
 )
-def test_F12_of_several_versions_the_newest_is_the_table_s(versions: list[str], last: str) -> None:
+def test_f12_of_several_versions_the_newest_is_the_table_s(versions: list[str], last: str) -> None:
     models = [model("Lead", version=version) for version in versions]
 
     assert newest(models)["Lead"].version == last
     assert newest(reversed(models))["Lead"].version == last
 
 
-def test_F12_a_version_the_project_does_not_have_is_a_problem_that_names_both() -> None:
+def test_f12_a_version_the_project_does_not_have_is_a_problem_that_names_both() -> None:
     problem = problem_with(ModelUse(name="Lead", version="v2"), newest([LEAD]))
 
     assert isinstance(problem, VersionMismatch)
@@ -31,24 +31,24 @@ def test_F12_a_version_the_project_does_not_have_is_a_problem_that_names_both() 
 
 
 @pytest.mark.parametrize("version", [None, "v1", "1"])
-def test_F12_no_version_or_the_same_one_is_no_problem(version: str | None) -> None:
+def test_f12_no_version_or_the_same_one_is_no_problem(version: str | None) -> None:
     assert problem_with(ModelUse(name="Lead", version=version), newest([LEAD])) is None
 
 
-def test_F12_an_older_version_is_a_mismatch_though_its_document_is_there() -> None:
+def test_f12_an_older_version_is_a_mismatch_though_its_document_is_there() -> None:
     models = newest([model("Lead"), model("Lead", version="v2")])
 
     assert isinstance(problem_with(ModelUse(name="Lead", version="v1"), models), VersionMismatch)
 
 
-def test_F12_a_model_the_project_does_not_have_is_a_problem_with_the_nearest_name() -> None:
+def test_f12_a_model_the_project_does_not_have_is_a_problem_with_the_nearest_name() -> None:
     problem = problem_with(ModelUse(name="Laed"), newest([LEAD]))
 
     assert isinstance(problem, UnknownName)
     assert "Did you mean 'Lead'?" in str(problem)
 
 
-async def test_F12_a_mismatch_is_an_error_before_data_is_touched() -> None:
+async def test_f12_a_mismatch_is_an_error_before_data_is_touched() -> None:
     async with opened() as data:
         async with unit(data) as work:
             await work.db["Lead"].add(email="kept@example.com")
@@ -61,7 +61,7 @@ async def test_F12_a_mismatch_is_an_error_before_data_is_touched() -> None:
         assert [row.email for row in await stored(data)] == ["kept@example.com"]
 
 
-async def test_F12_a_run_keeps_to_the_version_it_was_started_with() -> None:
+async def test_f12_a_run_keeps_to_the_version_it_was_started_with() -> None:
     """`_context_model_versions` says so, whatever the flow's document says by now."""
     async with opened() as data:
         with pytest.raises(VersionMismatch):
@@ -80,7 +80,7 @@ async def test_F12_a_run_keeps_to_the_version_it_was_started_with() -> None:
         ([model("X", table="sqlite_x")], "not free"),
     ],
 )
-def test_F12_models_that_do_not_fit_together_are_told(models: list[ModelDefinition], told: str) -> None:
+def test_f12_models_that_do_not_fit_together_are_told(models: list[ModelDefinition], told: str) -> None:
     problems = problems_of(models, reserved={"records", "heads"})
 
     assert len(problems) == 1
@@ -97,7 +97,7 @@ def test_which_relation_leads_back_can_be_said() -> None:
     assert problems_of([deal, clear]) == []
 
 
-async def test_F12_all_problems_are_told_at_once_and_nothing_is_opened() -> None:
+async def test_f12_all_problems_are_told_at_once_and_nothing_is_opened() -> None:
     with pytest.raises(ModelsRefused) as error:
         async with opened(models=[LEAD, model("Deal", relations={"to": {"model": "Nobody"}})]):
             pass

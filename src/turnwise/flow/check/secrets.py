@@ -25,7 +25,7 @@ from turnwise.flow.definition.base import Json
 
 LITERAL_SECRET: Final = "TW401"
 
-_FILLED_IN: Final = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\$\{[^}]*\}", re.DOTALL)
+_FILLED_IN: Final = re.compile(r"\{\{[^{}]*\}\}|\{%[^%]*%\}|\$\{[^{}]*\}")
 _LOOKS: Final = re.compile(
     r"\b(?:"
     r"sk-[A-Za-z0-9_-]{16,}"  # OpenAI, Anthropic, OpenRouter
@@ -41,7 +41,7 @@ _LOOKS: Final = re.compile(
     r")"
 )
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*", re.DOTALL)
-_IN_ADDRESS: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/:@]*:([^\s/@]{3,})@", re.IGNORECASE)
+_IN_ADDRESS: Final = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]*:([^\s/@]{3,})@", re.IGNORECASE)
 _INTRODUCED: Final = re.compile(
     r"\b(?:bearer\s+|(?:password|passwd|api[_-]?key|secret|token)\s*[:=]\s*[\"']?)([A-Za-z0-9._~+/=!@#%^&*-]{6,})",
     re.IGNORECASE,

@@ -37,12 +37,12 @@ class Changes:
         """What is done, a line for each change."""
         done = [f"new table {table.name}" for table in self.tables]
         done += [f"new column {place(column)}" for column in self.columns]
-        done += [f"column {table}.{name} may be null" for table, name in self.relaxed]
+        done += [f"column {table}.{name} may be null" for table, name in sorted(self.relaxed)]
         done += [f"new index {index.name}" for index in self.indexes]
         done += [f"index {index.name} dropped" for index in self.old_indexes]
         if drop:
             done += [f"column {place(column)} dropped and made anew" for column in self.replaced]
-            done += [f"column {table}.{name} dropped" for table, name in self.leftover]
+            done += [f"column {table}.{name} dropped" for table, name in sorted(self.leftover)]
         return done
 
 

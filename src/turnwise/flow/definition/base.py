@@ -24,6 +24,8 @@ BAD_EXPRESSION: Final = "bad_expression"
 BAD_TEMPLATE: Final = "bad_template"
 BAD_STEPS: Final = "bad_steps"
 """What pydantic's errors of these parts are known by; `flow.mistake` tells them to people."""
+AUTHORED: Final = object()
+"""The context in which pydantic reads a document for its author, who can still mend it."""
 
 
 class Part(BaseModel):

@@ -10,13 +10,25 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic_core import PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
-from turnwise.flow.definition.base import Json, Part
+from turnwise.flow.definition.base import AUTHORED, Json, Part
 
 FieldType = Literal[
     "string", "integer", "number", "boolean", "object", "array", "any", "date", "datetime", "uuid", "email"
 ]
+
+
+def _checked_pattern(pattern: str, info: ValidationInfo) -> str:
+    if info.context is not AUTHORED:  # A pinned copy is taken as it is: its author is not here.
+        return pattern
+    try:
+        SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+    except SchemaError:
+        expected = "a regular expression, without look-around and back references"
+        raise PydanticCustomError("bad_pattern", expected) from None
+    return pattern
 
 
 class FieldSpec(Part):
@@ -27,7 +39,7 @@ class FieldSpec(Part):
     default: Json = None
     description: str = ""
     enum: list[Json] | None = None
-    pattern: str | None = Field(default=None, max_length=500)
+    pattern: Annotated[str, Field(max_length=500), AfterValidator(_checked_pattern)] | None = None
     min: float | None = None
     """Of a number; of a text or a list, its length."""
     max: float | None = None

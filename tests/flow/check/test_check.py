@@ -1,0 +1,112 @@
+"""F15: all lints together, on flows that have one problem each and on flows that have none."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from turnwise.flow import check
+from turnwise.flow.check import Known, check_flow
+from turnwise.flow.data.definition import read_model
+from turnwise.flow.definition.flow import Flow, read
+
+from .flows import flow, node, router, wait
+
+KNOWN = Known(
+    runners={"save_lead", "flag_for_review"},
+    agents=set(),
+    tools=set(),
+    flows=set(),
+    servers=set(),
+    models={"Lead": read_model({"metadata": {"name": "Lead", "version": "v2"}})},
+)
+TRIGGER = {"path": "/x", "input": {"name": "string"}}
+ONE_KEY = {"id": "i", "human": {"title": "?", "form": {"a": "string"}}}
+ONE_OF_EACH: dict[str, Flow] = {
+    "TW101": flow(wait("a", default="END"), wait("b")),
+    "TW102": flow(wait("a", default="a")),
+    "TW103": flow(wait("a", default="a", error="END")),
+    "TW104": flow(router("a", "x"), wait("b")),
+    "TW105": flow(wait("a", done="END")),
+    "TW106": flow({"id": "a", "human": {"title": "?"}}),
+    "TW107": flow({"id": "a", "human": {"title": "?", "form": {"ok": "any"}, "signal_from": "x"}}),
+    "TW201": flow({"id": "a", "wait": {"until": "{{ lost }}"}}, trigger=TRIGGER),
+    "TW202": flow(wait("a"), context={"defaults": {"_db": 1}}),
+    "TW203": flow({"id": "a", "human": {"title": "?", "form": {"ok": "any"}, "show": ["_db"]}}),
+    "TW204": flow({"id": "a", "response": {"mapping": {"a": "not an expression"}}}),
+    "TW205": flow({"id": "a", "wait": {"until": "{{ secret.KEY }}"}}),
+    "TW301": flow(node("lost")),
+    "TW302": flow({"id": "a", "agent": {"name": "lost"}}),
+    "TW303": flow({"id": "a", "agent": {"prompt": "x", "tools": ["lost"]}}),
+    "TW304": flow(wait("a"), context={"models": [{"name": "Lost"}]}),
+    "TW305": flow({"id": "a", "workflow": {"name": "lost"}}),
+    "TW306": flow({"id": "a", "mcp": {"server": "lost", "tool": "t"}}),
+    "TW307": flow({"id": "a", "model_op": {"model": "Lead", "op": "list"}}),
+    "TW308": flow(wait("a"), context={"models": [{"name": "Lead", "version": "v1"}]}),
+    "TW501": flow({"id": "a", "parallel": {"branches": {"l": [ONE_KEY], "r": [ONE_KEY]}}}),
+}
+OF_DOCUMENTS = {"TW309", "TW401"}
+
+
+@pytest.mark.parametrize(("code", "given"), ONE_OF_EACH.items())
+def test_f15_each_problem_is_found_and_no_other(code: str, given: Flow) -> None:
+    assert [problem.code for problem in check_flow(given, KNOWN)] == [code]
+
+
+def test_f15_every_code_is_listed_and_has_a_flow_here() -> None:
+    listed = set(re.findall(r"TW\d{3}", check.__doc__ or ""))
+
+    assert listed == ONE_OF_EACH.keys() | OF_DOCUMENTS
+
+
+LEADS = flow(
+    node("save_lead"),
+    {
+        "id": "classify",
+        "kind": "agent",
+        "agent": {
+            "prompt": "Customer: {{ name }}",
+            "output": {"map": {"potential": "lead_potential", "score": "lead_score"}},
+        },
+        "routes": {"error": "flag_for_review"},
+    },
+    {
+        "id": "route",
+        "kind": "router",
+        "router": {
+            "conditions": [
+                {"if": "priority == 'urgent'", "signal": "escalate"},
+                {"if": "lead_score > 80", "signal": "high_value"},
+                {"else": True, "signal": "normal"},
+            ]
+        },
+        "routes": {"escalate": "approve", "high_value": "respond", "normal": "respond"},
+    },
+    {
+        "id": "approve",
+        "human": {"title": "{{ name }}?", "show": ["name", "lead_score"], "form": {"approved": "boolean"}},
+    },
+    {"id": "respond", "response": {"mapping": {"id": "id", "score": "lead_score"}}},
+    node("flag_for_review"),
+    trigger={"path": "/api/leads", "input": {"email": "string", "name": "string", "company": "string"}},
+    context={"models": [{"name": "Lead", "version": "v2"}], "defaults": {"priority": "normal"}},
+    limits={"max_steps": 200, "timeout": "1h"},
+)
+SEED = read(
+    [
+        {"id": "save_lead", "runner": "save_lead"},
+        {"id": "classify", "kind": "agent"},
+        {"id": "route", "kind": "router"},
+    ],
+    name="lead_processing",
+)
+
+
+@pytest.mark.parametrize("given", [LEADS, SEED], ids=["the design's", "the seed's"])
+def test_f15_a_flow_without_problems_has_none(given: Flow) -> None:
+    assert check_flow(given, KNOWN) == []
+
+
+def test_f15_without_a_project_names_are_not_looked_for() -> None:
+    assert check_flow(ONE_OF_EACH["TW301"]) == []

@@ -1,0 +1,69 @@
+"""Limits on how much at once: what is beyond them is refused, and what ends makes room."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.flow.stage import flows_of
+from turnwise.flow.work import Services
+from turnwise.log.memory import MemoryLog
+from turnwise.server.limits import Places
+from turnwise.server.problems import RequestRefused
+from turnwise.server.runtime import Runtime
+from turnwise.testing.manual_clock import ManualClock
+
+ASK = "steps: [{id: ask, kind: human, human: {title: 'Sure?'}}]"
+EACH = """
+name: each
+steps: [{id: all, for_each: {items: '[1, 2, 3]', steps: [{id: ask, human: {title: 'Sure?'}}]}}]
+"""
+
+
+@asynccontextmanager
+async def limited(runs_at_once: int) -> AsyncIterator[Runtime]:
+    services = Services(flows=flows_of(ASK, EACH))
+    runtime = Runtime(
+        services, open_log=MemoryLog, clock=ManualClock(), runs_at_once=runs_at_once, grace_seconds=0
+    )
+    async with runtime:
+        yield runtime
+
+
+async def begun(runtime: Runtime, flow: str) -> str:
+    with runtime.open_runs.starting(flow):
+        run_id = await runtime.runs.start(flow, {})
+    await runtime.runs.wait(run_id)
+    return run_id
+
+
+async def test_a_project_limits_the_runs_of_all_flows_together_and_not_what_is_below_them() -> None:
+    async with limited(2) as runtime:
+        first = await begun(runtime, "each")
+        await begun(runtime, "main")
+        for flow in ("each", "main"):
+            with pytest.raises(RequestRefused, match="2 runs are open already"):
+                await begun(runtime, flow)
+        await runtime.runs.cancel(first)
+        await begun(runtime, "main")
+
+
+async def test_a_start_that_fails_gives_its_place_back() -> None:
+    async with limited(1) as runtime:
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError), runtime.open_runs.starting("main"):
+                _ = 1 / 0
+        await begun(runtime, "main")
+
+
+def test_two_starts_at_once_do_not_share_the_last_place() -> None:
+    places = Places(1, "requests", retry_after_seconds=7)
+    with places.one(), pytest.raises(RequestRefused) as caught, places.one():
+        pass
+    with places.one():
+        pass
+
+    assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": "7"})
+    assert (places.taken, places.refused) == (0, 1)
