@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -209,6 +212,28 @@ def test_at_a_terminal_the_person_is_asked_until_the_form_takes_the_answer(tmp_p
     assert done.out.count("approved (yes or no)") == 2
     assert "why (string, may be left empty)" in done.out
     assert '"approved": true' in done.out
+
+
+def test_whoever_is_asked_may_go_away_and_come_back(tmp_path: Path) -> None:
+    written(APPROVE)
+    kept = ["workflows/it.yaml", "--log", "it.db", "--run", "r1"]
+    command = [sys.executable, "-m", "turnwise", "run", *kept, "-i", "name=Ann"]
+    terminal, end = pty.openpty()
+    with subprocess.Popen(command, stdin=end, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        told = b""
+        while b"approved (yes or no)" not in told:
+            piece = os.read(process.stdout.fileno(), 1024)
+            assert piece, "it ended before it asked"
+            told += piece
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    os.close(terminal)
+    os.close(end)
+
+    assert process.returncode == 130
+    assert b"stopped; go on with turnwise run workflows/it.yaml --log it.db --run r1\n" in said
+    assert run(*kept[1:], "--answer", "approved:=false").code == 0
 
 
 def test_a_run_that_waits_for_an_event_ends_with_3() -> None:

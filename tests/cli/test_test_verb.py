@@ -73,6 +73,13 @@ def test_f14_k_chooses_and_json_is_for_programs() -> None:
     assert case["file"] == "it/tests/math.yaml"
 
 
+def test_f14_one_file_may_be_named() -> None:
+    written("it", tests__math_yaml=CASES, tests__good_yaml=CASES.split("\n\n", maxsplit=1)[0])
+    done = call("test", "it/tests/good.yaml")
+
+    assert (done.code, done.out) == (0, "ok   it/tests/good.yaml:2 two is four\n1 passed.\n")
+
+
 def test_f14_without_a_test_nothing_has_passed() -> None:
     written()
     done = call("test")

@@ -1,4 +1,4 @@
-"""`turnwise demo`: a pipeline, a routed conversation, and a `kill -9` in the middle of it.
+"""`turnwise demo`: a pipeline, a routed conversation, a YAML flow; the last two meet a `kill -9`.
 
 No model, no key, no service: the models are scripted, the log is one SQLite file.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from turnwise.cli import demo_flow
 from turnwise.cli.demo_scenes import Ledger, pipeline
 from turnwise.core import event_types as ev
 from turnwise.core.envelope import Close, Envelope, Speak
@@ -29,6 +30,8 @@ def run(log: Path) -> None:
     asyncio.run(_read(log, ""))  # A file that cannot be a log is told before anything is played.
     _pipeline(console)
     _refund(log, console)
+    demo_flow.play(log, console)
+    _next(log, console)
 
 
 def _pipeline(console: Console) -> None:
@@ -60,10 +63,15 @@ def _refund(log: Path, console: Console) -> None:
     after = asyncio.run(_read(log, channel))
     _tell(after[len(before) :], after, console)
     _compare(before, after, ledger, console)
+
+
+def _next(log: Path, console: Console) -> None:
     console.print(f"\nAll of it is in {log}. Next:")
     here = ".venv/bin/" if Path(".venv/bin/turnwise").exists() else ""  # Where `./run` has put everything.
     console.print(f"   {here}python examples/patterns/star.py    one of ten patterns, a file each")
-    console.print(f"   {here}turnwise --help")
+    console.print(
+        f"   {here}turnwise serve examples/leads --dev    the flow of the third act, for you to call"
+    )
     console.print("   ./run test    every test, with real processes killed\n")
 
 

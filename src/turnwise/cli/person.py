@@ -18,8 +18,7 @@ _TEXTS: Final = frozenset({"string", "date", "datetime", "uuid", "email"})
 def shown(task: Task) -> Iterator[str]:
     """What a person is told of a task."""
     yield plain(task.title)
-    if task.description:
-        yield plain(task.description)
+    yield from map(plain, task.description.splitlines())
     for key, value in task.show.items():
         yield f"    {plain(key)}: {plain(as_text(value))}"
 

@@ -14,6 +14,7 @@ import asyncio
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -76,17 +77,21 @@ def run(options: Options) -> None:
     answer = given.object_of(options.answers, option="--answer") if options.answers else None
     if not options.is_kept:  # Nothing is to be kept, so no database is touched either.
         project = replace(project, settings=project.settings.model_copy(update={"database": None}))
-    started = _Started(options, flow, body, answer)
-    try:
-        code = asyncio.run(started.run(project))
-    except KeyboardInterrupt:
-        _note(f"stopped; go on with {options.again(started.run_id)}" if options.is_kept else "stopped.")
-        code = INTERRUPTED
+    call = _Call(options, flow, body, answer)
+    # A person types while no loop runs, so that Ctrl-C means what it always does.
+    with asyncio.Runner() as runner:
+        try:
+            code = call.play(runner, project)
+        except (KeyboardInterrupt, typer.Abort):
+            code = INTERRUPTED
+            _note(f"stopped; go on with {options.again(call.run_id)}" if options.is_kept else "stopped.")
+        finally:
+            runner.run(call.close())
     if code:
         raise typer.Exit(code)
 
 
-class _Started:
+class _Call:
     """One call of the command."""
 
     def __init__(self, options: Options, flow: Flow, body: JsonObject, answer: JsonObject | None) -> None:
@@ -95,31 +100,44 @@ class _Started:
         self._flow = flow
         self._body = body
         self._answer = answer
+        self._open = AsyncExitStack()
 
-    async def run(self, project: Project) -> int:
-        async with open_runtime(project, log_address=self._options.log or MEMORY) as runtime:
-            self.run_id = self.run_id or runtime.hub.new_id()
-            if not self._options.as_json:
-                runtime.hub.add_listener(StepPrinter(self.run_id, _say))
-            wrong = await self._begin(runtime)
-            if wrong is not None:
-                return self._tell(Verdict(status="failed", data={}, error=wrong))
-            verdict = await self._to_rest(runtime)
-            if verdict.status == "waiting":
-                return await self._tell_waiting(runtime, verdict)
-            if self._options.record is not None:
-                fixture = msgspec.json.encode(await export_run(runtime.runs, self.run_id))
-                self._options.record.write_bytes(msgspec.json.format(fixture, indent=2) + b"\n")
-            return self._tell(verdict)
+    def play(self, runner: asyncio.Runner, project: Project) -> int:
+        """Run, ask whoever is here, and tell; return the exit code."""
+        runtime = runner.run(self._opened(project))
+        wrong = runner.run(self._begin(runtime))
+        if wrong is not None:
+            return self._tell(Verdict(status="failed", data={}, error=wrong))
+        verdict = runner.run(self._to_rest(runtime))
+        while verdict.status == "waiting" and self._is_somebody_here:
+            tasks = runner.run(self._tasks(runtime))
+            if not tasks:
+                break
+            _ask(runner, runtime, tasks[0])
+            verdict = runner.run(self._to_rest(runtime))
+        if verdict.status == "waiting":
+            return self._tell_waiting(verdict, runner.run(self._tasks(runtime)))
+        if self._options.record is not None:
+            fixture = msgspec.json.encode(runner.run(export_run(runtime.runs, self.run_id)))
+            self._options.record.write_bytes(msgspec.json.format(fixture, indent=2) + b"\n")
+        return self._tell(verdict)
+
+    async def close(self) -> None:
+        await self._open.aclose()
+
+    async def _opened(self, project: Project) -> Runtime:
+        opening = open_runtime(project, log_address=self._options.log or MEMORY)
+        runtime = await self._open.enter_async_context(opening)
+        self.run_id = self.run_id or runtime.hub.new_id()
+        if not self._options.as_json:
+            runtime.hub.add_listener(StepPrinter(self.run_id, _say))
+        return runtime
 
     async def _begin(self, runtime: Runtime) -> RunError | None:
         """Start the run, unless it is there already; return why it cannot be."""
         if self._options.run_id is not None and not self._options.has_input:
-            try:
+            with suppress(UnknownRun):
                 await runtime.runs.state(self.run_id)
-            except UnknownRun:
-                pass
-            else:
                 return None
         body, problems = checked_body(self._flow, self._body)
         if problems:
@@ -128,31 +146,25 @@ class _Started:
         return None
 
     async def _to_rest(self, runtime: Runtime) -> Verdict:
-        """Wait until the run is over, or waits for somebody who is not here."""
-        while True:
-            verdict = await runtime.runs.wait(self.run_id)
-            if verdict.status != "waiting" or not await self._answered(runtime):
-                return verdict
+        """Wait until the run is over, or waits for what the command line does not answer."""
+        verdict = await runtime.runs.wait(self.run_id)
+        answer, tasks = self._answer, await self._tasks(runtime)
+        if answer is None or not tasks:
+            return verdict
+        self._answer = None
+        await runtime.tasks.answer(tasks[0].task_id, answer, by=_WHO)
+        return await runtime.runs.wait(self.run_id)
 
-    async def _answered(self, runtime: Runtime) -> bool:
-        """Answer what the run asks, if somebody is here to do so."""
-        for task in await self._tasks(runtime):
-            if self._answer is not None:
-                answer, self._answer = self._answer, None
-                await runtime.tasks.answer(task.task_id, answer, by=_WHO)
-                return True
-            if sys.stdin.isatty() and not self._options.as_json:
-                await _asked(runtime, task)
-                return True
-        return False
+    @property
+    def _is_somebody_here(self) -> bool:
+        return sys.stdin.isatty() and not self._options.as_json
 
     async def _tasks(self, runtime: Runtime) -> list[Task]:
         """The tasks of the run, and of the runs below it."""
         found = await runtime.tasks.list()
         return [task for task in found if await _root(runtime, task.run_id) == self.run_id]
 
-    async def _tell_waiting(self, runtime: Runtime, verdict: Verdict) -> int:
-        tasks = await self._tasks(runtime)
+    def _tell_waiting(self, verdict: Verdict, tasks: Sequence[Task]) -> int:
         if self._options.as_json:
             waiting = [msgspec.to_builtins(task) for task in tasks]
             _print({"run_id": self.run_id, "status": verdict.status, "data": verdict.data, "tasks": waiting})
@@ -183,14 +195,14 @@ class _Started:
         return 0 if error is None else FAILED
 
 
-async def _asked(runtime: Runtime, task: Task) -> None:
+def _ask(runner: asyncio.Runner, runtime: Runtime, task: Task) -> None:
     """Ask at the terminal until the form takes the answer."""
     for line in person.shown(task):
         _say(line)
     while True:
-        answer = await asyncio.to_thread(person.ask, task)
+        answer = person.ask(task)
         try:
-            await runtime.tasks.answer(task.task_id, answer, by=_WHO)
+            runner.run(runtime.tasks.answer(task.task_id, answer, by=_WHO))
         except BadAnswer as bad:
             _say("\n".join(f"  {problem}" for problem in bad.problems))
         else:

@@ -13,7 +13,7 @@ import typer
 from turnwise.flow.data.definition import ModelDefinition
 from turnwise.flow.finding import Report
 from turnwise.flow.mistake import parsed
-from turnwise.flow.project import Project, load_project
+from turnwise.flow.project import Project, load_files, load_project
 from turnwise.flow.testing.case import Surroundings
 from turnwise.flow.testing.data import in_memory
 from turnwise.flow.testing.documents import WrittenCase, cases_in
@@ -29,13 +29,16 @@ FIXTURES: Final = f"tests/*{SUFFIX}"
 def run(folder: Path, *, only: str = "", as_json: bool = False) -> None:
     """Play them, tell how they ended, and exit with 1 if one failed or there is none.
 
-    A test document with mistakes counts as failed; the others are played.
+    `folder` may be one file of test documents. One with mistakes counts as failed; the others are played.
     """
-    project = load_project(folder)
+    is_file = folder.is_file()
+    project = load_files([folder]) if is_file else load_project(folder)
     project.report.raise_if_bad()
     cases, report = _cases(project)
+    if is_file:
+        cases = [one for one in cases if Path(one.file).resolve() == folder.resolve()]
     models = _models(project, report)
-    cases, fixtures = chosen(cases, _fixtures(project, folder), only)
+    cases, fixtures = chosen(cases, () if is_file else _fixtures(project, folder), only)
     around = Surroundings(services=_services(project), open_data=in_memory(models), status_of=status_of)
     played = asyncio.run(run_suite(cases, fixtures, around))
     _tell(played, report, as_json=as_json)

@@ -154,6 +154,24 @@ async def test_f14_keys_that_may_differ_are_named_in_the_fixture() -> None:
     assert told(await replay(fixture, around(finish=lambda ctx: {"rank": "Z"}))) == []
 
 
+@pytest.mark.parametrize("signal", ["error", "timeout", "parse_error"])
+async def test_f14_a_round_that_failed_fails_again_as_it_did(signal: str) -> None:
+    recording = await a_recording()
+    flow = FLOW.replace("score: lead_score}}}}", f"score: lead_score}}}}}}, routes: {{{signal}: finish}}}}")
+    assert flow != FLOW
+    calls = recording["steps"][1]["replies"][:1]
+    steps = [
+        recording["steps"][0],
+        {"path": "score", "signal": signal, "replies": calls},
+        {"path": "finish", "updates": {"rank": "-"}},
+    ]
+    fixture = {**recording, "steps": steps, "ignore": ["id", "rank"], "data": {"name": "Jane"}}
+    replayed = await replay(fixture, around(flow, finish=lambda ctx: {"rank": ctx["_last_error_type"]}))
+
+    assert told(replayed) == []
+    assert replayed.verdict.data["rank"] == signal
+
+
 INNER = """
 steps:
   - id: contacts

@@ -41,13 +41,13 @@ async def test_f14_a_human_step_and_a_wait_for_an_event_have_to_be_stubbed_too()
 async def test_f14_a_stub_sets_and_deletes_keys_and_says_the_signal() -> None:
     around = house(
         "steps: [{id: a, runner: never, routes: {odd: c}}, {id: b, runner: never}, {id: c, runner: look}]",
-        look=lambda ctx: {"seen": ctx["_api_status_code"]},
+        look=lambda ctx: {"seen": ctx["_api_status_code"], "kept": "_user_id" in ctx},
     )
     result = await played(
         around,
-        """{flow: main, given: {old: 1},
-            stub: {a: {updates: {x: 1, _api_status_code: 404}, deletes: [old], signal: odd}},
-            expect: {path: [a, c], data_exactly: {x: 1, seen: 404}}}""",
+        """{flow: main, given: {old: 1}, user: alice,
+            stub: {a: {updates: {x: 1, _api_status_code: 404}, deletes: [old, _user_id], signal: odd}},
+            expect: {path: [a, c], data_exactly: {x: 1, seen: 404, kept: false}}}""",
     )
 
     assert told(result) == []

@@ -23,7 +23,7 @@ from turnwise.core.channel import child_id
 from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.state import WorkflowState
 from turnwise.errors import RunConflict, UnknownRun
-from turnwise.flow.context import public
+from turnwise.flow.context import is_private, public
 from turnwise.flow.definition.flow import Flow, inner_steps
 from turnwise.flow.definition.steps import AgentStep, ForEachStep, ParallelStep, Step, WorkflowStep
 from turnwise.flow.events import event_of
@@ -135,7 +135,7 @@ def _recorded(path: str, step: Step, packet: Envelope, lines: list[Envelope]) ->
         path=path,
         signal=event.signal,
         updates=event.updates,
-        deletes=[key for key in event.deletes if not key.startswith("_")],
+        deletes=[key for key in event.deletes if not is_private(key)],
         answer=_answer(lines),
         replies=replies,
         tools=[msgspec.structs.replace(one, context=public(one.context)) for one in tools],

@@ -110,18 +110,22 @@ def _stub(step: Step, one: RecordedStep) -> AnyStub:
             return Answers(answer=one.answer)
         if step.human.expires is not None:
             return Expires(expired=True)
-    if isinstance(step, AgentStep) and one.replies:
+    if isinstance(step, AgentStep) and one.replies and not _has_failed(one):
         return Said(entries=(*one.replies, *one.tools))
     return _as_it_ended(one)
 
 
 def _as_it_ended(one: RecordedStep) -> Gives | Raises | DoesNotParse | TakesTooLong:
-    if one.signal not in ERRORS or one.updates:
+    if not _has_failed(one):
         return Gives(updates=one.updates, deletes=one.deletes, signal=one.signal)
     if one.signal == "timeout":
         return TakesTooLong(timeout=True)
     said = "as it was recorded"
     return DoesNotParse(parse_error=said) if one.signal == "parse_error" else Raises(error=said)
+
+
+def _has_failed(one: RecordedStep) -> bool:
+    return one.signal in ERRORS and not one.updates
 
 
 def _differences(before: Fixture, now: Fixture, played: Played) -> Iterator[Problem]:

@@ -23,7 +23,7 @@ from turnwise.agent.journal import Entry
 from turnwise.agent.scripted import ScriptedModel
 from turnwise.core.event_types import EV_TURN_PAUSED
 from turnwise.errors import FlowError, ParseFailed
-from turnwise.flow.context import private, public
+from turnwise.flow.context import is_private, private, public
 from turnwise.flow.definition import steps as define
 from turnwise.flow.testing.definition import (
     Answers,
@@ -163,8 +163,9 @@ def ended(step: str, stub: Gives | Raises | DoesNotParse | TakesTooLong) -> Done
             return Done(
                 signal=stub.signal,
                 updates=public(stub.updates),
-                deletes=stub.deletes,
+                deletes=[key for key in stub.deletes if not is_private(key)],
                 private=private(stub.updates),
+                private_deletes=[key for key in stub.deletes if is_private(key)],
                 body="stubbed",
             )
         case Raises():
