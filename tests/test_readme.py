@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.flow.stage import stage
+
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -24,3 +26,18 @@ def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
         "editor: HTTPS is HTTP inside TLS.",
         "(closed: sequence_complete)",
     ]
+
+
+async def test_the_flow_runs_as_it_stands() -> None:
+    (flow,) = re.findall(r"```yaml\n(.*?)```", README.read_text(), re.DOTALL)
+    nodes = {"check_order": lambda ctx: {"checked": True}, "pay_back": lambda ctx: {"paid": ctx["amount"]}}
+
+    async with stage(flow, **nodes) as house:
+        small = await house.run("refund", order=1, amount=20)
+        run_id = await house.runs.start("refund", {"order": 2, "amount": 200})
+        task = await house.task()
+        await house.tasks.answer(task.task_id, {"approved": True}, by="ann")
+        large = await house.ended(run_id)
+
+    assert small.data == {"order": 1, "amount": 20, "checked": True, "paid": 20}
+    assert (task.title, large.data["paid"]) == ("Pay back 200?", 200)

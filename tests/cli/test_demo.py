@@ -58,3 +58,12 @@ def test_help_lists_the_verbs_and_a_typo_gets_a_hint(tmp_path: Path) -> None:
 
 def test_the_version_is_printed(tmp_path: Path) -> None:
     assert turnwise("--version", cwd=tmp_path).stdout.startswith("turnwise 0.1")
+
+
+def test_f7_the_demos_flow_goes_on_after_its_server_was_killed(tmp_path: Path) -> None:
+    done = turnwise("demo", "--log", str(tmp_path / "demo.db"), cwd=Path(__file__).parents[2])
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "202: run" in done.stdout
+    assert "the task is still there: Escalate Jane Doe?" in done.stdout
+    assert 'succeeded: {"id":' in done.stdout

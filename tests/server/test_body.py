@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -127,6 +128,18 @@ async def test_f6_a_body_over_the_limit_is_413_whether_or_not_it_says_its_size()
     assert [fits.status_code, said.status_code, streamed.status_code] == [200, 413, 413]
     assert said.json()["error"]["type"] == "too_large"
     assert len(sent) < 20, "it went on reading"
+
+
+async def test_a_body_that_does_not_come_is_given_up() -> None:
+    async def never() -> AsyncIterator[bytes]:
+        yield b'{"a":'
+        await asyncio.Event().wait()
+
+    async with served(ECHO, work=nothing, settings=ServerSettings(body_seconds=0.01)) as server:
+        headers = {"Authorization": "Bearer root", "Content-Type": "application/json"}
+        answer = await server.client.post("/echo", content=never(), headers=headers)
+
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "too_slow")
 
 
 async def test_f6_the_default_limit_is_a_mebibyte_and_what_the_log_cannot_hold_is_413() -> None:

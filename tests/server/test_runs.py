@@ -238,10 +238,14 @@ UNKNOWN_IDS = ["nothing", "_audit", "_directory", "a" * 64, "a" * 300, "%00", ".
 @pytest.mark.parametrize("what", ["", "/events"])
 async def test_f6_a_run_that_is_not_there_is_404(name: str, what: str) -> None:
     async with served(WORK, work=same) as server:
-        answer = await server.get(f"/runs/{name}{what}")
+        answers = [
+            await server.get(f"/runs/{name}{what}"),
+            await server.get(f"/runs/{name}{what}", token="bob"),
+            await server.post(f"/runs/{name}/cancel", token="reader"),
+        ]
 
-    assert answer.status_code == 404
-    assert answer.json()["error"]["type"] == "not_found"
+    assert [one.status_code for one in answers] == [404, 404, 404]
+    assert answers[0].json()["error"]["type"] == "not_found"
 
 
 @pytest.mark.parametrize(

@@ -204,11 +204,24 @@ async def test_x15_a_client_that_does_not_read_costs_a_page_and_holds_up_nobody(
             await slow.next()
             after_slow = read_lines
             pieces = await quick.rest()
+        pages = await listed(server, run_id)
 
     assert seq > 512
     assert 0 < after_slow <= 2 * 256 + 2
     assert read(pieces[-1])["type"] == "ended"
     assert len(pieces) >= 400
+    assert [event for page in pages for event in page] == [read(piece) for piece in pieces]
+    assert len(pages) > 2
+
+
+async def listed(server: Server, run_id: str) -> list[list[dict[str, Any]]]:
+    """The run's events as pages of JSON."""
+    pages, after = [], 0
+    while after is not None:
+        answer = await server.get(f"/runs/{run_id}/events?after={after}", Accept="application/json")
+        pages.append(answer.json()["data"]["events"])
+        after = answer.json()["data"]["next"]
+    return pages
 
 
 async def test_f13_a_stream_ends_when_its_token_does() -> None:

@@ -98,6 +98,27 @@ async def test_f6_a_step_that_took_too_long_is_504() -> None:
     assert (answer.status_code, answer.json()["error"]["type"]) == (504, "timeout")
 
 
+async def test_f6_a_run_that_took_too_long_is_504_and_its_step_is_let_go() -> None:
+    inside, gone = asyncio.Event(), asyncio.Event()
+
+    async def hangs(ctx: Ctx) -> None:
+        inside.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gone.set()
+
+    limited = flow("slow", "", "{id: hang, runner: hangs}", ", limits: {timeout: 1h}")
+    async with served(limited, hangs=hangs) as server:
+        asking = asyncio.create_task(server.post("/slow", {}))
+        await inside.wait()
+        await server.pass_time(3601)
+        answer = await asking
+        await gone.wait()
+
+    assert (answer.status_code, answer.json()["error"]["type"]) == (504, "timeout")
+
+
 async def test_f6_a_run_that_somebody_cancelled_is_409() -> None:
     inside = asyncio.Event()
 

@@ -7,6 +7,7 @@ mistake.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
@@ -27,10 +28,12 @@ _SEQ: Final = re.compile(r"[0-9]{1,15}")
 
 def of_query(fields: Fields, given: Sequence[tuple[str, str]]) -> tuple[JsonObject, list[Problem]]:
     """Return what a query says, and what it says more than once without being a list."""
+    by_name: defaultdict[str, list[str]] = defaultdict(list)
+    for name, text in given:
+        by_name[name].append(text)
     found: JsonObject = {}
     problems = []
-    for name in dict(given):
-        texts = [text for key, text in given if key == name]
+    for name, texts in by_name.items():
         spec = fields.get(name)
         if spec is not None and spec.type == "array":
             found[name] = [value_of(spec.items, text) for text in texts]

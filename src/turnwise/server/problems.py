@@ -142,7 +142,7 @@ def _answer_problem(text: str) -> JsonObject:
 def _unexpected(error: Exception, request_id: str, where: str) -> Answer:
     frames = traceback.extract_tb(error.__traceback__)
     at = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "nowhere"
-    logger.error("request %s (%s) ended with %s at %s", request_id, where, type(error).__name__, at)
+    logger.error("request %s (%r) ended with %s at %s", request_id, where, type(error).__name__, at)
     return Answer(
         status=INTERNAL,
         type="internal_error",

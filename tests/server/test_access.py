@@ -1,0 +1,86 @@
+"""F13: real tokens and keys at the door of a server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+import httpx2
+import msgspec
+import pytest
+
+from turnwise.hub.clock import SystemClock
+from turnwise.server.access import OpenAuthenticator, development, only_api_keys, production
+from turnwise.server.app import create_app
+from turnwise.server.auth.biscuit import mint
+from turnwise.server.auth.keys import RootKey, development_key
+
+from .stage import Ctx, runtime_with
+
+FLOW = "metadata: {name: work}\nspec: {trigger: {path: /work}, steps: [{id: only, runner: work}]}"
+SECRET = "11" * 32
+API_KEY = "twk_" + "k" * 40
+KEYS = msgspec.json.encode(
+    {"ci": {"sha256": sha256(API_KEY.encode()).hexdigest(), "scopes": ["runs:start:*"]}}
+)
+ENVIRONMENT = {"TURNWISE_AUTH_KEY": SECRET, "TURNWISE_API_KEYS": KEYS.decode()}
+
+
+def token(key: RootKey, *scopes: str) -> str:
+    now = datetime.now(UTC)
+    return mint(key, user_id="ann", scopes=scopes, expires_at=now + timedelta(hours=1), now=now)
+
+
+async def called(
+    authenticator: OpenAuthenticator, *tokens: str, peer: str = "127.0.0.1"
+) -> list[tuple[int, str]]:
+    """The status that each token gets, and who it was."""
+
+    def work(ctx: Ctx) -> Ctx:
+        return {"user": ctx["_user_id"]}
+
+    app = create_app(runtime_with(FLOW, clock=SystemClock(), work=work), authenticator=authenticator)
+    transport = httpx2.ASGITransport(app=app, client=(peer, 4711))
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=transport, base_url="http://server") as client,
+    ):
+        found = []
+        for one in tokens:
+            answer = await client.post("/work", json={}, headers={"Authorization": f"Bearer {one}"})
+            found.append((answer.status_code, answer.json().get("data", {}).get("user", "")))
+        return found
+
+
+async def test_f13_what_the_project_has_signed_is_let_in_and_nothing_else(tmp_path: Path) -> None:
+    ours, others = RootKey.from_text(SECRET, where="here"), RootKey.from_text("22" * 32, where="there")
+    good, narrow, forged = token(ours, "runs:start:work"), token(ours, "runs:read"), token(others, "*")
+    development_token = token(development_key(), "*")
+    found = await called(
+        production(tmp_path, ENVIRONMENT),
+        good,
+        narrow,
+        forged,
+        development_token,
+        API_KEY,
+        API_KEY + "x",
+        "x",
+    )
+
+    assert found == [(200, "ann"), (403, ""), (401, ""), (401, ""), (200, "ci"), (401, ""), (401, "")]
+
+
+@pytest.mark.parametrize(("peer", "status"), [("127.0.0.1", 200), ("::1", 200), ("10.0.0.7", 401), ("", 401)])
+async def test_f13_a_development_key_is_good_on_this_machine_only(peer: str, status: int) -> None:
+    key = development_key()
+    [(found, _)] = await called(development(key), token(key, "*"), peer=peer)
+
+    assert found == status
+
+
+async def test_f13_without_a_key_of_its_own_a_server_knows_api_keys() -> None:
+    ours = RootKey.from_text(SECRET, where="here")
+    found = await called(only_api_keys(ENVIRONMENT), API_KEY, token(ours, "*"))
+
+    assert found == [(200, "ci"), (401, "")]
