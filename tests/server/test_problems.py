@@ -43,7 +43,7 @@ def told(error: Exception) -> Answer:
         (ChannelClosed("r", reason="completed"), 409, "conflict"),
         (TaskExpired("t"), 410, "expired"),
         (BadAnswer("t", problems=["ok: it is missing"]), 422, "invalid_input"),
-        (AccessBusy(3), 503, "busy"),
+        (AccessBusy("3 tokens wait"), 503, "busy"),
         (ChannelBusy("r", waiting=3), 503, "busy"),
         (HubClosed(), 503, "unavailable"),
         (LogUnavailable("sqlite:///secret", because="full"), 503, "unavailable"),
@@ -73,8 +73,11 @@ def test_what_nobody_raised_on_purpose_is_logged_by_type_on_one_line(
 
 @pytest.mark.parametrize(
     ("type_", "status"),
-    [("error", 422), ("parse_error", 422), ("failed", 422), ("unrouted_signal", 422), ("max_steps", 422)]
-    + [("timeout", 504), ("cancelled", 409), ("turn_failed", 422)],
+    [
+        *((type_, 422) for type_ in ("error", "parse_error", "failed", "unrouted_signal", "max_steps")),
+        ("timeout", 504),
+        ("cancelled", 409),
+    ],
 )
 def test_f6_a_failed_runs_status_is_decided_by_its_type(type_: str, status: int) -> None:
     assert status_of(RunError(type=type_, message="")) == status

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,6 +114,15 @@ def play(
         from turnwise.cli.test import run  # noqa: PLC0415
 
     run(directory, only=only, as_json=as_json)
+
+
+@app.command(epilog="Example: turnwise schema > workflow.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of workflow documents, for editors."""
+    with _extra("flow"):
+        from turnwise.flow.json_schema import workflow_schema  # noqa: PLC0415
+
+    typer.echo(json.dumps(workflow_schema(), indent=2))
 
 
 app.command(epilog=check.EXAMPLE)(check.check)

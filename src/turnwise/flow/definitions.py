@@ -6,6 +6,7 @@ own, of one line, named after the digest.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from turnwise.core.envelope import SCHEMA_VERSION, Envelope
@@ -49,10 +50,8 @@ class Definitions:
             created_at=self._clock.now(),
         )
         if await self._log.head(channel_id) is None:
-            try:
+            with suppress(LogConflict):  # Another process was faster, with the same content.
                 await self._log.append(channel_id, [envelope], after=0)
-            except LogConflict:  # Another process was faster, with the same content.
-                pass
         self._known[name] = flow
         return name
 

@@ -92,10 +92,9 @@ class RunRoutes:
         return success({**summary(state), "data": verdict(state).data, **below, **links})
 
     def operations(self) -> list[Operation]:
-        run = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
-        name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
-        answers = {200: "Where the run stands"}
-        body = (400, 404, 409, 413, 415, 422)
+        return [*self._to_look(), *self._to_change()]
+
+    def _to_look(self) -> list[Operation]:
         return [
             Operation(
                 id="list_runs",
@@ -115,8 +114,8 @@ class RunRoutes:
                 handler=self.read,
                 summary="Where a run stands",
                 tag="runs",
-                parameters=[run],
-                answers=answers,
+                parameters=[_RUN],
+                answers=_STANDS,
                 refusals=(404,),
             ),
             Operation(
@@ -126,11 +125,16 @@ class RunRoutes:
                 handler=self.events,
                 summary="What happened to a run, and what happens to it now",
                 tag="runs",
-                parameters=[run, *_EVENT_PARAMETERS],
+                parameters=[_RUN, *_EVENT_PARAMETERS],
                 answers={200: "The events behind the last one seen", 204: "There will be no more"},
                 refusals=(404, 422),
                 media_type="text/event-stream",
             ),
+        ]
+
+    def _to_change(self) -> list[Operation]:
+        refusals = (400, 404, 409, 413, 415, 422)
+        return [
             Operation(
                 id="wake_run",
                 method="POST",
@@ -138,10 +142,10 @@ class RunRoutes:
                 handler=self.wake,
                 summary="Wake a run that waits for this event; the body is the event's data",
                 tag="runs",
-                parameters=[run, name],
+                parameters=[_RUN, _EVENT],
                 body={"type": "object"},
-                answers=answers,
-                refusals=body,
+                answers=_STANDS,
+                refusals=refusals,
             ),
             Operation(
                 id="cancel_run",
@@ -150,8 +154,8 @@ class RunRoutes:
                 handler=self.cancel,
                 summary="End a run, and what is below it",
                 tag="runs",
-                parameters=[run],
-                answers=answers,
+                parameters=[_RUN],
+                answers=_STANDS,
                 refusals=(404, 409),
             ),
             Operation(
@@ -161,10 +165,10 @@ class RunRoutes:
                 handler=self.retry,
                 summary="Start a run that goes on from a step of one that is over",
                 tag="runs",
-                parameters=[run],
+                parameters=[_RUN],
                 body=_RETRY,
                 answers={201: "The new run was started"},
-                refusals=body,
+                refusals=refusals,
             ),
         ]
 
@@ -202,6 +206,9 @@ def _step(body: JsonObject) -> str | None:
     return step
 
 
+_STANDS: Final = {200: "Where the run stands"}
+_RUN: Final[JsonObject] = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
+_EVENT: Final[JsonObject] = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
 _RETRY: Final[JsonObject] = {
     "type": "object",
     "properties": {

@@ -62,11 +62,13 @@ async def recorded(house: Stage, **body: Any) -> JsonObject:
     return json.loads(json.dumps(await export_run(house.runs, run_id)))  # type: ignore[no-any-return]
 
 
-REPLY = ModelReply(text='{"score": 91}', usage=Usage(requests=1), raw={"thinking": "signed"})
+LOOKS_UP = ModelReply(
+    calls=[call("look_up", company="Acme")], usage=Usage(requests=1), raw={"thinking": "signed"}
+)
 
 
 async def a_recording() -> JsonObject:
-    agent = scorer(call("look_up", company="Acme"), REPLY)
+    agent = scorer(LOOKS_UP, '{"score": 91}')
     services = Services(flows=flows_of(FLOW), nodes=nodes(), agents={agent.name: agent})
     async with stage(services=services) as house:
         return await recorded(house, name="Jane")
