@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelResponse,

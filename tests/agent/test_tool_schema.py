@@ -9,8 +9,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import AfterValidator, BaseModel, Field
 
 from tests.core.strategies import json_values

@@ -15,8 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import pytest
 
-from turnwise.core import codec
-from turnwise.core import event_types as ev
+from turnwise.core import codec, event_types as ev
 from turnwise.core.adapter import Adapter, AnyAdapter
 from turnwise.core.adapters import WorkflowAdapter
 from turnwise.core.channel import ChannelSpec, Participant

@@ -10,8 +10,7 @@ from enum import IntEnum
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from turnwise.core.channel import ChannelState
 from turnwise.core.json import MAX_BYTES, MAX_DEPTH, MAX_KEY_CHARACTERS, normalised

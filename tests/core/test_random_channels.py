@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from turnwise.core import codec
-from turnwise.core import event_types as ev
+from turnwise.core import codec, event_types as ev
 from turnwise.core.adapter import AnyAdapter
 from turnwise.core.adapters import ConsultingAdapter, ConversationAdapter, DiscussionAdapter, WorkflowAdapter
 from turnwise.core.channel import Participant

@@ -10,8 +10,7 @@ import json
 from copy import deepcopy
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from jinja2 import Environment
 
 from turnwise.errors import BadExpression

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from turnwise.errors import BadExpression
 from turnwise.expressions.functions import Json

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from turnwise.flow.check.problem import Problem
 from turnwise.flow.document import (

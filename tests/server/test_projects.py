@@ -7,6 +7,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Final
 
+import pytest
+
 from turnwise.flow.project import load_project
 from turnwise.flow.verdict import Verdict
 from turnwise.server.runtime import Runtime, open_runtime
@@ -151,3 +153,15 @@ async def test_f2_what_a_model_says_cannot_reach_a_reserved_key(tmp_path: Path) 
     assert (done.error, done.data) == (None, {"said": 1, "user": "ann", "response": None})
     dropped = [line.event_data for line in lines if line.event_type == "audit.reserved_keys_dropped"]
     assert dropped == [{"channel_id": run_id, "source": "model", "keys": ["_db", "_response", "_user_id"]}]
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_f11_a_project_can_let_its_calls_reach_private_addresses(tmp_path: Path, allowed: bool) -> None:
+    """Nothing listens on the port; what counts is whether the call was tried."""
+    folder = project(tmp_path, workflows__main="steps: [{id: c, api_call: {url: 'http://127.0.0.1:9/'}}]")
+    (folder / "turnwise.yaml").write_text(f"allow_private: {str(allowed).lower()}")
+    async with open_runtime(load_project(folder)) as runtime:
+        done = await ended(runtime, await runtime.runs.start("main", {}))
+
+    assert done.error is not None
+    assert ("not allowed" in done.error.message or "private" in done.error.message) is not allowed

@@ -36,8 +36,7 @@ from turnwise.agent.performer import (
 )
 from turnwise.agent.prompt import Instructions, Prompt
 from turnwise.agent.round import MAX_TOOL_ROUNDS, Outcome, start_round
-from turnwise.agent.tool import Tool, as_tool
-from turnwise.agent.tool import tool as make_tool
+from turnwise.agent.tool import Tool, as_tool, tool as make_tool
 from turnwise.agent.toolbox import Toolbox
 from turnwise.agent.variables import Values, conversation_dependencies, conversation_variables
 

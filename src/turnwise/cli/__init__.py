@@ -85,8 +85,7 @@ def run(
 ) -> None:
     """Run a flow without a server, and print its steps as they happen."""
     with _extra("flow"):
-        from turnwise.cli.run import Options  # noqa: PLC0415
-        from turnwise.cli.run import run as run_flow  # noqa: PLC0415
+        from turnwise.cli.run import Options, run as run_flow  # noqa: PLC0415
 
     run_flow(
         Options(
@@ -126,7 +125,7 @@ def schema() -> None:
 
 
 app.command(epilog=check.EXAMPLE)(check.check)
-app.command(epilog="Example: turnwise serve leads --dev --port 8484")(serve.serve)
+app.command(epilog=serve.EPILOG)(serve.serve)
 app.add_typer(token.app, name="token")
 
 

@@ -27,8 +27,7 @@ from turnwise.client.link import Seat
 from turnwise.client.plugin import NO_PLUGIN, NetworkPlugin
 from turnwise.client.summary import Summaries
 from turnwise.client.turn import Turn
-from turnwise.core import event_types as ev
-from turnwise.core import views
+from turnwise.core import event_types as ev, views
 from turnwise.core.channel import ChannelSpec
 from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.router import compile_graph

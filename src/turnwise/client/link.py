@@ -11,8 +11,7 @@ from turnwise.core.state import Claim, State
 from turnwise.hub.delivery import Receiver
 from turnwise.hub.hub import Hub
 from turnwise.hub.request import OpenRequest
-from turnwise.hub.seat import Peer, Reading
-from turnwise.hub.seat import Seat as HubSeat
+from turnwise.hub.seat import Peer, Reading, Seat as HubSeat
 from turnwise.hub.texts import Listening
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from turnwise.core import claims
-from turnwise.core import event_types as ev
+from turnwise.core import claims, event_types as ev
 from turnwise.core.batch import Batch
 from turnwise.core.state import State
 from turnwise.errors import BadDraft, ClaimLost, NotDue

@@ -136,6 +136,8 @@ class Services:
     data: Data | None = None
     secret: Callable[[str], str | None] = lambda name: None
     """The value of a secret, by name; asked only for headers, at the last moment."""
+    allow_private: bool = False
+    """Whether every `api_call` may reach private addresses, not only those that say so."""
     mcp_servers: Mapping[str, JsonObject] = field(default_factory=dict)
     http_transport: Any = None
     """An httpx2 transport for `api_call`; None is the network."""

@@ -46,7 +46,7 @@ class Turnstile:
     def turn(self, *, timeout_seconds: float) -> Iterator[None]:
         """Wait for the next turn, in the writer's thread; it is over when the block is."""
         mine = Event()
-        place = self._enter(mine.set)
+        place = self._enter(mine.set, at=1)
         try:
             mine.wait(timeout_seconds)
             yield

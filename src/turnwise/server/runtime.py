@@ -190,6 +190,7 @@ def runtime_of(
         model=settings.model,
         secret=(os.environ if environ is None else environ).get,
         mcp_servers=settings.servers(),
+        allow_private=settings.allow_private,
     )
     return Runtime(
         services,

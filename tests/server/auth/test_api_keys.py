@@ -6,8 +6,7 @@ import json
 from hashlib import sha256
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from turnwise.errors import BadToken, Unauthenticated
 from turnwise.server.auth.api_keys import MAX_API_KEYS, ApiKey, ApiKeys

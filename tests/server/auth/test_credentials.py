@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from turnwise.errors import Unauthenticated
 from turnwise.server.auth.credentials import MAX_HEADER_CHARACTERS, credentials_of, is_loopback

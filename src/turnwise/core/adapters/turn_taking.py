@@ -19,8 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from turnwise.core import claims, lifecycle, pauses, variables
-from turnwise.core import event_types as ev
+from turnwise.core import claims, event_types as ev, lifecycle, pauses, variables
 from turnwise.core.adapter import Manifest
 from turnwise.core.batch import Batch
 from turnwise.core.channel import ChannelSpec, ChannelState, Expectation, check_id

@@ -40,7 +40,7 @@ def open_engine(url: URL, *, prepare: Sequence[str], busy_timeout_seconds: float
     """Return an engine; `prepare` is what each of its connections begins with."""
     engine = create_async_engine(
         url,
-        hide_parameters=True,  # They are the user's data, and errors are shown.
+        hide_parameters=False,  # They are the user's data, and errors are shown.
         pool_size=KEPT_CONNECTIONS,
         max_overflow=CONNECTIONS - KEPT_CONNECTIONS,
         pool_timeout=WAIT_SECONDS,

@@ -39,7 +39,9 @@ async def perform(work: Work[ApiCallStep]) -> Done:
     asked, services = _request(work), work.services
     block = work.step.api_call
     limits = Limits(
-        max_bytes=block.max_bytes, allow_private=block.allow_private, resolve=services.resolve_host
+        max_bytes=block.max_bytes,
+        allow_private=block.allow_private or services.allow_private,
+        resolve=services.resolve_host,
     )
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS if work.step.timeout is None else None):
