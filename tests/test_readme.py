@@ -30,9 +30,10 @@ def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
 
 async def test_the_flow_runs_as_it_stands() -> None:
     (flow,) = re.findall(r"```yaml\n(.*?)```", README.read_text(), re.DOTALL)
-    nodes = {"check_order": lambda ctx: {"checked": True}, "pay_back": lambda ctx: {"paid": ctx["amount"]}}
 
-    async with stage(flow, **nodes) as house:
+    async with stage(
+        flow, check_order=lambda ctx: {"checked": True}, pay_back=lambda ctx: {"paid": ctx["amount"]}
+    ) as house:
         small = await house.run("refund", order=1, amount=20)
         run_id = await house.runs.start("refund", {"order": 2, "amount": 200})
         task = await house.task()

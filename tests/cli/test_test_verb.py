@@ -110,6 +110,7 @@ def test_f14_recorded_runs_are_played_again() -> None:
     written(workflows__math_yaml="steps: [{id: double, runner: double}]", tests__none_yaml="[]")
     recorded = call("run", "workflows/math.yaml", "-i", "n:=2", "--record", "tests/two.fixture.json")
     good = call("test")
+    assert call("test", "-k", "three").out == "0 passed.\n"
     Path("nodes/math.py").write_text(NODES.replace("* 2", "* 3"))
     changed = call("test")
     Path("tests/two.fixture.json").write_text("{")

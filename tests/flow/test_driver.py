@@ -452,8 +452,9 @@ async def test_f6_retry_goes_on_from_a_step_with_what_it_was_given() -> None:
         return {"m": ctx["n"] + ctx["_secret"]}
 
     flow = "steps: [{id: a, runner: first}, {id: b, runner: second}, {id: c, runner: third}]"
-    nodes = {"first": lambda ctx: {"n": 1, "_secret": 2}, "second": second, "third": lambda ctx: None}
-    async with stage(flow, **nodes) as house:
+    async with stage(
+        flow, first=lambda ctx: {"n": 1, "_secret": 2}, second=second, third=lambda ctx: None
+    ) as house:
         run_id = await house.runs.start("main", {})
         assert (await house.runs.wait(run_id)).status == "failed"
         broken[0] = False

@@ -10,13 +10,12 @@ import pytest
 
 from turnwise.client.channel import Channel, set_context
 from turnwise.client.turn import take_turn
-from turnwise.core.claims import MAX_CLAIMS
+from turnwise.core.claims import LEASE_SECONDS, MAX_CLAIMS
 from turnwise.core.envelope import Draft, Envelope
 from turnwise.core.event_types import EV_PACKET, EV_TURN_MODEL
 from turnwise.core.routing import packet
 from turnwise.core.state import Claim
 from turnwise.errors import ChannelClosed, ClaimLost, OutOfTurn, TurnTaken
-from turnwise.hub.turns import LEASE_SECONDS
 from turnwise.hub.worker import join, leave
 from turnwise.log.memory import MemoryLog
 

@@ -31,6 +31,28 @@ async def broken(ctx: dict[str, Any]) -> None:
     raise ValueError("no")
 
 
+WAITS = """
+context: {models: [{name: Lead}]}
+steps:
+  - id: both
+    parallel:
+      branches:
+        late: [{id: rest, wait: {for: 2h}}, {id: keep, model_op: {model: Lead, op: add, into: late}}]
+        soon: [{id: rest, wait: {for: 1h}}, {id: keep, model_op: {model: Lead, op: add, into: soon}}]
+"""
+
+
+async def test_f14_time_passes_as_far_as_somebody_waits_for_it_and_no_further() -> None:
+    around = replace(house(WAITS), open_data=in_memory([read_model(LEAD)]))
+    result = await played(
+        around,
+        """{flow: main, expect: {data: {soon: {created_at: '2030-01-01T13:00:00+00:00'},
+                                        late: {created_at: '2030-01-01T14:00:00+00:00'}}}}""",
+    )
+
+    assert told(result) == []
+
+
 async def test_f14_each_case_begins_with_empty_tables_and_ids_and_times_are_the_same() -> None:
     around = replace(house(FLOW, save=save, broken=broken), open_data=in_memory([read_model(LEAD)]))
 

@@ -117,6 +117,37 @@ async def test_f14_the_first_step_that_goes_another_way_is_told_with_what_differ
     assert replayed.problems[0].fix == "if it is right now, record the run anew"
 
 
+async def test_f14_of_several_steps_that_differ_the_first_is_told() -> None:
+    changed = around(save=lambda ctx: {"id": 1}, finish=lambda ctx: {"rank": "C"})
+    steps = [one.what for one in (await replay(await a_recording(), changed)).problems if "step" in one.what]
+
+    assert steps == ["step 1 (save), updates.id"]
+
+
+async def test_f14_where_somebody_had_to_be_known_somebody_is() -> None:
+    def asks(ctx: dict[str, Any]) -> dict[str, Any]:
+        return {"rank": "A" if ctx.get("_user_id") else "Z"}
+
+    assert told(await replay(await a_recording(), around(finish=asks))) == []
+
+
+async def test_f14_of_several_attempts_the_last_is_recorded() -> None:
+    agent = scorer(LOOKS_UP, "nonsense", "nonsense", '{"score": 91}')
+    flow = FLOW.replace("score: lead_score}}}}", "score: lead_score}}}, retry: {attempts: 2, backoff: 1}}")
+    services = Services(flows=flows_of(flow), nodes=nodes(), agents={agent.name: agent})
+    async with stage(services=services) as house:
+        run_id = await house.runs.start("main", {"name": "Jane"})
+        await house.paused(run_id, "retry")
+        await house.pass_time(1)
+        await house.tasks.answer((await house.task()).task_id, {"approved": True}, by="bob")
+        await house.ended(run_id)
+        fixture = await export_run(house.runs, run_id)
+
+    score = fixture["steps"][1]
+    assert [one["text"] for one in score["replies"]] == ['{"score": 91}']
+    assert told(await replay(fixture, around(flow))) == []
+
+
 async def test_f14_what_a_changed_flow_makes_of_a_recorded_answer_is_performed() -> None:
     changed = around(FLOW.replace("score: lead_score", "score: points"))
     replayed = await replay(await a_recording(), changed)

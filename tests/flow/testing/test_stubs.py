@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from .scene import house, played, set_keys, told
@@ -87,6 +90,15 @@ async def test_f14_a_list_that_is_too_short_is_a_problem() -> None:
     result = await played(around, "{flow: main, stub: {ask: [{error: a}, {error: b}]}}")
 
     assert told(result) == [("step ask", "attempt 3, and only 2 stubs", "")]
+
+
+async def test_f14_a_single_stub_is_for_every_attempt() -> None:
+    around = house("steps: [{id: ask, agent: {prompt: x}, retry: {attempts: 3}}]")
+
+    assert (
+        told(await played(around, "{flow: main, stub: {ask: {error: no}}, expect: {error: {step: ask}}}"))
+        == []
+    )
 
 
 async def test_f14_a_loop_takes_one_stub_after_the_other() -> None:
@@ -179,6 +191,35 @@ async def test_f14_of_inner_steps_that_miss_their_stub_each_is_told() -> None:
     )
 
     assert sorted(one.what for one in result.problems) == ["step contacts/0/approve", "step contacts/1/write"]
+
+
+async def test_f14_each_item_begins_with_the_first_of_its_stubs() -> None:
+    around = house(
+        "steps: [{id: all, for_each: {items: xs, steps:"
+        " [{id: ask, agent: {prompt: x}, retry: {attempts: 2}}]}}]"
+    )
+    result = await played(
+        around,
+        """{flow: main, given: {xs: [1, 2]}, stub: {all/each/ask: [{error: no}, {updates: {ok: true}}]},
+            expect: {data: {results: [{ok: true}, {ok: true}]}}}""",
+    )
+
+    assert told(result) == []
+
+
+async def test_f14_nothing_is_told_before_everybody_has_come_to_rest() -> None:
+    async def slow(ctx: dict[str, Any]) -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    around = house(
+        "steps: [{id: both, parallel: {branches: {left: [{id: ask, agent: {prompt: x}}],"
+        " right: [{id: slow, runner: slow}, {id: ask, agent: {prompt: x}}]}}}]",
+        slow=slow,
+    )
+    result = await played(around, "{flow: main}")
+
+    assert sorted(one.what for one in result.problems) == ["step both/left/ask", "step both/right/ask"]
 
 
 async def test_f14_branches_and_other_flows_are_stubbed_by_their_path() -> None:

@@ -40,7 +40,7 @@ def open_engine(url: URL, *, prepare: Sequence[str], busy_timeout_seconds: float
     """Return an engine; `prepare` is what each of its connections begins with."""
     engine = create_async_engine(
         url,
-        hide_parameters=False,  # They are the user's data, and errors are shown.
+        hide_parameters=True,  # They are the user's data, and errors are shown.
         pool_size=KEPT_CONNECTIONS,
         max_overflow=CONNECTIONS - KEPT_CONNECTIONS,
         pool_timeout=WAIT_SECONDS,
@@ -80,7 +80,7 @@ def changed_alone(connection: Connection, change: Callable[[Connection], T]) -> 
 
     Foreign keys are not looked at meanwhile, so that a table others refer to can be copied.
     """
-    send(connection, lambda own: _run(own, "PRAGMA foreign_keys = OFF", "BEGIN IMMEDIATE"))
+    send(connection, lambda own: _run(own, "BEGIN IMMEDIATE"))
     try:
         done = change(connection)
         send(connection, lambda own: _run(own, "COMMIT"))
