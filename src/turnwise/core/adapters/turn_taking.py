@@ -23,7 +23,7 @@ from turnwise.core import claims, event_types as ev, lifecycle, pauses, variable
 from turnwise.core.adapter import Manifest
 from turnwise.core.batch import Batch
 from turnwise.core.channel import ChannelSpec, ChannelState, Expectation, check_id
-from turnwise.core.envelope import Basis, Close, Decision, Draft, Envelope
+from turnwise.core.envelope import Basis, Close, Decision, Draft, Envelope, JsonObject
 from turnwise.core.expectations import Deadline, check_expectations, check_seconds, deadlines
 from turnwise.core.fold import fold, taken
 from turnwise.core.json import normalised
@@ -173,7 +173,7 @@ class TurnTaking(ABC, Generic[S]):
     def _checked(self, state: S, draft: Draft) -> Draft:
         """The draft as it will be read back, under the live claim's id if it was made under a claim."""
         _check_header(draft)
-        data = normalised(draft.event_data)
+        data = _normalised(draft)
         audience = None if draft.audience is None else [_addressed(state.spec, one) for one in draft.audience]
         cause = _cause(draft, state)
         return replace(draft, event_data=data, audience=audience, causation_id=cause)
@@ -242,6 +242,15 @@ def _check_participants(spec: ChannelSpec, manifest: Manifest) -> None:
         raise BadSpec(
             "target", found="somebody twice", expected="each participant once; the opener is one already"
         )
+
+
+def _normalised(draft: Draft) -> JsonObject:
+    """The data as it reads back. What a channel is opened with has been checked with its spec."""
+    if draft.event_type != ev.EV_CHANNEL_INVITE:
+        return normalised(draft.event_data)
+    knobs = draft.event_data.get("knobs")
+    rest = normalised({key: value for key, value in draft.event_data.items() if key != "knobs"})
+    return rest if knobs is None else {**rest, "knobs": knobs}
 
 
 def _is_step(spec: ChannelSpec, sender_id: str) -> bool:

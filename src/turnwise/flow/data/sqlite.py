@@ -80,7 +80,7 @@ def changed_alone(connection: Connection, change: Callable[[Connection], T]) -> 
 
     Foreign keys are not looked at meanwhile, so that a table others refer to can be copied.
     """
-    send(connection, lambda own: _run(own, "BEGIN IMMEDIATE"))
+    send(connection, lambda own: _run(own, "PRAGMA foreign_keys = OFF", "BEGIN IMMEDIATE"))
     try:
         done = change(connection)
         send(connection, lambda own: _run(own, "COMMIT"))
