@@ -53,4 +53,4 @@ def _next(folder: Path) -> Iterator[str]:
     yield f"{folder} is a project now. Try:"
     yield f"    turnwise test {there}"
     yield f"    turnwise run {flow} -i email=ann@example.com -i text='My invoice, now!'"
-    yield f"    turnwise serve {there}"
+    yield f"    turnwise serve {there} --dev"

@@ -7,8 +7,9 @@ async with opened(log) as data:
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,14 @@ async def stored(data: Database, name: str = "Lead") -> Sequence[Row]:
 
 async def emails(data: Database) -> list[str]:
     return sorted(row.email for row in await stored(data))
+
+
+def can_write(path: Path) -> bool:
+    """Whether somebody else could write to the file just now."""
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        other.execute("ROLLBACK")
+        return True

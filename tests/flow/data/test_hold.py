@@ -13,7 +13,7 @@ from turnwise.flow.data.hold import HOLD_SECONDS
 from turnwise.testing.lines import line, lines
 from turnwise.testing.manual_clock import ManualClock
 
-from .stage import emails, opened, sqlite, stored, unit
+from .stage import can_write, emails, opened, sqlite, stored, unit
 
 
 async def test_f7_a_step_that_goes_on_too_long_after_its_first_write_is_undone(tmp_path: Path) -> None:
@@ -116,7 +116,9 @@ async def test_whoever_stops_waiting_is_not_waited_for(tmp_path: Path) -> None:
 async def test_what_is_not_known_to_read_is_taken_for_a_write(
     tmp_path: Path, statement: str, holds: bool
 ) -> None:
-    async with opened(sqlite(tmp_path)) as data, unit(data) as work:
+    log = sqlite(tmp_path)
+    async with opened(log) as data, unit(data) as work:
         await work.session.execute(text(statement))
 
         assert work.holds_database is holds
+        assert can_write(log.path) is not holds

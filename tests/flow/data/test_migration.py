@@ -267,7 +267,8 @@ async def test_f12_even_then_a_required_field_needs_something_to_put_there(tmp_p
 
 
 async def test_f12_tables_that_are_not_ours_are_never_seen(tmp_path: Path) -> None:
-    sql(tmp_path, "CREATE TABLE theirs (a INTEGER PRIMARY KEY, b TEXT)")
+    """Not even looked at: this one has a type that nobody knows, which would be a warning."""
+    sql(tmp_path, "CREATE TABLE theirs (a INTEGER PRIMARY KEY, b TEXT, c UNHEARD_OF)")
     sql(tmp_path, "INSERT INTO theirs (b) VALUES ('kept')")
     sql(tmp_path, "CREATE VIEW seen AS SELECT b FROM theirs")
     await land(tmp_path, [model("Lead", V1)], email="jane@example.com")

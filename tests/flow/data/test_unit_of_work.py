@@ -18,7 +18,7 @@ from turnwise.flow.data.database import Database
 from turnwise.log.joined import Statements
 from turnwise.testing.lines import line, lines
 
-from .stage import emails, opened, sqlite, stored, unit
+from .stage import can_write, emails, opened, sqlite, stored, unit
 
 
 @contextmanager
@@ -37,17 +37,6 @@ def statements(data: Database) -> Iterator[list[str]]:
 def connections(data: Database) -> int:
     pool: Any = data.engine.sync_engine.pool
     return int(pool.checkedout())
-
-
-def can_write(path: Path) -> bool:
-    """Whether somebody else could write to the file just now."""
-    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
-        try:
-            other.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            return False
-        other.execute("ROLLBACK")
-        return True
 
 
 # --- what is held ---
@@ -107,6 +96,24 @@ async def test_a_plain_statement_sees_what_is_staged() -> None:
         assert await work.session.scalar(counted) == 1
         assert (await work.session.execute(counted)).scalar_one() == 1
         assert (await work.session.scalars(counted)).one() == 1
+
+
+async def test_f7_a_step_that_is_cancelled_while_it_waits_for_the_file_leaves_it_free(tmp_path: Path) -> None:
+    log = sqlite(tmp_path)
+    async with opened(log) as data:
+        with closing(sqlite3.connect(log.path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with unit(data) as work:
+                await work.db["Lead"].add(email="jane@example.com")
+                sending = asyncio.create_task(work.flush())
+                while connections(data) == 0:  # noqa: ASYNC110  a pool has no event of its own
+                    await asyncio.sleep(0)
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+                other.execute("ROLLBACK")
+
+        assert can_write(log.path)
+        assert await stored(data) == []
 
 
 # --- what lands ---
@@ -220,7 +227,7 @@ async def test_what_fails_before_it_is_sent_is_not_lost_silently() -> None:
         async with unit(data) as work:
             lead = work.db["Lead"].model(email="jane@example.com")
             work.session.add(lead)
-            vars(lead)["score"] = object()  # Past every check, as a bug in a library would.
+            vars(lead)["seen_at"] = object()  # Past every check, as a bug in a library would.
             with pytest.raises(StatementError):
                 await work.session.flush()
             assert not work.session.new
