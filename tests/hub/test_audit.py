@@ -188,3 +188,15 @@ async def test_a_log_that_takes_nothing_costs_a_bounded_number_of_lines_and_the_
 
         assert lines[-2].event_data == {"count": 7}
         assert facts(lines)[-2:] == ["lines_dropped", "tested"]
+
+
+async def test_lines_of_one_append_are_in_the_order_of_their_times_though_the_clock_was_set_back() -> None:
+    """Page 08, rule 7."""
+    async with house(MemoryLog(), "alice") as home:
+        await home.hub.audit_log.flush()
+        home.hub.audit_log.note("first")
+        home.clock.set_back(3600)
+        home.hub.audit_log.note("second")
+        times = [line.created_at for line in await home.hub.audit_log.read_all()]
+
+    assert times == sorted(times)

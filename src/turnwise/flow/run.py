@@ -71,7 +71,7 @@ def request_for(
     knob: RunKnob,
     context: JsonObject,
     *,
-    run_id: str,
+    run_id: str | None = None,
     parent: str | None = None,
     labels: Mapping[str, str] | None = None,
     start: str | None = None,

@@ -63,8 +63,6 @@ class Runs:
         """
         flow = self._flow(flow) if isinstance(flow, str) else flow
         given, dropped = from_outside(normalised(dict(input), field="input"))
-        name = run_id or self._hub.new_id()
-        self._driver.note_dropped(name, "body", dropped)
         private: JsonObject = {} if user_id is None else {"_user_id": user_id}
         if flow.model_versions():
             private["_context_model_versions"] = flow.model_versions()
@@ -73,8 +71,9 @@ class Runs:
             name=flow.name, digest=pins[flow.name], pins=pins, private=private, input=digest(given)
         )
         context = {**flow.spec.context.defaults, **given}
-        request = request_for(flow, knob, context, run_id=name, labels=labels)
-        await self._driver.open(request)
+        request = request_for(flow, knob, context, run_id=run_id, labels=labels)
+        name = await self._driver.open(request)
+        self._driver.note_dropped(name, "body", dropped)
         if run_id is not None:
             began = run_knob(await self.state(run_id))
             if began is None or (began.name, began.input) != (knob.name, knob.input):
@@ -162,9 +161,8 @@ class Runs:
         before = await self._before(state, step)
         knob = msgspec.structs.replace(knob, private=before.private_vars, retry_of=run_id)
         start = (before.expected_next_speaker or "").removeprefix(STEP_PREFIX)
-        name = self._hub.new_id()
         labels = {**state.spec.labels, "retry_of": run_id}
-        request = request_for(flow, knob, before.context_vars, run_id=name, labels=labels, start=start)
+        request = request_for(flow, knob, before.context_vars, labels=labels, start=start)
         return await self._driver.open(request)
 
     async def post_event(self, run_id: str, event: str, data: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from datetime import datetime
+from itertools import accumulate
 from typing import Final
 
 from turnwise.core import event_types as ev
@@ -106,7 +107,10 @@ class AuditLog:
     async def _flush(self) -> None:
         while self._pending:
             lines = self._pending[:_LINES_PER_APPEND]
-            envelopes = [self._line(n, *line) for n, line in enumerate(lines, start=self._seq + 1)]
+            # A clock may be set back between two lines of one append.
+            times = accumulate((max(at, self._last_at) for _, _, at in lines), max)
+            numbered = enumerate(zip(lines, times, strict=True), start=self._seq + 1)
+            envelopes = [self._line(n, what, facts, at) for n, ((what, facts, _), at) in numbered]
             try:
                 await self._log.append(AUDIT_CHANNEL, envelopes, after=self._seq)
             except LogConflict:  # Another hub on the same log.
@@ -126,7 +130,7 @@ class AuditLog:
             event_type=f"audit.{what}",
             event_data=facts,
             audience=[],
-            created_at=max(at, self._last_at),
+            created_at=at,
         )
 
 

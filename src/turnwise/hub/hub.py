@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, Self, TypedDict, Unpack
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
@@ -108,7 +109,7 @@ class Hub:
         self.turns = Turns(self)
         self.texts = Texts()
         self._open: set[str] = set()
-        self._naming = asyncio.Lock()
+        self._naming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Two that open the same channel id at once open one channel."""
         self._sweep_seconds = ttl_sweep_interval
         self._sweeping: asyncio.Task[None] | None = None
@@ -190,7 +191,7 @@ class Hub:
             channel_id = await self._invite(request, opener)
         else:
             channel_id = request.channel_id
-            async with self._naming:
+            async with self._naming.setdefault(channel_id, asyncio.Lock()):
                 if await self.log.head(channel_id) is None:
                     with suppress(LogConflict):  # Another hub on the same log was faster.
                         await self._invite(request, opener)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from turnwise.errors import WriteRefused
+from turnwise.errors import LogConflict, WriteRefused
 from turnwise.flow.data.hold import HOLD_SECONDS
 from turnwise.testing.lines import line, lines
 from turnwise.testing.manual_clock import ManualClock
@@ -63,6 +63,21 @@ async def test_f7_a_step_that_ends_in_time_is_not_undone_later(tmp_path: Path) -
             await work.commit_alone()
         clock.advance(HOLD_SECONDS)
         await asyncio.sleep(0)
+
+        assert await emails(data) == ["jane@example.com"]
+
+
+async def test_f7_while_its_packet_is_decided_again_a_step_has_no_limit(tmp_path: Path) -> None:
+    log, clock = sqlite(tmp_path), ManualClock()
+    async with opened(log, clock=clock) as data:
+        await log.append("c", [line("c", 1)], after=0)
+        async with unit(data) as work:
+            await work.db["Lead"].add(email="jane@example.com")
+            with pytest.raises(LogConflict):
+                await log.append_within(work, "c", [line("c", 1, envelope_id="mine")], after=0)
+            clock.advance(HOLD_SECONDS)
+            await asyncio.sleep(0)
+            await log.append_within(work, "c", [line("c", 2, envelope_id="mine")], after=1)
 
         assert await emails(data) == ["jane@example.com"]
 

@@ -266,15 +266,28 @@ async def test_f12_even_then_a_required_field_needs_something_to_put_there(tmp_p
 # --- others in the same database ---
 
 
-async def test_f12_tables_that_are_not_ours_are_never_seen(tmp_path: Path) -> None:
-    """Not even looked at: this one has a type that nobody knows, which would be a warning."""
-    sql(tmp_path, "CREATE TABLE theirs (a INTEGER PRIMARY KEY, b TEXT, c UNHEARD_OF)")
+async def test_f12_tables_that_are_not_ours_are_never_touched(tmp_path: Path) -> None:
+    sql(tmp_path, "CREATE TABLE theirs (a INTEGER PRIMARY KEY, b TEXT)")
     sql(tmp_path, "INSERT INTO theirs (b) VALUES ('kept')")
     sql(tmp_path, "CREATE VIEW seen AS SELECT b FROM theirs")
     await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
     await migrated(tmp_path, versions({}), drop=True)
 
     assert sql(tmp_path, "SELECT b FROM seen") == [("kept",)]
+
+
+async def test_f12_tables_that_are_not_ours_are_never_looked_at(tmp_path: Path) -> None:
+    """This one cannot be: its module is not here."""
+    sql(tmp_path, "CREATE TABLE theirs (a INTEGER PRIMARY KEY, b TEXT)")
+    with closing(sqlite3.connect(tmp_path / "app.db")) as other, other:
+        other.execute("PRAGMA writable_schema = ON")
+        table = "'table', 'searched', 'searched', 0, 'CREATE VIRTUAL TABLE searched USING unheard_of(a)'"
+        other.execute(f"INSERT INTO sqlite_schema (type, name, tbl_name, rootpage, sql) VALUES ({table})")
+    await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
+    now = versions({**V1, "new": "string"})
+
+    assert await migrated(tmp_path, now) == []
+    assert len(await rows(tmp_path, now)) == 1
 
 
 async def test_f12_the_same_models_change_nothing(tmp_path: Path) -> None:

@@ -7,18 +7,22 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from sqlalchemy import event, text
-from sqlalchemy.exc import StatementError
+from sqlalchemy.exc import OperationalError, StatementError
 
 from turnwise.errors import CommitRefused, DataUnavailable, WriteRefused
 from turnwise.flow.data.database import Database
 from turnwise.log.joined import Statements
+from turnwise.log.sqlite import SqliteLog
 from turnwise.testing.lines import line, lines
 
 from .stage import can_write, emails, opened, sqlite, stored, unit
+
+PATIENCE_SECONDS: Final = 10.0
+"""Nothing here takes so long; what does is stuck."""
 
 
 @contextmanager
@@ -116,6 +120,18 @@ async def test_f7_a_step_that_is_cancelled_while_it_waits_for_the_file_leaves_it
         assert await stored(data) == []
 
 
+async def test_f7_whoever_could_not_have_the_file_does_not_keep_others_from_it(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db", busy_timeout_seconds=0.01)
+    async with opened(log) as data, unit(data) as work:
+        await work.db["Lead"].add(email="jane@example.com")
+        with closing(sqlite3.connect(log.path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(OperationalError, match="locked"):
+                await work.flush()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await log.database.turnstile.take(timeout_seconds=2 * PATIENCE_SECONDS)
+
+
 # --- what lands ---
 
 
@@ -197,10 +213,12 @@ async def test_a_unit_is_closed_although_whoever_closes_it_is_cancelled(tmp_path
         await asyncio.sleep(0)
         closing_it.cancel()
         await asyncio.gather(closing_it, return_exceptions=True)
-        await work.close()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while connections(data):  # noqa: ASYNC110  a pool has no event of its own
+                await asyncio.sleep(0)
+            await log.database.turnstile.take(timeout_seconds=2 * PATIENCE_SECONDS)
 
         assert can_write(log.path)
-        assert connections(data) == 0
 
 
 # --- what is refused ---
@@ -220,6 +238,22 @@ async def test_f12_what_the_database_refuses_undoes_the_whole_step() -> None:
                 await work.commit_alone()
 
         assert await stored(data) == await stored(data, "Company") == []
+
+
+async def test_what_the_database_refuses_only_at_the_end_is_the_step_s_error_too(tmp_path: Path) -> None:
+    log = sqlite(tmp_path)
+    async with opened(log) as data:
+        async with unit(data) as work:
+            await work.session.execute(text("PRAGMA defer_foreign_keys = ON"))
+            await work.db["Lead"].add(
+                email="jane@example.com", company="00000000-0000-0000-0000-000000000000"
+            )
+            with pytest.raises(WriteRefused, match="FOREIGN KEY"):
+                await log.append_within(work, "c", [line("c", 1)], after=0)
+
+        assert await stored(data) == []
+        assert await lines(log, "c") == []
+        assert can_write(log.path)
 
 
 async def test_what_fails_before_it_is_sent_is_not_lost_silently() -> None:

@@ -12,7 +12,19 @@ from typing import Any
 
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import JSON, Column, ColumnElement, Connection, Index, MetaData, Table, func, literal, select
+from sqlalchemy import (
+    JSON,
+    Column,
+    ColumnElement,
+    Connection,
+    Index,
+    MetaData,
+    Table,
+    func,
+    inspect,
+    literal,
+    select,
+)
 
 Place = tuple[str, str]
 """A table and a column."""
@@ -48,6 +60,8 @@ class Changes:
 
 def compare(connection: Connection, metadata: MetaData) -> Changes:
     """Return what differs. Reads the database's catalogue, of our tables only."""
+    if metadata.tables.keys().isdisjoint(inspect(connection).get_table_names()):
+        return Changes(tables=list(metadata.tables.values()))  # Of no tables alembic would compare all.
     context = MigrationContext.configure(
         connection,
         opts={

@@ -88,8 +88,6 @@ class Hold:
         """Commit everything, and what `write` does. An error from COMMIT means *unknown*."""
 
         def errand(own: sqlite3.Connection) -> None:
-            if not own.in_transaction:
-                raise WriteRefused(UNDONE)
             write(own)
             # Not its own method: that says nothing where no transaction is open.
             own.execute("COMMIT")

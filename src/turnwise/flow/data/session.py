@@ -7,7 +7,7 @@ would be gone, and its packet would still land.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
@@ -42,23 +42,7 @@ class StepSession(AsyncSession):
 
 
 class _BlockingSession(Session):
-    """What is behind a `StepSession`. Before any statement, also a plain one, it sends what is staged."""
-
-    def execute(self, *args: Any, **kwargs: Any) -> Any:
-        self._send()
-        return super().execute(*args, **kwargs)
-
-    def scalar(self, *args: Any, **kwargs: Any) -> Any:
-        self._send()
-        return super().scalar(*args, **kwargs)
-
-    def scalars(self, *args: Any, **kwargs: Any) -> Any:
-        self._send()
-        return super().scalars(*args, **kwargs)
-
-    def _send(self) -> None:
-        if self.autoflush and (self.new or self.dirty or self.deleted):
-            self.flush()
+    """What is behind a `StepSession`."""
 
 
 def open_session(engine: AsyncEngine, hold: Hold) -> StepSession:

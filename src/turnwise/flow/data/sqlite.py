@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import URL, Connection, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import PoolResetState
 
 from turnwise.errors import CommitRefused
 from turnwise.flow.data.errand import ErrandConnection, send
@@ -54,7 +53,6 @@ def open_engine(url: URL, *, prepare: Sequence[str], busy_timeout_seconds: float
     event.listen(engine.sync_engine, "connect", connected)
     event.listen(engine.sync_engine, "before_cursor_execute", _before_statement)
     event.listen(engine.sync_engine, "commit", _before_commit)
-    event.listen(engine.sync_engine, "reset", _returned)
     return engine
 
 
@@ -67,12 +65,6 @@ def _before_statement(connection: Connection, _: object, statement: str, *__: ob
 def _before_commit(connection: Connection) -> None:
     if OPTION in connection.get_execution_options():
         raise CommitRefused("a step's connection was to be committed")
-
-
-def _returned(connection: Any, _: object, state: PoolResetState) -> None:
-    """No transaction stays open in the pool, whatever SQLAlchemy knows of it."""
-    if state.asyncio_safe and not state.terminate_only:
-        connection.rollback()
 
 
 def changed_alone(connection: Connection, change: Callable[[Connection], T]) -> T:

@@ -138,8 +138,8 @@ def _told() -> Iterator[None]:
     """Tell what the database refuses as `WriteRefused`: its reason, without anybody's data."""
     try:
         yield
-    except IntegrityError as error:
-        raise WriteRefused(str(error.orig)) from error
+    except (IntegrityError, sqlite3.IntegrityError) as error:  # The second from COMMIT itself.
+        raise WriteRefused(str(error.orig if isinstance(error, IntegrityError) else error)) from error
     except PendingRollbackError as error:
         raise WriteRefused("an earlier write of the step failed") from error
 
