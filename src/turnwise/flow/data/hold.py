@@ -36,7 +36,8 @@ HOLD_SECONDS: Final = 5.0
 OPTION: Final = "turnwise_hold"
 """The execution option by which a connection knows whose it is."""
 UNDONE: Final = "after an error the database itself has undone it"
-_BLANK: Final = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
+_BLANK: Final = r"(?>\s|--[^\n]*+|/\*(?:(?!\*/).)*+\*/)*+"
+"""Blanks and comments. Possessive, so that what does not match is found out in one go."""
 _LOOKS: Final = r"(?:\w+\.)?(?:table_x?info|table_list|index_list|index_x?info|foreign_key_(?:list|check))\b"
 _READS: Final = re.compile(
     rf"{_BLANK}(?:SELECT\b|VALUES\b|EXPLAIN\b|PRAGMA\s+(?:{_LOOKS}|\w+\s*;?\s*$))", re.IGNORECASE | re.DOTALL
