@@ -93,6 +93,8 @@ def _foreign_key(
         name=f"fk_{model.table}_{column}",
         ondelete=_ON_DELETE[relation.on_delete],
         use_alter=True,  # Models may lead to each other in a circle.
+        deferrable=True,
+        initially="DEFERRED",  # Rows of one step may lead to each other, in whatever order they are sent.
     )
 
 
