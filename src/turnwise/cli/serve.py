@@ -6,7 +6,6 @@ What is needed to serve is installed on request, so it is imported when the verb
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shlex
@@ -61,6 +60,8 @@ def serve(
     except ImportError:
         raise MissingExtra("servers", extra="server") from None
     del fastapi, uvicorn
+    import asyncio
+
     from turnwise.errors.flows import BadDocuments
     from turnwise.flow.project import load_project
     from turnwise.server.runtime import runtime_of

@@ -29,7 +29,7 @@ class Batch(Generic[S]):
         self.draft = draft
         self.envelopes: list[Envelope] = []
         self._fold = fold
-        self.now = max(now, state.last_at)
+        self.accepted_at = max(now, state.last_at)
         """When all of it is accepted."""
 
     def next(
@@ -54,7 +54,7 @@ class Batch(Generic[S]):
             audience=audience,
             causation_id=self.draft.causation_id,
             priority=self.draft.priority,
-            created_at=self.now,
+            created_at=self.accepted_at,
             decision=decision,
             traceparent=self.draft.traceparent,
         )

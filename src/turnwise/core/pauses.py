@@ -38,7 +38,7 @@ def resume(batch: Batch[Any]) -> None:
     live = state.pause
     if live is None or draft.event_data.get("pause") != live.seq:
         raise NotDue(state.channel_id, timer=f"the pause {draft.event_data.get('pause')}")
-    if draft.event_type == ev.EV_TIMER_FIRED and (live.until is None or batch.now < live.until):
+    if draft.event_type == ev.EV_TIMER_FIRED and (live.until is None or batch.accepted_at < live.until):
         raise NotDue(state.channel_id, timer=f"the pause {live.seq}")
     batch.accept()
 

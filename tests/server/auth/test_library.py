@@ -13,7 +13,7 @@ from turnwise.errors import MissingExtra
 
 def test_without_the_extra_it_is_told_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "biscuit_auth", None)
-    monkeypatch.delitem(sys.modules, "turnwise.server.auth.library")
+    monkeypatch.delitem(sys.modules, "turnwise.server.auth.library", raising=False)
 
     with pytest.raises(MissingExtra, match=r"pip install 'turnwise\[server\]'"):
         importlib.import_module("turnwise.server.auth.library")
