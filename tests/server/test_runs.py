@@ -302,3 +302,18 @@ async def test_f13_lists_need_a_token_with_the_scope(path: str) -> None:
         answers: list[Any] = [await server.get(path, token=token) for token in ("", "bob", "root")]
 
     assert [one.status_code for one in answers] == [401, 403, 200]
+
+
+async def test_f13_whoever_started_a_run_may_read_it_and_no_more() -> None:
+    flow = "{metadata: {name: main}, trigger: {path: /ask}, steps: [{id: ask, human: {title: ok?}}]}"
+    async with served(flow) as server:
+        run_id = (await server.post("/ask", {}, token="ann")).json()["data"]["run_id"]
+
+        async def status(method: str, path: str, token: str) -> int:
+            return (await server.send(method, path, token=token)).status_code
+
+        assert await status("GET", f"/runs/{run_id}", "ann") == 200
+        assert await status("POST", f"/runs/{run_id}/cancel", "ann") == 403
+        assert await status("GET", f"/runs/{run_id}", "bob") == 404
+        assert await status("POST", f"/runs/{run_id}/cancel", "bob") == 404
+        assert await status("GET", "/runs", "ann") == 403

@@ -3,7 +3,7 @@
 Rule 1: everything is denied that no scope allows; `public: true` is the one exception.
 
 Rule 2: whoever may not read a run is told of it what they would be told if there were
-none, whatever they asked of it.
+none, whatever they asked of it. Whoever started it may read it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 from starlette.requests import Request
 
@@ -25,6 +26,9 @@ from turnwise.server.auth.keys import RootKey
 from turnwise.server.auth.operations import authorise, covers
 from turnwise.server.auth.principal import Principal
 from turnwise.server.runtime import Runtime
+
+_OF_ONES_OWN: Final = frozenset({"runs.read", "runs.stream"})
+"""What whoever started a run may do with it, without a scope for other people's."""
 
 OpenAuthenticator = Callable[[Runtime], AbstractAsyncContextManager[Authenticator]]
 """An authenticator that is opened once the runtime is, for one that reads the log."""
@@ -90,12 +94,24 @@ class Access:
         try:
             self.check(principal, operation, run_id)
         except Forbidden as forbidden:
-            await self._check_may_know(principal, run_id)
-            raise forbidden from None
+            is_own = await self._is_own(principal, run_id)
+            if not is_own:
+                await self._check_may_know(principal, run_id)
+            if not is_own or operation not in _OF_ONES_OWN:
+                raise forbidden from None
         return principal
 
     def check(self, principal: Principal, operation: str, resource: str = "") -> None:
         authorise(principal, operation, resource=resource, now=self._runtime.clock.now())
+
+    async def _is_own(self, principal: Principal, run_id: str) -> bool:
+        """Whether the principal started the run, and still may. A narrowed token says what it is for."""
+        try:
+            state = await self._runtime.runs.state(run_id)
+            self.check(principal, "runs.start", state.spec.labels.get("flow", ""))
+        except (Forbidden, UnknownRun):
+            return False
+        return not principal.bounds and state.private_vars.get("_user_id") == principal.user_id
 
     async def _check_may_know(self, principal: Principal, run_id: str) -> None:
         try:
