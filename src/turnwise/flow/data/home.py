@@ -3,41 +3,71 @@
 no url, the log on a file     the log's own file: rows land with the packet (F7)
 no url, any other log         in memory, for as long as the process lasts
 sqlite:///app.db              a file of their own: rows land just before the packet
+postgresql://host/app         a PostgreSQL database: rows land just before the packet
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeVar
 from uuid import uuid4
 
-from sqlalchemy import URL
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from turnwise.errors import UnknownName
-from turnwise.flow.data import sqlite
+from turnwise.flow.data import postgres, sqlite
+from turnwise.flow.data.hold import Hold
+from turnwise.hub.clock import Clock
 from turnwise.log.base import JoinsTransactions, Log
-from turnwise.log.turnstile import Turnstile
+from turnwise.log.joined import SharedDatabase
 
 MEMORY: Final = "memory:"
-BUSY_TIMEOUT_SECONDS: Final = 10.0
 _OWN_FILE: Final = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA fullfsync = ON")
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
+
+class Home(Protocol):
     """A database, and how it is shared."""
 
-    address: str
-    """For people."""
-    url: URL
-    shares_log: bool = False
-    prepare: tuple[str, ...] = ()
-    """The statements every connection begins with."""
-    busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS
-    reserved: frozenset[str] = frozenset()
-    """Tables of somebody else."""
-    turnstile: Turnstile = field(default_factory=Turnstile)
+    @property
+    def address(self) -> str:
+        """For people: nobody's name or password is in it."""
+        ...
+
+    @property
+    def shares_log(self) -> bool: ...
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Tables of somebody else."""
+        ...
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What its driver raises."""
+        ...
+
+    def open_engine(self) -> AsyncEngine:
+        """Return an engine; nothing is connected yet. Raises `MissingExtra`."""
+        ...
+
+    def new_hold(self, clock: Clock) -> Hold: ...
+
+    async def changed_alone(self, engine: AsyncEngine, change: Callable[[Connection], T]) -> T:
+        """Return what `change` does to the tables, in a transaction of its own: all of it, or nothing."""
+        ...
+
+    def reason(self, error: BaseException) -> str:
+        """Say what the driver found, without anybody's data."""
+        ...
+
+    def refusal(self, error: BaseException) -> str | None:
+        """Say which rule of the tables a write breaks, without anybody's data; None if it is not that."""
+        ...
 
 
 def find_home(log: Log, url: str | None) -> Home:
@@ -46,16 +76,22 @@ def find_home(log: Log, url: str | None) -> Home:
     if url is None:
         url = MEMORY if shared is None else shared.url
     if url in (MEMORY, f"{sqlite.SCHEME}:memory:"):
-        return Home(address=MEMORY, url=sqlite.memory_url(uuid4().hex))
-    name = url.removeprefix(sqlite.SCHEME)
-    if name in ("", url):
-        raise UnknownName("data address", url, [MEMORY], do="Or give the path of a file: sqlite:///app.db.")
-    path = Path(name).absolute()
+        return sqlite.SqliteHome(address=MEMORY, url=sqlite.memory_url(uuid4().hex))
+    if url.startswith(sqlite.SCHEME) and url != sqlite.SCHEME:
+        return _file(Path(url.removeprefix(sqlite.SCHEME)).absolute(), shared)
+    found = postgres.read_url(url)
+    if found is None:
+        do = "Or give the path of a file, sqlite:///app.db, or a server, postgresql://host/name."
+        raise UnknownName("data address", _shown(url), [MEMORY], do=do)
+    return found
+
+
+def _file(path: Path, shared: SharedDatabase | None) -> Home:
     address, file = f"{sqlite.SCHEME}{path}", sqlite.file_url(str(path))
     if shared is None or path.resolve() != Path(shared.url.removeprefix(sqlite.SCHEME)).resolve():
         path.parent.mkdir(parents=True, exist_ok=True)
-        return Home(address=address, url=file, prepare=_OWN_FILE)
-    return Home(
+        return sqlite.SqliteHome(address=address, url=file, prepare=_OWN_FILE)
+    return sqlite.SqliteHome(
         address=address,
         url=file,
         shares_log=True,
@@ -64,3 +100,8 @@ def find_home(log: Log, url: str | None) -> Home:
         reserved=shared.tables,
         turnstile=shared.turnstile,
     )
+
+
+def _shown(url: str) -> str:
+    """An address without what may be a name and a password, wherever they stand."""
+    return re.sub(r"\?.*", "", re.sub(r"^([^/]*//)?.*@", r"\1***@", url, flags=re.DOTALL), flags=re.DOTALL)

@@ -1,18 +1,24 @@
-"""SQLite for data models: an engine whose connections are read from freely and written to under a hold."""
+"""SQLite for data models: connections are read from freely and written to under a hold."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Final, TypeVar
 
 from sqlalchemy import URL, Connection, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from turnwise.errors import CommitRefused
 from turnwise.flow.data.errand import ErrandConnection, send
-from turnwise.flow.data.hold import OPTION, Hold
+from turnwise.flow.data.hold import OPTION
+from turnwise.flow.data.sqlite_hold import SqliteHold
+from turnwise.hub.clock import Clock
+from turnwise.log.sqlite_file import reason
+from turnwise.log.turnstile import Turnstile
 
 SCHEME: Final = "sqlite:///"
 CONNECTIONS: Final = 64
@@ -20,8 +26,65 @@ CONNECTIONS: Final = 64
 KEPT_CONNECTIONS: Final = 8
 WAIT_SECONDS: Final = 30.0
 """How long a step waits for one."""
+BUSY_TIMEOUT_SECONDS: Final = 10.0
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteHome:
+    """See `turnwise.flow.data.home.Home`."""
+
+    errors: ClassVar[tuple[type[Exception], ...]] = (sqlite3.Error,)
+
+    address: str
+    url: URL
+    shares_log: bool = False
+    prepare: tuple[str, ...] = ()
+    """The statements every connection begins with."""
+    busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS
+    reserved: frozenset[str] = frozenset()
+    turnstile: Turnstile = field(default_factory=Turnstile)
+
+    def open_engine(self) -> AsyncEngine:
+        engine = create_async_engine(
+            self.url,
+            hide_parameters=True,  # They are the user's data, and errors are shown.
+            pool_size=KEPT_CONNECTIONS,
+            max_overflow=CONNECTIONS - KEPT_CONNECTIONS,
+            pool_timeout=WAIT_SECONDS,
+            connect_args={
+                "timeout": self.busy_timeout_seconds,
+                "isolation_level": None,
+                "factory": ErrandConnection,
+            },
+        )
+
+        def connected(connection: Any, _: object) -> None:
+            for statement in (*self.prepare, "PRAGMA foreign_keys = ON"):
+                connection.execute(statement)
+
+        event.listen(engine.sync_engine, "connect", connected)
+        event.listen(engine.sync_engine, "before_cursor_execute", _before_statement)
+        event.listen(engine.sync_engine, "commit", _before_commit)
+        return engine
+
+    def new_hold(self, clock: Clock) -> SqliteHold:
+        return SqliteHold(self.turnstile, clock, wait_seconds=self.busy_timeout_seconds)
+
+    async def changed_alone(self, engine: AsyncEngine, change: Callable[[Connection], T]) -> T:
+        place = await self.turnstile.take(timeout_seconds=self.busy_timeout_seconds)
+        try:
+            async with engine.connect() as connection:
+                return await connection.run_sync(partial(_changed_alone, change=change))
+        finally:
+            self.turnstile.leave(place)
+
+    def reason(self, error: BaseException) -> str:
+        return reason(error) if isinstance(error, sqlite3.Error) else str(error)
+
+    def refusal(self, error: BaseException) -> str | None:
+        return str(error) if isinstance(error, sqlite3.IntegrityError) else None
 
 
 def file_url(path: str) -> URL:
@@ -35,30 +98,9 @@ def memory_url(name: str) -> URL:
     )
 
 
-def open_engine(url: URL, *, prepare: Sequence[str], busy_timeout_seconds: float) -> AsyncEngine:
-    """Return an engine; `prepare` is what each of its connections begins with."""
-    engine = create_async_engine(
-        url,
-        hide_parameters=True,  # They are the user's data, and errors are shown.
-        pool_size=KEPT_CONNECTIONS,
-        max_overflow=CONNECTIONS - KEPT_CONNECTIONS,
-        pool_timeout=WAIT_SECONDS,
-        connect_args={"timeout": busy_timeout_seconds, "isolation_level": None, "factory": ErrandConnection},
-    )
-
-    def connected(connection: Any, _: object) -> None:
-        for statement in (*prepare, "PRAGMA foreign_keys = ON"):
-            connection.execute(statement)
-
-    event.listen(engine.sync_engine, "connect", connected)
-    event.listen(engine.sync_engine, "before_cursor_execute", _before_statement)
-    event.listen(engine.sync_engine, "commit", _before_commit)
-    return engine
-
-
 def _before_statement(connection: Connection, _: object, statement: str, *__: object) -> None:
     hold = connection.get_execution_options().get(OPTION)
-    if isinstance(hold, Hold):
+    if isinstance(hold, SqliteHold):
         hold.before(connection, statement)
 
 
@@ -67,11 +109,8 @@ def _before_commit(connection: Connection) -> None:
         raise CommitRefused("a step's connection was to be committed")
 
 
-def changed_alone(connection: Connection, change: Callable[[Connection], T]) -> T:
-    """Return what `change` does to the tables, in a transaction of its own: all of it, or nothing.
-
-    Foreign keys are not looked at meanwhile, so that a table others refer to can be copied.
-    """
+def _changed_alone(connection: Connection, change: Callable[[Connection], T]) -> T:
+    """Foreign keys are not looked at meanwhile, so that a table others refer to can be copied."""
     send(connection, lambda own: _run(own, "PRAGMA foreign_keys = OFF", "BEGIN IMMEDIATE"))
     try:
         done = change(connection)
