@@ -39,6 +39,12 @@ def killed_once(ctx):
         os.kill(os.getpid(), signal.SIGKILL)
     return {"alive": True}
 """
+HEARS_CTRL_C = """
+import signal, runpy
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("turnwise", run_name="__main__")
+"""
+"""The program, also where SIGINT is ignored by whoever started the tests: a shell, in the background."""
 GREET = """
 trigger: {path: /greet, input: {name: {type: string, required: true}, n: integer}}
 steps: [{id: greet, runner: greet}]
@@ -217,7 +223,7 @@ def test_at_a_terminal_the_person_is_asked_until_the_form_takes_the_answer(tmp_p
 def test_whoever_is_asked_may_go_away_and_come_back(tmp_path: Path) -> None:
     written(APPROVE)
     kept = ["workflows/it.yaml", "--log", "it.db", "--run", "r1"]
-    command = [sys.executable, "-m", "turnwise", "run", *kept, "-i", "name=Ann"]
+    command = [sys.executable, "-c", HEARS_CTRL_C, "run", *kept, "-i", "name=Ann"]
     terminal, end = pty.openpty()
     with subprocess.Popen(command, stdin=end, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -227,7 +233,10 @@ def test_whoever_is_asked_may_go_away_and_come_back(tmp_path: Path) -> None:
             assert piece, "it ended before it asked"
             told += piece
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        try:
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
     os.close(terminal)
     os.close(end)
 
