@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from turnwise.errors import RunConflict, RunNotWaiting, TaskExpired, UnknownName, UnknownRun
+from tests.hub.scenes import FailingLog
+from turnwise.errors import LogUnavailable, RunConflict, RunNotWaiting, TaskExpired, UnknownName, UnknownRun
 from turnwise.flow.events import event_of
 from turnwise.flow.verdict import RunError
+from turnwise.hub.opening import first_of
 from turnwise.log.memory import MemoryLog
 from turnwise.log.sqlite import SqliteLog
 
-from .stage import stage
+from .stage import Stage, stage
 
 Ctx = dict[str, Any]
 
@@ -586,3 +588,53 @@ async def test_f2_what_a_run_says_of_itself_is_not_handed_down_to_its_children()
         done = await house.run()
 
     assert done.data == {"got": [{"theirs": 2}]}
+
+
+async def test_t10_a_step_that_is_begun_again_and_again_and_never_ends_is_given_up_and_can_be_retried() -> (
+    None
+):
+    """Page 08, rule 10: after five claims without a packet only an operator tries again."""
+    log = MemoryLog()
+    entered: asyncio.Queue[int] = asyncio.Queue()
+
+    async def never(ctx: Ctx) -> None:
+        entered.put_nowait(1)
+        await asyncio.Event().wait()
+
+    async with stage(ONE, log=log, work=never) as house:
+        run_id = await house.runs.start("main", {})
+        await entered.get()
+    for _ in range(4):
+        async with stage(ONE, log=log, work=never):
+            await entered.get()
+    async with stage(ONE, log=log, work=never) as house:
+        given_up = await house.ended(run_id)
+    async with stage(ONE, log=log, work=lambda ctx: {"worked": True}) as house:
+        again = await house.ended(await house.runs.retry(run_id))
+
+    assert given_up.error is not None
+    assert given_up.error.type == "turn_failed"
+    assert again.data == {"worked": True}
+
+
+async def test_f7_a_step_whose_packet_could_not_be_written_is_taken_up_again() -> None:
+    calls: list[int] = []
+    log = FailingLog()
+    houses: list[Stage] = []
+
+    async def work(ctx: Ctx) -> Ctx:
+        calls.append(1)
+        if len(calls) == 1:
+            await houses[0].hub.audit_log.flush()
+            log.fail_append = LogUnavailable("here", because="the disk is full")
+        return {"n": len(calls)}
+
+    async with stage(ONE, log=log, work=work) as house:
+        houses.append(house)
+        run_id = await house.runs.start("main", {})
+        while not (state := await house.runs.state(run_id)).is_over:
+            await first_of(house.hub.wait_beyond(run_id, state.seq), asyncio.sleep(0))
+            house.clock.advance(1)  # It tries again after a while.
+        done = await house.runs.verdict(run_id)
+
+    assert (done.status, done.data) == ("succeeded", {"n": 2})
