@@ -110,6 +110,15 @@ def test_f7_what_ends_a_pause_ends_it_once(event_type: str) -> None:
     scene.refusal(draft(ev.HUB, event_type, answer.event_data), NotDue)
 
 
+def test_f7_an_answer_to_an_earlier_pause_does_not_end_a_later_one() -> None:
+    scene = paused("person")
+    late = ends(scene, ev.EV_HUMAN_ANSWERED, answer={})
+    scene.accept(ends(scene), claims("step-save"))
+    scene.accept(pauses(scene, "person"))
+
+    scene.refusal(draft(ev.HUB, late.event_type, late.event_data), NotDue)
+
+
 def test_f7_a_timer_that_comes_after_the_answer_is_refused() -> None:
     scene = paused("person", seconds=60)
     timer = ends(scene, ev.EV_TIMER_FIRED)

@@ -72,6 +72,9 @@ class Stage:
                 return
             await self.hub.wait_beyond(run_id, state.seq)
 
+    async def is_paused(self, run_id: str) -> bool:
+        return (await self.hub.state(run_id)).pause is not None
+
     async def ended(self, run_id: str) -> Verdict:
         """The verdict of a run once it is over, whatever it waits for."""
         while not (state := await self.runs.state(run_id)).is_over:

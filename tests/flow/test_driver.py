@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.hub.scenes import FailingLog
-from turnwise.errors import LogUnavailable, RunConflict, RunNotWaiting, TaskExpired, UnknownName, UnknownRun
+from tests.hub.scenes import CountingLog, FailingLog
+from turnwise.core.channel import child_id
+from turnwise.core.envelope import Envelope
+from turnwise.errors import (
+    LogUnavailable,
+    ParseFailed,
+    RunConflict,
+    RunNotWaiting,
+    TaskExpired,
+    UnknownName,
+    UnknownRun,
+)
 from turnwise.flow.events import event_of
 from turnwise.flow.verdict import RunError
 from turnwise.hub.opening import first_of
@@ -21,6 +32,10 @@ from .stage import Stage, stage
 Ctx = dict[str, Any]
 
 ONE = "steps: [{id: only, runner: work}]"
+
+
+def noop(ctx: Ctx) -> None:
+    """Change nothing."""
 
 
 def fails(ctx: Ctx) -> None:
@@ -214,11 +229,11 @@ async def test_f7_a_retry_is_a_timer_on_the_log_with_a_pause_that_doubles() -> N
         run_id = await house.runs.start("main", {})
         await house.paused(run_id)
         await house.pass_time(1.9)
-        assert len(calls) == 1
+        assert await house.is_paused(run_id)
         await house.pass_time(0.1)
         await house.paused(run_id)
         await house.pass_time(3.9)
-        assert len(calls) == 2
+        assert await house.is_paused(run_id)
         await house.pass_time(0.1)
         done = await house.runs.wait(run_id)
 
@@ -561,7 +576,8 @@ async def test_f7_a_step_that_is_tried_again_opens_its_children_anew() -> None:
 async def test_f7_a_step_that_waits_too_long_for_its_children_times_out_and_closes_them() -> None:
     flow = """
     steps:
-      - {id: sub, timeout: 60, workflow: {name: other}, routes: {timeout: END}}
+      - {id: sub, timeout: 60, workflow: {name: other}, routes: {timeout: rest}}
+      - {id: rest, wait: {event: never}}
     """
     other = "{metadata: {name: other}, steps: [{id: ask, human: {title: ok?}}]}"
     async with stage(flow, other) as house:
@@ -569,10 +585,9 @@ async def test_f7_a_step_that_waits_too_long_for_its_children_times_out_and_clos
         await house.runs.wait(run_id)
         [task] = await house.tasks.list()
         await house.pass_time(60)
-        done = await house.ended(run_id)
+        await house.paused(run_id, "event")
         below = await house.ended(task.run_id)
 
-    assert done.status == "succeeded"
     assert below.error is not None
     assert below.error.type == "cancelled"
 
@@ -638,3 +653,132 @@ async def test_f7_a_step_whose_packet_could_not_be_written_is_taken_up_again() -
         done = await house.runs.verdict(run_id)
 
     assert (done.status, done.data) == ("succeeded", {"n": 2})
+
+
+class LateLog(MemoryLog):
+    """Lets something happen just before a run's first pause for its children is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_pause: Callable[[str], Awaitable[None]] | None = None
+
+    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        is_pause = envelopes[0].event_data.get("reason") == "children"
+        if is_pause and self.before_pause is not None:
+            happen, self.before_pause = self.before_pause, None
+            await happen(channel_id)
+        await super().append(channel_id, envelopes, after=after)
+
+
+ONE_CHILD = (
+    "steps: [{id: all, for_each: {items: '[1]', on_error: collect, steps: [{id: ask, human: {title: ok?}}]}}]"
+)
+CANCELLED = [{"error": {"type": "cancelled", "message": "the run was cancelled", "step": None}}]
+
+
+async def test_f7_a_child_that_closes_while_its_parent_goes_to_rest_is_not_missed() -> None:
+    log = LateLog()
+    async with stage(ONE_CHILD, log=log) as house:
+
+        async def close_child(run_id: str) -> None:
+            child = child_id(run_id, 1, "0")
+            await house.runs.cancel(child)
+            await house.ended(child)
+            while house.driver.children_of(run_id):  # noqa: ASYNC110  Until the driver has seen it.
+                await asyncio.sleep(0)
+
+        log.before_pause = close_child
+        done = await house.ended(await house.runs.start("main", {}))
+
+    assert done.data["results"] == CANCELLED
+
+
+async def test_f7_a_child_that_closed_while_no_driver_was_there_is_found_at_the_next_start() -> None:
+    log = MemoryLog()
+    async with stage(ONE_CHILD, log=log) as house:
+        run_id = await house.runs.start("main", {})
+        await house.runs.wait(run_id)
+        await house.driver.stop()
+        await house.runs.cancel(child_id(run_id, 1, "0"))
+    async with stage(ONE_CHILD, log=log) as house:
+        done = await house.ended(run_id)
+
+    assert done.data["results"] == CANCELLED
+
+
+async def test_f7_a_run_of_two_steps_is_three_appends() -> None:
+    log = CountingLog()
+    async with stage("steps: [{id: a, runner: work}, {id: b, runner: work}]", log=log, work=noop) as house:
+        run_id = await house.runs.start("main", {})
+        await house.ended(run_id)
+
+    assert log.appends[run_id] == 3
+
+
+async def test_f10_a_step_is_passed_over_where_its_when_does_not_hold() -> None:
+    flow = "steps: [{id: a, runner: work, when: n > 1}, {id: b, runner: rest}]"
+    async with stage(flow, work=lambda ctx: {"worked": True}, rest=noop) as house:
+        small, large = await house.run(n=1), await house.run(n=2)
+
+    assert (small.data, large.data) == ({"n": 1}, {"n": 2, "worked": True})
+
+
+async def test_f5_an_answer_that_does_not_parse_has_a_signal_of_its_own() -> None:
+    def work(ctx: Ctx) -> None:
+        raise ParseFailed("a", found="a poem", expected="JSON")
+
+    flow = "steps: [{id: a, runner: work, routes: {parse_error: END, error: FAIL}}]"
+    async with stage(flow, work=work) as house:
+        done = await house.run()
+
+    assert done.status == "succeeded"
+
+
+async def test_f7_whoever_attaches_is_not_told_of_a_turn_that_waits() -> None:
+    woken: list[str] = []
+
+    class Listening:
+        def wake(self, channel_id: str, seq: int) -> None:
+            woken.append(channel_id)
+
+    async with stage(APPROVE, note=noop) as house:
+        await house.run(name="Ann")
+        await house.driver.stop()
+        house.hub.attach(house.driver.agent_id, Listening())
+
+    assert woken == []
+
+
+async def test_f6_a_run_waits_for_somebody_only_when_everything_below_it_does() -> None:
+    flow = """
+    steps:
+      - id: both
+        parallel:
+          branches:
+            person: [{id: ask, human: {title: ok?}}]
+            code: [{id: work, runner: work}]
+    """
+    let = asyncio.Event()
+
+    async def work(ctx: Ctx) -> None:
+        await let.wait()
+
+    async with stage(flow, work=work) as house:
+        run_id = await house.runs.start("main", {})
+        waiting = asyncio.create_task(house.runs.wait(run_id))
+        await house.task()
+        await house.paused(run_id, "children")
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        let.set()
+
+        assert (await waiting).status == "waiting"
+
+
+async def test_f6_a_task_of_a_group_is_listed_for_that_group() -> None:
+    async with stage(APPROVE, note=noop) as house:
+        await house.run(name="Ann")
+        listed = [len(await house.tasks.list(groups=groups)) for groups in (["ops"], ["sales"], [], None)]
+
+    assert listed == [1, 0, 0, 1]

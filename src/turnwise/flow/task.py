@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from turnwise.core.envelope import Envelope, JsonObject
-from turnwise.core.state import PERSON, State
+from turnwise.core.state import Pause, State
 from turnwise.core.step_targets import STEP_PREFIX
 from turnwise.flow.pauses import object_of
 
@@ -41,11 +41,8 @@ def run_of(task: str) -> tuple[str, int]:
     return run_id, int(turn) if turn.isascii() and turn.isdigit() else 0
 
 
-def task_of(state: State, line: Envelope) -> Task | None:
-    """The task that a run waits with; `line` is its `turn.paused`. None if it waits for no person."""
-    pause = state.pause
-    if pause is None or pause.reason != PERSON:
-        return None
+def task_of(state: State, pause: Pause, line: Envelope) -> Task:
+    """The task of a run that waits for a person with this pause; `line` is its `turn.paused`."""
     data = object_of(line.event_data, "data")
     group = data.get("group")
     return Task(

@@ -80,7 +80,7 @@ class Tasks:
         if state.pause is None or state.pause.reason != PERSON:
             return None
         lines = await self._hub.read_recent(state.channel_id, state.pause.seq - 1)
-        return task_of(state, lines[0])
+        return task_of(state, state.pause, lines[0])
 
     async def _refuse_task(self, state: State, task_id: str, turn: int) -> None:
         """Say what became of a task that waits no more."""

@@ -7,7 +7,8 @@ from typing import Any, TypedDict
 
 import pytest
 
-from tests.flow.stage import stage
+from tests.flow.stage import flows_of, stage
+from turnwise.flow.work import Services
 
 Ctx = dict[str, Any]
 ONE = "steps: [{id: only, runner: work, routes: {hot: END, cold: END}}]"
@@ -116,3 +117,58 @@ async def test_f2_what_is_private_and_not_json_is_not_kept_and_no_error() -> Non
 
     assert done.status == "succeeded"
     assert ("_handle" in seen[0], seen[0]["_n"]) == (False, 1)
+
+
+class Unit:
+    """A unit of work that remembers what became of it."""
+
+    db = session = object()
+    has_writes = holds_database = False
+
+    def __init__(self) -> None:
+        self.became: list[str] = []
+
+    async def commit_alone(self) -> None:
+        self.became.append("committed")
+
+    async def commit_with(self, write: object) -> None:
+        raise NotImplementedError
+
+    async def rollback(self) -> None:
+        self.became.append("rolled back")
+
+    async def close(self) -> None:
+        self.became.append("closed")
+
+
+class OneUnit:
+    shares_log = False
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
+    def begin(self, declared: object, versions: object) -> Unit:
+        return self._unit
+
+
+@pytest.mark.parametrize(
+    ("work", "became"),
+    [
+        (lambda ctx: {"has": [key for key in ("_db", "_session") if key in ctx]}, ["committed", "closed"]),
+        (lambda ctx: dict(ctx) | {"n": 1}, ["committed", "closed"]),
+        (lambda ctx: 1 / 0, ["closed"]),
+        (lambda ctx: {"bad": object()}, ["closed"]),
+        (lambda ctx: 7, ["closed"]),
+    ],
+)
+async def test_f5_f7_a_steps_database_work_is_committed_with_it_and_undone_where_it_fails(
+    work: Any, became: list[str]
+) -> None:
+    unit = Unit()
+    services = Services(flows=flows_of(ONE), nodes={"work": work}, data=OneUnit(unit))
+    async with stage(services=services) as house:
+        done = await house.run()
+
+    assert unit.became == became
+    assert (done.status == "succeeded") is ("committed" in became)
+    assert "_db" not in done.data

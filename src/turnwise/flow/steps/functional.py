@@ -70,17 +70,12 @@ def _taken(ctx: dict[str, Any], answer: object, runner: str) -> str:
         case str():
             return answer
         case Mapping():
-            _merge(ctx, answer)
+            ctx.update(answer)
             return DEFAULT
         case (Mapping() as changed, str() as signal):
-            _merge(ctx, changed)
+            ctx.update(changed)
             return signal
     raise BadReturn(runner, found=type(answer).__name__)
-
-
-def _merge(ctx: dict[str, Any], changed: Mapping[str, Any]) -> None:
-    if changed is not ctx:
-        ctx.update({key: value for key, value in changed.items() if key not in LIVE_KEYS})
 
 
 def _kept(ctx: Mapping[str, Any]) -> JsonObject:
