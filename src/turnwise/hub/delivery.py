@@ -62,6 +62,14 @@ class Delivery:
             else:
                 self._waited_for[agent_id].pop(channel_id, None)
 
+    def tell_all(self, state: State) -> None:
+        """Wake every attached participant of a channel that was not in memory; it reads what it has not."""
+        for agent_id in state.participant_order:
+            receiver = self._receivers.get(agent_id)
+            if receiver is not None:
+                receiver.wake(state.channel_id, 1)
+                receiver.wake(state.channel_id, state.seq)
+
     def tell(self, state: State, envelopes: Sequence[Envelope]) -> None:
         """Wake every attached participant that one of `envelopes` concerns."""
         for agent_id in state.participant_order:

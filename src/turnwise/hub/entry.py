@@ -55,6 +55,8 @@ class Entry:
         self.parked: list[Waiting] = []
         """Interjections that wait for the packet in flight (W9)."""
         self.draining = False
+        self.known_seq = 0
+        """How far the channel goes, as its log's tail has told."""
         self.pins = 0
         """How many rely on this very object: while there are any, it is not forgotten."""
         self.snapshot_seq = 0

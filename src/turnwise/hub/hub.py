@@ -41,6 +41,7 @@ from turnwise.hub.clock import Clock, SystemClock
 from turnwise.hub.delivery import Delivery, Receiver
 from turnwise.hub.directory import HubDirectory
 from turnwise.hub.entry import Entry
+from turnwise.hub.following import Following
 from turnwise.hub.governance import Arbiter, Gate, Listener, tell
 from turnwise.hub.ids import NewId, sortable_ids
 from turnwise.hub.observed import Observed, observed
@@ -81,6 +82,8 @@ class HubOptions(TypedDict, total=False):
     listeners: Sequence[Listener]
     cached_channels: int
     """How many channels are kept in memory at a time."""
+    follow: bool
+    """Whether to follow what other processes append to the same log."""
 
 
 class Hub:
@@ -112,7 +115,9 @@ class Hub:
         self._naming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Two that open the same channel id at once open one channel."""
         self._sweep_seconds = ttl_sweep_interval
-        self._sweeping: asyncio.Task[None] | None = None
+        self._follows = options.get("follow", False)
+        self._tasks: list[asyncio.Task[None]] = []
+        """What goes on for as long as the hub does."""
         self._closed = False
 
     @classmethod
@@ -133,10 +138,9 @@ class Hub:
         if self._closed:
             return
         self._closed = True
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._sweeping
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._posting.settle()
         self._channels.dismiss(HubClosed())
         await self._channels.settle()
@@ -306,7 +310,9 @@ class Hub:
     async def _hydrate(self) -> None:
         await self._directory.hydrate()
         await self.audit_log.hydrate()
+        position = 0
         for head in await self.log.channels(closed=False):
+            position = max(position, head.position)
             if head.channel_id.startswith(OWN_PREFIX):
                 continue
             try:
@@ -316,7 +322,11 @@ class Hub:
             else:
                 self._watch(entry)
         if self._sweep_seconds > 0:
-            self._sweeping = asyncio.create_task(self._sweep())
+            self._tasks.append(asyncio.create_task(self._sweep()))
+        if self._follows:
+            known = (self.log, self._channels, self._posting, self._opening, self._directory)
+            following = Following(*known, clock=self.clock, found=self._found)
+            self._tasks.append(asyncio.create_task(following.run(position)))
 
     def _appended(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
         """Everything that follows an append of this hub."""
@@ -330,6 +340,10 @@ class Hub:
         self._delivery.tell(entry.state, envelopes)
         if self._listeners:
             tell(self._listeners, envelopes)
+
+    def _found(self, entry: Entry) -> None:
+        self._watch(entry)
+        self._delivery.tell_all(entry.state)
 
     def _watch(self, entry: Entry) -> None:
         if entry.state.is_over:

@@ -34,6 +34,8 @@ class Opening:
         self._timers = timers
         self._clock = clock
         self._new_id = new_id
+        self.now: set[str] = set()
+        """The channels whose first line is on its way."""
 
     async def invite(self, spec: ChannelSpec, *, worker: str = "") -> None:
         """Write the channel's first line; with nobody to ask, it is open now.
@@ -50,7 +52,11 @@ class Opening:
             audience=spec.invited,
             goes_on=worker,
         )
-        await self._posting.post(entry, draft)
+        self.now.add(spec.channel_id)
+        try:
+            await self._posting.post(entry, draft)
+        finally:
+            self.now.discard(spec.channel_id)
 
     async def wait(self, channel_id: str, fire: Callable[[Entry], Coroutine[Any, Any, None]]) -> None:
         """Wait for the invited. Whoever opens keeps the ack timeout, also where no timers run."""

@@ -82,17 +82,26 @@ class Posting:
             raise ChannelBusy(entry.channel_id, waiting=MAX_WAITING)
         waiting = Waiting(draft, asyncio.get_running_loop().create_future(), within)
         entry.waiting.append(waiting)
-        if not entry.draining:
-            entry.draining = True
-            task = asyncio.create_task(self._drain(entry))
-            self._draining.add(task)
-            task.add_done_callback(self._draining.discard)
+        self._start(entry)
         return await waiting.future
+
+    def follow(self, entry: Entry, seq: int) -> None:
+        """Others have appended up to `seq`, perhaps: read it, once whatever is on its way has landed."""
+        entry.known_seq = max(entry.known_seq, seq)
+        if entry.known_seq > entry.state.seq:
+            self._start(entry)
 
     async def settle(self) -> None:
         """Wait until every draft that was posted has its answer."""
         while self._draining:
             await asyncio.wait(set(self._draining))
+
+    def _start(self, entry: Entry) -> None:
+        if not entry.draining:
+            entry.draining = True
+            task = asyncio.create_task(self._drain(entry))
+            self._draining.add(task)
+            task.add_done_callback(self._draining.discard)
 
     async def _check_joining(self, entry: Entry, within: Transaction) -> None:
         if self._joins is None:
@@ -108,7 +117,10 @@ class Posting:
     async def _drain(self, entry: Entry) -> None:
         taken: list[Waiting] = []
         try:
-            while entry.waiting:
+            while entry.waiting or entry.known_seq > entry.state.seq:
+                if entry.known_seq > entry.state.seq:
+                    await self._catch_up(entry)
+                    continue
                 taken = [one for one in entry.take(DRAFTS_PER_APPEND) if not one.future.done()]
                 await self._settle_batch(entry, taken)
         except BaseException as error:

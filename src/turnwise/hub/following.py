@@ -1,0 +1,77 @@
+"""Following the log: what other processes append reaches whoever is attached here (T1, T6).
+
+Rule 1: the tail says how far a channel goes, never what happened; what is new is read, folded
+and told as after an append of our own. What is known already costs a comparison.
+
+Rule 2: a channel that is being posted to, or opened, by this hub is left alone meanwhile:
+whoever posts meets what others appended, or has appended it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from turnwise.core.directory import DIRECTORY_CHANNEL
+from turnwise.errors import ChannelQuarantined, LogError, UnknownChannel
+from turnwise.hub.channels import Channels
+from turnwise.hub.clock import Clock
+from turnwise.hub.directory import HubDirectory
+from turnwise.hub.entry import Entry
+from turnwise.hub.opening import Opening
+from turnwise.hub.posting import Posting
+from turnwise.log.base import Head, Log
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 1.0
+
+
+class Following:
+    """Reads a log's tail for a hub, until it is cancelled."""
+
+    def __init__(
+        self,
+        log: Log,
+        channels: Channels,
+        posting: Posting,
+        opening: Opening,
+        directory: HubDirectory,
+        *,
+        clock: Clock,
+        found: Callable[[Entry], None],
+    ) -> None:
+        self._log = log
+        self._channels = channels
+        self._posting = posting
+        self._opening = opening
+        self._directory = directory
+        self._clock = clock
+        self._found = found
+        """Told of a channel that was not in memory."""
+
+    async def run(self, position: int) -> None:
+        """Follow what stands behind `position`; while the log cannot be read, try again."""
+        while True:
+            try:
+                async for head in self._log.tail(after=position):
+                    await self._look(head)
+                    position = head.position
+            except LogError as error:
+                logger.warning("the log could not be followed; trying again: %s", error)
+                await self._clock.sleep(RETRY_SECONDS)
+            else:
+                return  # The log was closed.
+
+    async def _look(self, head: Head) -> None:
+        if head.channel_id == DIRECTORY_CHANNEL:
+            await self._directory.hydrate()
+        elif not head.channel_id.startswith("_") and head.channel_id not in self._opening.now:
+            entry = self._channels.cached(head.channel_id)
+            if entry is not None:
+                self._posting.follow(entry, head.seq)
+            elif not head.closed:  # One that was opened and closed elsewhere meanwhile waits for nobody.
+                with suppress(UnknownChannel, ChannelQuarantined):
+                    self._found(await self._channels.get(head.channel_id))

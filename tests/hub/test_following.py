@@ -1,0 +1,77 @@
+"""T1, T6: several hubs on one log; what one appends reaches whoever is attached to another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from turnwise.client.turn import Turn
+from turnwise.core.graph import round_robin, sequence
+from turnwise.log.sqlite import SqliteLog
+
+from .scenes import A_B, CountingLog, House, house
+
+
+@asynccontextmanager
+async def houses(tmp_path: Path, *agents: tuple[str, ...]) -> AsyncIterator[list[House]]:
+    """A hub for each group of agents, as if each were in a process of its own."""
+    async with AsyncExitStack() as stack:
+        found = []
+        for names in agents:
+            log = SqliteLog(tmp_path / "log.db", poll_seconds=0.005)
+            found.append(await stack.enter_async_context(house(log, *names, follow=True)))
+        yield found
+
+
+async def knows(home: House, name: str) -> None:
+    while name not in [one.name for one in home.hub.participants()]:  # noqa: ASYNC110  Nobody is told.
+        await asyncio.sleep(0)
+
+
+async def test_t6_agents_of_two_hubs_take_turns_on_one_channel(tmp_path: Path) -> None:
+    async with houses(tmp_path, ("alice",), ("bob",)) as (here, there):
+        for home, name in ((here, "alice"), (there, "bob")):
+
+            async def handler(turn: Turn, name: str = name) -> str:
+                return f"{name} {turn.number}"
+
+            home[name].on_turn(handler)
+        await knows(here, "bob")
+        graph = round_robin(["alice", "bob"], max_turns=6)
+        channel = await here["alice"].open("workflow", ["bob"], {"graph": graph.to_dict()}, message="go")
+        await channel.result()
+        said = [line.event_data["body"] for line in await here.wal(channel) if line.event_type == "packet"]
+
+    assert said == ["bob 2", "alice 3", "bob 4", "alice 5", "bob 6"]
+
+
+async def test_l6_who_registers_at_one_hub_is_known_at_the_other(tmp_path: Path) -> None:
+    async with houses(tmp_path, ("alice",), ()) as (here, there):
+        await knows(there, "alice")
+        await there.agent("carol")
+        await knows(here, "carol")
+
+
+async def test_t6_whoever_waits_at_one_hub_is_woken_by_what_another_appends(tmp_path: Path) -> None:
+    async with houses(tmp_path, ("alice", "bob"), ()) as (here, there):
+        channel = await here.open(A_B)
+        seen = (await there.hub.state(channel.channel_id)).seq
+        waiting = asyncio.create_task(there.hub.wait_beyond(channel.channel_id, seen))
+        await asyncio.sleep(0)
+        await channel.send("hello")
+
+        assert await waiting
+
+
+async def test_a_hub_that_follows_reads_nothing_of_what_it_appended_itself() -> None:
+    log = CountingLog()
+    async with house(log, "alice", "bob", follow=True) as home:
+        channel = await home.open(sequence(["alice", "bob"]))
+        await channel.send("one")
+        await home.handle("bob", channel).send("two")
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    assert log.read_of[channel.channel_id] == 0
