@@ -168,11 +168,14 @@ class Driver:
         if state.is_over:
             await self._ended(state)
             return False
+        if state.spec.parent_id is not None:  # It may have been opened by the driver of another process.
+            self._below.setdefault(state.spec.parent_id, set()).add(channel_id)
         knob = run_knob(state) if state.creator_id == self.agent_id else None
         floor = state.expected_next_speaker or ""
         if knob is None or not floor.startswith(STEP_PREFIX):
             return False
         if state.pause is not None:
+            await self._ring(state)
             return False
         claim = state.claim
         if claim is None or claim.worker != self._worker:  # Else it came with the line that gave the floor.
@@ -282,8 +285,7 @@ class Driver:
             data["until"] = paused.until.isoformat()
         data |= {"key": paused.key} if paused.key else {}
         data |= {"data": paused.data} if paused.data else {}
-        await self.hub.write(state.channel_id, ev.EV_TURN_PAUSED, data, claim=claim.seq, audience=[])
-        await self._ring(state)
+        await self.hub.write(state.channel_id, ev.EV_TURN_PAUSED, data, claim=claim.seq)
         # One may have closed after it was looked at, and found nothing that waited for it.
         for child in below.seen_open:
             if (await self.hub.state(child)).is_over:

@@ -142,7 +142,11 @@ class Runtime:
         log = self.open_log()
         self._stack.push_async_callback(log.close)
         hub = await Hub.open(
-            log, ttl_sweep_interval=self._sweep_seconds, clock=self.clock, listeners=[self.open_runs]
+            log,
+            ttl_sweep_interval=self._sweep_seconds,
+            clock=self.clock,
+            listeners=[self.open_runs],
+            follow=True,  # Another process may serve the same log: `turnwise run`, or a second server.
         )
         self._stack.push_async_callback(hub.close)
         data = None

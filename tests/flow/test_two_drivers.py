@@ -1,0 +1,97 @@
+"""T1, T6: drivers of two processes on one log: every step is taken once, whoever takes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from turnwise.client.embedded import Hub
+from turnwise.flow.driver import Driver
+from turnwise.flow.runs import Runs
+from turnwise.flow.tasks import Tasks
+from turnwise.flow.work import Services
+from turnwise.log.sqlite import SqliteLog
+
+from .stage import SAFETY_SECONDS, flows_of
+
+FLOW = """
+steps:
+  - {id: first, runner: work}
+  - {id: ask, human: {title: ok?, form: {ok: boolean}}}
+  - {id: last, runner: work}
+"""
+
+
+EACH = flows_of("steps: [{id: all, for_each: {items: '[1, 2]', steps: [{id: ask, human: {title: ok?}}]}}]")[
+    "main"
+]
+
+
+@asynccontextmanager
+async def driver(path: Path, name: str, calls: list[tuple[str, str]]) -> AsyncIterator[Driver]:
+    """A driver as another process has it: its own hub, its own connection to the file."""
+
+    async def work(ctx: dict[str, Any]) -> dict[str, Any]:
+        calls.append((name, str(ctx["n"])))
+        await asyncio.sleep(0)
+        return {"by": [*ctx.get("by", []), name]}
+
+    hub = await Hub.open(SqliteLog(path, poll_seconds=0.005), ttl_sweep_interval=0, follow=True)
+    found = Driver(hub, Services(flows=flows_of(FLOW), nodes={"work": work}))
+    await found.start()
+    try:
+        async with asyncio.timeout(SAFETY_SECONDS):
+            yield found
+    finally:
+        await found.stop(grace_seconds=1)
+        await hub.close()
+
+
+async def ended(runs: Runs, run_id: str) -> dict[str, Any]:
+    while not (state := await runs.state(run_id)).is_over:
+        await runs.wait_beyond(run_id, state.seq)
+    return (await runs.verdict(run_id)).data
+
+
+async def test_t1_two_drivers_take_every_step_once(tmp_path: Path) -> None:
+    calls: list[tuple[str, str]] = []
+    path = tmp_path / "log.db"
+    async with driver(path, "one", calls) as one, driver(path, "two", calls) as two:
+        here, there = Runs(one), Runs(two)
+        started = [await runs.start("main", {"n": n}) for n in range(20) for runs in (here, there)]
+        for run_id in started:
+            await here.wait(run_id)
+        tasks = Tasks(two)
+        for task in await tasks.list():
+            await tasks.answer(task.task_id, {"ok": True}, by="ann")
+        done = [await ended(here, run_id) for run_id in started]
+
+    assert all(one["ok"] and len(one["by"]) == 2 for one in done)
+    assert len(calls) == 2 * len(started)
+
+
+async def test_f6_a_caller_elsewhere_is_told_that_a_run_waits_for_people_below_it(tmp_path: Path) -> None:
+    async with driver(tmp_path / "log.db", "one", []) as one, driver(tmp_path / "log.db", "two", []) as two:
+        run_id = await Runs(one).start(EACH, {})
+        told = await Runs(two).wait(run_id)
+
+    assert told.status == "waiting"
+
+
+async def test_t6_a_run_whose_driver_has_gone_is_taken_up_by_the_other(tmp_path: Path) -> None:
+    calls: list[tuple[str, str]] = []
+    path = tmp_path / "log.db"
+    async with driver(path, "two", calls) as two:
+        async with driver(path, "one", calls) as one:
+            run_id = await Runs(one).start("main", {"n": 1})
+            await Runs(one).wait(run_id)
+        await Runs(two).wait(run_id)
+        tasks = Tasks(two)
+        [task] = await tasks.list()
+        await tasks.answer(task.task_id, {"ok": True}, by="ann")
+        done = await ended(Runs(two), run_id)
+
+    assert done["by"][-1] == "two"
