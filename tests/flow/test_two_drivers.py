@@ -62,8 +62,9 @@ async def test_t1_two_drivers_take_every_step_once(tmp_path: Path) -> None:
     async with driver(path, "one", calls) as one, driver(path, "two", calls) as two:
         here, there = Runs(one), Runs(two)
         started = [await runs.start("main", {"n": n}) for n in range(20) for runs in (here, there)]
-        for run_id in started:
+        for run_id in started:  # Until both know that it waits.
             await here.wait(run_id)
+            await there.wait(run_id)
         tasks = Tasks(two)
         for task in await tasks.list():
             await tasks.answer(task.task_id, {"ok": True}, by="ann")

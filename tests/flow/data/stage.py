@@ -53,6 +53,11 @@ LEAD = model(
 MODELS = (LEAD, COMPANY)
 
 
+def new_url() -> str | None:
+    """Where the models go if no test says so. The fixture `everywhere` puts another one here."""
+    return None
+
+
 def uses(*names: str) -> list[ModelUse]:
     return [ModelUse(name=name) for name in names or ("Lead", "Company")]
 
@@ -67,7 +72,9 @@ async def opened(
     log: Log | None = None, models: Iterable[ModelDefinition] = MODELS, **options: Any
 ) -> AsyncIterator[Database]:
     """The models, on a log that is closed with them."""
-    log = log or MemoryLog()
+    if log is None:
+        log = MemoryLog()
+        options.setdefault("url", new_url())
     options.setdefault("clock", ManualClock())
     try:
         data = await open_data(models, log=log, **options)

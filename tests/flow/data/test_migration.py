@@ -15,6 +15,7 @@ from turnwise.errors import DataUnavailable, ModelsRefused, WriteRefused
 from turnwise.flow.data.definition import ModelDefinition
 from turnwise.flow.data.row import Row
 
+from .place import Place, SqlitePlace
 from .stage import model, opened, stored, unit
 
 V1: JsonObject = {"email": {"type": "string", "required": True}, "score": "integer"}
@@ -24,39 +25,22 @@ def versions(fields: JsonObject, **spec: Any) -> list[ModelDefinition]:
     return [model("Lead", fields, version="v2", **spec)]
 
 
-def address(folder: Path) -> str:
-    return f"sqlite:///{folder / 'app.db'}"
-
-
-def sql(folder: Path, statement: str) -> list[Any]:
-    """What somebody else does in the same database."""
-    with closing(sqlite3.connect(folder / "app.db")) as other, other:
-        return other.execute(statement).fetchall()
-
-
-def tables(folder: Path) -> list[Any]:
-    """All that is there: definitions, and every row of every table of the tests."""
-    found = sql(folder, "SELECT name, sql FROM sqlite_schema ORDER BY name")
-    names = [name for name, text in found if text and text.startswith("CREATE TABLE")]
-    return found + [sql(folder, f'SELECT * FROM "{name}"') for name in names]
-
-
-async def land(folder: Path, models: Sequence[ModelDefinition], **values: Any) -> Row:
+async def land(place: Place, models: Sequence[ModelDefinition], **values: Any) -> Row:
     """A row of the first model, as an earlier version of the project left it."""
-    async with opened(url=address(folder), models=models) as data, unit(data) as work:
+    async with opened(url=place.url, models=models) as data, unit(data) as work:
         row = await work.db[models[0].name].add(values)
         await work.commit_alone()
         return row
 
 
-async def migrated(folder: Path, models: Sequence[ModelDefinition], *, drop: bool = False) -> list[str]:
+async def migrated(place: Place, models: Sequence[ModelDefinition], *, drop: bool = False) -> list[str]:
     """Open the project as it is now; what was done the second time."""
-    async with opened(url=address(folder), models=models, drop=drop) as data:
+    async with opened(url=place.url, models=models, drop=drop) as data:
         return await data.migrate(drop=drop)
 
 
-async def rows(folder: Path, models: Sequence[ModelDefinition]) -> Sequence[Row]:
-    async with opened(url=address(folder), models=models) as data:
+async def rows(place: Place, models: Sequence[ModelDefinition]) -> Sequence[Row]:
+    async with opened(url=place.url, models=models) as data:
         return await stored(data, models[0].name)
 
 
@@ -76,19 +60,20 @@ async def rows(folder: Path, models: Sequence[ModelDefinition]) -> Sequence[Row]
         ({"type": "date", "unique": True}, None),
     ],
 )
-async def test_f12_a_new_field_comes_to_rows_that_are_there(tmp_path: Path, field: Any, value: Any) -> None:
-    row = await land(tmp_path, [model("Lead", V1)], email="jane@example.com", score=7)
+async def test_f12_a_new_field_comes_to_rows_that_are_there(place: Place, field: Any, value: Any) -> None:
+    row = await land(place, [model("Lead", V1)], email="jane@example.com", score=7)
     now = versions({**V1, "extra": field})
 
-    assert await migrated(tmp_path, now) == []
-    assert await rows(tmp_path, now) == [{**row, "extra": value}]
-    assert (await land(tmp_path, now, email="new@example.com"))["extra"] == value
+    assert await migrated(place, now) == []
+    assert await rows(place, now) == [{**row, "extra": value}]
+    assert (await land(place, now, email="new@example.com"))["extra"] == value
 
 
-async def test_f12_a_new_model_gets_its_table_and_its_relations(tmp_path: Path) -> None:
-    row = await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
+async def test_f12_a_new_model_gets_its_table_and_its_relations(place: Place) -> None:
+    row = await land(place, [model("Lead", V1)], email="jane@example.com")
     now = [*versions(V1, relations={"company": {"model": "Company"}}), model("Company", {"name": "string"})]
-    async with opened(url=address(tmp_path), models=now) as data:
+    async with opened(url=place.url, models=now) as data:
+        assert await data.migrate() == []
         async with unit(data) as work:
             company = await work.db["Company"].add(name="Acme")
             await work.db["Lead"].update(row.id, company=company)
@@ -101,75 +86,75 @@ async def test_f12_a_new_model_gets_its_table_and_its_relations(tmp_path: Path) 
         assert [one.company_id for one in await stored(data)] == [company.id]
 
 
-async def test_f12_a_field_that_is_gone_leaves_its_column_in_place(tmp_path: Path) -> None:
-    row = await land(tmp_path, [model("Lead", V1)], email="jane@example.com", score=7)
+async def test_f12_a_field_that_is_gone_leaves_its_column_in_place(place: Place) -> None:
+    row = await land(place, [model("Lead", V1)], email="jane@example.com", score=7)
     now = versions({"email": V1["email"]})
 
-    assert await migrated(tmp_path, now) == []
-    assert "score" not in (await rows(tmp_path, now))[0]
-    assert await rows(tmp_path, [model("Lead", V1)]) == [row]
+    assert await migrated(place, now) == []
+    assert "score" not in (await rows(place, now))[0]
+    assert await rows(place, [model("Lead", V1)]) == [row]
 
 
-async def test_f12_a_required_field_that_is_gone_does_not_get_in_the_way_of_new_rows(tmp_path: Path) -> None:
-    row = await land(tmp_path, [model("Lead", V1)], email="jane@example.com", score=7)
+async def test_f12_a_required_field_that_is_gone_does_not_get_in_the_way_of_new_rows(place: Place) -> None:
+    row = await land(place, [model("Lead", V1)], email="jane@example.com", score=7)
     now = versions({"score": "integer"})
-    added = await land(tmp_path, now, score=8)
+    added = await land(place, now, score=8)
 
-    assert {one.id: one.score for one in await rows(tmp_path, now)} == {row.id: 7, added.id: 8}
-    assert sorted(sql(tmp_path, "SELECT email FROM lead"), key=str) == [("jane@example.com",), (None,)]
+    assert {one.id: one.score for one in await rows(place, now)} == {row.id: 7, added.id: 8}
+    assert sorted(place.sql("SELECT email FROM lead"), key=str) == [("jane@example.com",), (None,)]
 
 
-async def test_f12_a_field_that_is_no_longer_required_may_be_null(tmp_path: Path) -> None:
-    """The table is copied for it: everything in it, and what refers to it, is still there."""
+async def test_f12_a_field_that_is_no_longer_required_may_be_null(place: Place) -> None:
+    """SQLite copies the table for it: everything in it, and what refers to it, is still there."""
     before = [
         model("Lead", {**V1, "old": "string"}),
         model("Note", {"text": "string"}, relations={"lead": {"model": "Lead", "on_delete": "cascade"}}),
     ]
-    async with opened(url=address(tmp_path), models=before) as data, unit(data) as work:
+    async with opened(url=place.url, models=before) as data, unit(data) as work:
         row = await work.db["Lead"].add(email="jane@example.com", score=7, old="kept")
         await work.db["Note"].add(text="hello", lead=row)
         await work.commit_alone()
-    sql(tmp_path, "CREATE INDEX theirs ON lead (score)")
+    place.sql("CREATE INDEX theirs ON lead (score)")
     now = [*versions({"email": "string", "score": "integer"}), before[1]]
-    added = await land(tmp_path, now, score=1)
+    added = await land(place, now, score=1)
 
     assert added.email is None
-    assert sql(tmp_path, "SELECT email, old FROM lead WHERE score = 7") == [("jane@example.com", "kept")]
-    assert sql(tmp_path, "SELECT lead_id FROM note") == [(row.id,)]
-    assert sql(tmp_path, "SELECT 1 FROM sqlite_schema WHERE name = 'theirs'") == [(1,)]
-    assert sql(tmp_path, "PRAGMA foreign_key_check") == []
-    assert await migrated(tmp_path, now) == []
+    assert place.sql("SELECT email, old FROM lead WHERE score = 7") == [("jane@example.com", "kept")]
+    assert place.sql("SELECT lead_id FROM note") == [(row.id,)]
+    assert place.has_index("theirs")
+    assert not isinstance(place, SqlitePlace) or place.sql("PRAGMA foreign_key_check") == []
+    assert await migrated(place, now) == []
 
 
-async def test_f12_a_field_that_has_become_required_is_so_for_rows_to_come(tmp_path: Path) -> None:
-    row = await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
+async def test_f12_a_field_that_has_become_required_is_so_for_rows_to_come(place: Place) -> None:
+    row = await land(place, [model("Lead", V1)], email="jane@example.com")
     now = versions({**V1, "score": {"type": "integer", "required": True}})
 
-    assert await migrated(tmp_path, now) == []
-    assert await rows(tmp_path, now) == [row]
+    assert await migrated(place, now) == []
+    assert await rows(place, now) == [row]
 
 
-async def test_f12_uniqueness_comes_and_goes(tmp_path: Path) -> None:
+async def test_f12_uniqueness_comes_and_goes(place: Place) -> None:
     unique = {**V1, "email": {"type": "string", "required": True, "unique": True}}
-    await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
+    await land(place, [model("Lead", V1)], email="jane@example.com")
     with pytest.raises(WriteRefused, match="UNIQUE"):
-        await land(tmp_path, versions(unique), email="jane@example.com")
-    await land(tmp_path, [model("Lead", V1, version="v3")], email="jane@example.com")
+        await land(place, versions(unique), email="jane@example.com")
+    await land(place, [model("Lead", V1, version="v3")], email="jane@example.com")
 
-    assert len(await rows(tmp_path, [model("Lead", V1)])) == 2
+    assert len(await rows(place, [model("Lead", V1)])) == 2
 
 
-async def test_what_was_done_is_told(tmp_path: Path) -> None:
-    await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
+async def test_what_was_done_is_told(place: Place) -> None:
+    await land(place, [model("Lead", V1)], email="jane@example.com")
     now = [*versions({"email": "string", "new": {"type": "string", "index": True}}), model("Company")]
-    async with opened(url=address(tmp_path), models=now) as data:
+    async with opened(url=place.url, models=now) as data:
         assert data.changes == [
             "new table company",
             "new column lead.new",
             "column lead.email may be null",
             "new index ix_lead_new",
         ]
-    async with opened(url=address(tmp_path), models=versions({"email": "integer"}), drop=True) as data:
+    async with opened(url=place.url, models=versions({"email": "integer"}), drop=True) as data:
         assert data.changes == [
             "index ix_lead_new dropped",
             "column lead.email dropped and made anew",
@@ -191,106 +176,107 @@ async def test_what_was_done_is_told(tmp_path: Path) -> None:
     ],
 )
 async def test_f12_what_would_lose_data_is_refused_before_anything_is_touched(
-    tmp_path: Path, fields: JsonObject, told: str
+    place: Place, fields: JsonObject, told: str
 ) -> None:
     for name in ("jane", "john"):
-        await land(tmp_path, [model("Lead", V1)], email=name, score=7)
-    before = tables(tmp_path)
+        await land(place, [model("Lead", V1)], email=name, score=7)
+    before = place.tables()
     with pytest.raises(ModelsRefused) as error:
-        await migrated(tmp_path, [model("Company"), *versions({**fields, "harmless": "string"})])
+        await migrated(place, [model("Company"), *versions({**fields, "harmless": "string"})])
 
     assert len(error.value.problems) == 1
     assert told in error.value.problems[0]
-    assert tables(tmp_path) == before
+    assert place.tables() == before
 
 
-async def test_f12_a_plain_field_does_not_become_a_relation(tmp_path: Path) -> None:
-    await land(tmp_path, [model("Lead", {"company_id": "uuid"})])
-    before = tables(tmp_path)
+async def test_f12_a_plain_field_does_not_become_a_relation(place: Place) -> None:
+    await land(place, [model("Lead", {"company_id": "uuid"})])
+    before = place.tables()
     now = [*versions({}, relations={"company": {"model": "Company"}}), model("Company")]
     with pytest.raises(ModelsRefused, match=r"lead\.company_id has another type, or another relation"):
-        await migrated(tmp_path, now)
+        await migrated(place, now)
 
-    assert tables(tmp_path) == before
+    assert place.tables() == before
 
 
-async def test_f12_all_that_is_in_the_way_is_told_at_once(tmp_path: Path) -> None:
-    await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
+async def test_f12_all_that_is_in_the_way_is_told_at_once(place: Place) -> None:
+    await land(place, [model("Lead", V1)], email="jane@example.com")
     with pytest.raises(ModelsRefused) as error:
-        await migrated(tmp_path, versions({"email": "json", "score": "date", "new": {"required": True}}))
+        await migrated(place, versions({"email": "json", "score": "date", "new": {"required": True}}))
 
     assert len(error.value.problems) == 3
 
 
-async def test_a_table_without_rows_takes_a_new_required_field(tmp_path: Path) -> None:
-    await migrated(tmp_path, [model("Lead", V1)])
+async def test_a_table_without_rows_takes_a_new_required_field(place: Place) -> None:
+    await migrated(place, [model("Lead", V1)])
     now = versions({**V1, "new": {"type": "string", "required": True}})
-    await land(tmp_path, now, email="jane@example.com", new="x")
+    await land(place, now, email="jane@example.com", new="x")
 
-    assert [row.new for row in await rows(tmp_path, now)] == ["x"]
+    assert [row.new for row in await rows(place, now)] == ["x"]
 
 
 # --- what is asked for ---
 
 
-async def test_f12_what_loses_data_is_done_when_it_is_asked_for(tmp_path: Path) -> None:
+async def test_f12_what_loses_data_is_done_when_it_is_asked_for(place: Place) -> None:
     before = {**V1, "gone": {"type": "string", "required": True, "unique": True}}
-    row = await land(tmp_path, [model("Lead", before)], email="jane@example.com", score=7, gone="x")
+    row = await land(place, [model("Lead", before)], email="jane@example.com", score=7, gone="x")
     now = versions({"email": V1["email"], "score": "string"})
 
-    assert await migrated(tmp_path, now, drop=True) == []
-    (found,) = await rows(tmp_path, now)
+    assert await migrated(place, now, drop=True) == []
+    (found,) = await rows(place, now)
     assert (found.id, found.email, found.score) == (row.id, "jane@example.com", None)
-    columns = [name for _, name, *_ in sql(tmp_path, "PRAGMA table_info(lead)")]
+    columns = place.columns("lead")
     assert "gone" not in columns
 
 
-async def test_f12_a_relation_that_is_gone_can_be_dropped(tmp_path: Path) -> None:
+async def test_f12_a_relation_that_is_gone_can_be_dropped(place: Place) -> None:
     company = model("Company")
     before = [model("Lead", V1, relations={"company": {"model": "Company"}}), company]
-    await land(tmp_path, before, email="jane@example.com")
+    await land(place, before, email="jane@example.com")
 
-    assert await migrated(tmp_path, [*versions(V1), company], drop=True) == []
-    assert "company_id" not in [name for _, name, *_ in sql(tmp_path, "PRAGMA table_info(lead)")]
+    assert await migrated(place, [*versions(V1), company], drop=True) == []
+    assert "company_id" not in place.columns("lead")
 
 
-async def test_f12_even_then_a_required_field_needs_something_to_put_there(tmp_path: Path) -> None:
-    await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
-    before = tables(tmp_path)
+async def test_f12_even_then_a_required_field_needs_something_to_put_there(place: Place) -> None:
+    await land(place, [model("Lead", V1)], email="jane@example.com")
+    before = place.tables()
     with pytest.raises(ModelsRefused):
-        await migrated(tmp_path, versions({**V1, "new": {"required": True}}), drop=True)
+        await migrated(place, versions({**V1, "new": {"required": True}}), drop=True)
 
-    assert tables(tmp_path) == before
+    assert place.tables() == before
 
 
 # --- others in the same database ---
 
 
-async def test_f12_tables_that_are_not_ours_are_never_touched(tmp_path: Path) -> None:
-    sql(tmp_path, "CREATE TABLE theirs (a INTEGER PRIMARY KEY, b TEXT)")
-    sql(tmp_path, "INSERT INTO theirs (b) VALUES ('kept')")
-    sql(tmp_path, "CREATE VIEW seen AS SELECT b FROM theirs")
-    await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
-    await migrated(tmp_path, versions({}), drop=True)
+async def test_f12_tables_that_are_not_ours_are_never_touched(place: Place) -> None:
+    place.sql("CREATE TABLE theirs (a INTEGER PRIMARY KEY, b TEXT)")
+    place.sql("INSERT INTO theirs (a, b) VALUES (1, 'kept')")
+    place.sql("CREATE VIEW seen AS SELECT b FROM theirs")
+    await land(place, [model("Lead", V1)], email="jane@example.com")
+    await migrated(place, versions({}), drop=True)
 
-    assert sql(tmp_path, "SELECT b FROM seen") == [("kept",)]
+    assert place.sql("SELECT b FROM seen") == [("kept",)]
 
 
 async def test_f12_tables_that_are_not_ours_are_never_looked_at(tmp_path: Path) -> None:
     """This one cannot be: its module is not here."""
-    sql(tmp_path, "CREATE TABLE theirs (a INTEGER PRIMARY KEY, b TEXT)")
-    with closing(sqlite3.connect(tmp_path / "app.db")) as other, other:
+    place = SqlitePlace(tmp_path)
+    place.sql("CREATE TABLE theirs (a INTEGER PRIMARY KEY, b TEXT)")
+    with closing(sqlite3.connect(place.path)) as other, other:
         other.execute("PRAGMA writable_schema = ON")
         table = "'table', 'searched', 'searched', 0, 'CREATE VIRTUAL TABLE searched USING unheard_of(a)'"
         other.execute(f"INSERT INTO sqlite_schema (type, name, tbl_name, rootpage, sql) VALUES ({table})")
-    await land(tmp_path, [model("Lead", V1)], email="jane@example.com")
+    await land(place, [model("Lead", V1)], email="jane@example.com")
     now = versions({**V1, "new": "string"})
 
-    assert await migrated(tmp_path, now) == []
-    assert len(await rows(tmp_path, now)) == 1
+    assert await migrated(place, now) == []
+    assert len(await rows(place, now)) == 1
 
 
-async def test_f12_the_same_models_change_nothing(tmp_path: Path) -> None:
+async def test_f12_the_same_models_change_nothing(place: Place) -> None:
     everything = {
         kind: {"type": kind, "index": kind != "json"}
         for kind in ("string", "text", "integer", "number", "boolean", "date", "datetime", "uuid", "decimal")
@@ -301,15 +287,16 @@ async def test_f12_the_same_models_change_nothing(tmp_path: Path) -> None:
         ),
         model("Plain", {"id": "integer"}, timestamps=False),
     ]
-    await migrated(tmp_path, models)
-    before = tables(tmp_path)
+    await migrated(place, models)
+    before = place.tables()
 
-    assert await migrated(tmp_path, models) == []
-    assert await migrated(tmp_path, models, drop=True) == []
-    assert tables(tmp_path) == before
+    assert await migrated(place, models) == []
+    assert await migrated(place, models, drop=True) == []
+    assert place.tables() == before
 
 
 async def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
-    (tmp_path / "app.db").write_text("not a database, though long enough to be one" * 100)
+    place = SqlitePlace(tmp_path)
+    place.path.write_text("not a database, though long enough to be one" * 100)
     with pytest.raises(DataUnavailable, match="not a database"):
-        await migrated(tmp_path, [model("Lead")])
+        await migrated(place, [model("Lead")])

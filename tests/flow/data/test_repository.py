@@ -17,6 +17,8 @@ from turnwise.testing.manual_clock import ManualClock
 
 from .stage import emails, model, opened, stored, unit
 
+pytestmark = pytest.mark.usefixtures("everywhere")
+
 NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
@@ -240,6 +242,80 @@ async def test_f12_rows_come_in_the_order_asked_for_page_by_page() -> None:
             ]
 
         assert "".join(row.email for page in pages for row in page) == "258147036"
+
+
+@pytest.mark.parametrize(
+    ("order_by", "found"),
+    [
+        ("score", ["b", "_", "a", "B", "é"]),
+        ("-score", ["é", "B", "a", "_", "b"]),
+        ("email", ["B", "_", "a", "b", "é"]),
+        ("-email", ["é", "b", "a", "_", "B"]),
+    ],
+)
+async def test_f12_every_database_has_the_same_order(order_by: str, found: list[str]) -> None:
+    """Null first, and texts by their code points."""
+    leads = [("a", 2), ("b", None), ("B", 3), ("é", 4), ("_", 1)]
+    async with opened() as data:
+        await land(data, *({"email": email, "score": score} for email, score in leads))
+        async with unit(data) as work:
+            rows = await work.db["Lead"].list(order_by=order_by)
+
+        assert [row.email for row in rows] == found
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ({"contains": "ANE"}, ["jane", "JANE"]),
+        ({"starts_with": "J"}, ["jane", "JANE"]),
+        ({"contains": "É"}, ["É"]),
+        ({"eq": "jane"}, ["jane"]),
+        ({"gt": "Z"}, ["jane", "é", "É"]),
+    ],
+)
+async def test_f12_every_database_compares_texts_in_the_same_way(
+    where: dict[str, str], found: list[str]
+) -> None:
+    async with opened() as data:
+        await land(data, *({"email": email} for email in ("jane", "JANE", "é", "É")))
+        async with unit(data) as work:
+            rows = await work.db["Lead"].list(where={"email": where})
+
+        assert {row.email for row in rows} == set(found)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1.5e300, 1e22, 1.2345678901234567e18, 1e-7, 2**80, -0.5, {"b": 1, "a": [None, "\u2028", {}]}, "x", 0],
+)
+async def test_f12_json_reads_back_equal(value: Any) -> None:
+    async with opened() as data:
+        await land(data, {"email": "jane@example.com", "details": [value]})
+        (row,) = await stored(data)
+
+        assert row.details == [value]
+        assert type(row.details[0]) is type(value)
+
+
+async def test_f12_a_null_that_is_given_is_one_though_there_is_a_default() -> None:
+    fields = {"a": {"type": "integer", "default": 1}, "b": {"type": "json", "default": {}}}
+    async with opened(models=[model("Plain", fields)]) as data:
+        async with unit(data) as work:
+            row = await work.db["Plain"].add(a=None, b=None)
+            await work.commit_alone()
+        async with unit(data) as work:
+            assert (row.a, row.b) == (None, None)
+            assert await work.db["Plain"].list(where={"a": None, "b": {"is_null": True}}) == [row]
+
+
+@pytest.mark.parametrize("seen_at", ["0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59.999999+00:00"])
+async def test_f12_any_time_there_is_reads_back_equal(seen_at: str) -> None:
+    async with opened() as data:
+        await land(data, {"email": "jane@example.com", "seen_at": seen_at})
+        (row,) = await stored(data)
+
+        assert row.seen_at == seen_at
 
 
 async def test_without_an_order_the_oldest_comes_first() -> None:

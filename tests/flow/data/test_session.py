@@ -12,6 +12,8 @@ from turnwise.flow.data.session import StepSession
 
 from .stage import emails, opened, stored, unit
 
+pytestmark = pytest.mark.usefixtures("everywhere")
+
 
 async def commit(session: StepSession) -> None:
     await session.commit()
@@ -28,7 +30,9 @@ async def commit_the_connection(session: StepSession) -> None:
 async def commit_by_a_block(session: StepSession) -> None:
     await session.rollback()
     async with session.begin():
-        await session.execute(text("INSERT INTO company SELECT 'x', 1, 1, 'block'"))
+        await session.execute(
+            text("INSERT INTO company SELECT 'x', CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, 'b'")
+        )
 
 
 def saying(statement: str) -> Callable[[StepSession], Awaitable[None]]:

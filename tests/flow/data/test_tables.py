@@ -13,6 +13,8 @@ from turnwise.errors import BadField, WriteRefused
 
 from .stage import COMPANY, LEAD, emails, model, opened, stored, unit
 
+pytestmark = pytest.mark.usefixtures("everywhere")
+
 
 async def test_f12_an_object_has_its_id_times_and_defaults_before_it_is_written() -> None:
     async with opened() as data, unit(data) as work:

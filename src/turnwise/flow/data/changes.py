@@ -13,7 +13,6 @@ from typing import Any
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import (
-    JSON,
     Column,
     ColumnElement,
     Connection,
@@ -25,6 +24,9 @@ from sqlalchemy import (
     literal,
     select,
 )
+
+from turnwise.flow.data.columns import JsonValue
+from turnwise.flow.data.tables import TABLE_PART
 
 Place = tuple[str, str]
 """A table and a column."""
@@ -104,7 +106,7 @@ def server_default(column: Column[Any]) -> ColumnElement[Any] | str | None:
     if default is None or not (default.is_scalar or default.is_callable):
         return None
     value = default.arg(None) if default.is_callable else default.arg  # type: ignore[attr-defined]
-    return json.dumps(value) if isinstance(column.type, JSON) else literal(value, column.type)
+    return json.dumps(value) if isinstance(column.type, JsonValue) else literal(value, column.type)
 
 
 def place(column: Column[Any]) -> str:
@@ -136,7 +138,8 @@ def _sort(change: Sequence[Any], metadata: MetaData, changes: Changes) -> None:
 
 def _is_ours(index: Index) -> bool:
     table = index.table.name if index.table is not None else ""
-    return str(index.name).startswith((f"ix_{table}_", f"uq_{table}_"))
+    beginnings = [f"{kind}_{part}_" for kind in ("ix", "uq") for part in (table, table[:TABLE_PART])]
+    return str(index.name).startswith(tuple(beginnings))
 
 
 def _count(connection: Connection, table: Table) -> int:

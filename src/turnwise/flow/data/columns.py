@@ -8,7 +8,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 from sqlalchemy import JSON, BigInteger, Boolean, Date, DateTime, Double, Numeric, String, Text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import Dialect
+from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from turnwise.flow.data.field import DataField
@@ -50,19 +52,41 @@ class ExactDecimal(TypeDecorator[Decimal]):
         return number if self.scale is None else scaled(number, self.scale)
 
 
+class JsonValue(TypeDecorator[Any]):
+    """JSON, or null: never the `null` of JSON."""
+
+    impl = JSON(none_as_null=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        kind = JSONB if dialect.name == "postgresql" else JSON
+        return dialect.type_descriptor(kind(none_as_null=True))
+
+    def coerce_compared_value(self, op: OperatorType | None, value: Any) -> TypeEngine[Any]:
+        # What is found inside, `details["name"]`, is compared as the plain type does.
+        return self.impl_instance.coerce_compared_value(op, value)
+
+
 def column_type(field: DataField) -> TypeEngine[Any]:
     """The type of a field's column. Lengths and scales are the field's affair, so that they can change."""
-    return ExactDecimal(field.scale) if field.type == "decimal" else _TYPES[field.type]()
+    kind = ExactDecimal(field.scale) if field.type == "decimal" else _TYPES[field.type]()
+    # A null that somebody gives is one; to the ORM it would mean that nothing was given.
+    return kind.evaluates_none()
+
+
+def _text(kind: type[String], length: int | None = None) -> TypeEngine[Any]:
+    """A text. PostgreSQL orders it as its database was told to, unless a column says how."""
+    return kind(length).with_variant(kind(length, collation="C"), "postgresql")
 
 
 _TYPES: Final[Mapping[DataType, Callable[[], TypeEngine[Any]]]] = {
-    "string": String,
-    "text": Text,
+    "string": lambda: _text(String),
+    "text": lambda: _text(Text),
     "integer": BigInteger,
     "number": Double,
     "boolean": Boolean,
     "date": Date,
     "datetime": UtcDateTime,
-    "uuid": lambda: String(36),
-    "json": lambda: JSON(none_as_null=True),
+    "uuid": lambda: _text(String, 36),
+    "json": JsonValue,
 }

@@ -6,7 +6,6 @@ is the log's, a change that would lose data. It is all told at once, and nothing
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from uuid import uuid4
@@ -15,19 +14,16 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from turnwise.errors import DataUnavailable, ModelsRefused
-from turnwise.flow.data import sqlite
 from turnwise.flow.data.definition import ModelDefinition
-from turnwise.flow.data.hold import Hold
 from turnwise.flow.data.home import MEMORY, Home, find_home
 from turnwise.flow.data.mapped import Sources
 from turnwise.flow.data.migration import migrate
 from turnwise.flow.data.tables import Schema, build
-from turnwise.flow.data.unit_of_work import SqlUnitOfWork
+from turnwise.flow.data.unit_of_work import SqlUnitOfWork, driver_error
 from turnwise.flow.data.versions import newest, problem_with, problems_of
 from turnwise.flow.definition.flow import ModelUse
 from turnwise.hub.clock import Clock, SystemClock
 from turnwise.log.base import Log
-from turnwise.log.sqlite_file import reason
 
 
 class Database:
@@ -39,9 +35,7 @@ class Database:
         self.schema = schema
         self.changes: list[str] = []
         """What was done to the tables when it was opened, a line each, for whoever logs it."""
-        self.engine = sqlite.open_engine(
-            home.url, prepare=home.prepare, busy_timeout_seconds=home.busy_timeout_seconds
-        )
+        self.engine = home.open_engine()
         self._home = home
         self._clock = clock
         self._anchor: AsyncConnection | None = None
@@ -53,8 +47,7 @@ class Database:
             if problem is not None:
                 raise problem
         models = {use.name: self.schema.models[use.name] for use in declared}
-        hold = Hold(self._home.turnstile, self._clock, wait_seconds=self._home.busy_timeout_seconds)
-        return SqlUnitOfWork(self.engine, models, hold, address=self.address)
+        return SqlUnitOfWork(self.engine, models, self._home.new_hold(self._clock), self._home)
 
     async def open(self, *, drop: bool = False) -> None:
         """Connect, and `migrate`."""
@@ -73,16 +66,12 @@ class Database:
         anew, with what is in them. Raises `ModelsRefused` and `DataUnavailable`.
         """
         change = partial(migrate, metadata=self.schema.metadata, drop=drop)
-        place = await self._home.turnstile.take(timeout_seconds=self._home.busy_timeout_seconds)
+        raised: tuple[type[Exception], ...] = (DBAPIError, *self._home.errors)
         try:
-            async with self.engine.connect() as connection:
-                return await connection.run_sync(partial(sqlite.changed_alone, change=change))
-        except (DBAPIError, sqlite3.Error) as error:
-            cause = error.orig if isinstance(error, DBAPIError) else error
-            because = reason(cause) if isinstance(cause, Exception) else str(error)
+            return await self._home.changed_alone(self.engine, change)
+        except raised as error:
+            because = self._home.reason(driver_error(error))
             raise DataUnavailable(self.address, because=because) from error
-        finally:
-            self._home.turnstile.leave(place)
 
     async def close(self) -> None:
         """Let go of the database; before the log is closed, if that is in the same file."""
@@ -103,7 +92,8 @@ async def open_data(
 ) -> Database:
     """Open the models of a project (see `home` for where), their tables brought up to date.
 
-    Raises `ModelsRefused`, `DataUnavailable`, and `UnknownName` for an address nobody knows.
+    Raises `ModelsRefused`, `DataUnavailable`, `UnknownName` for an address nobody knows, and
+    `MissingExtra` for one of PostgreSQL where its driver is not installed.
     """
     models, clock = list(models), clock or SystemClock()
     home = find_home(log, url)

@@ -46,13 +46,14 @@ def _apply(connection: Connection, metadata: MetaData, changes: Changes, *, drop
     metadata.create_all(connection, tables=changes.tables)
     for column in (*changes.columns, *(changes.replaced if drop else ())):
         _add(connection, column)
+        _relate(connection, column)
     for table in metadata.tables.values():
         for index in table.indexes:
             index.create(connection, checkfirst=True)
 
 
 def _rebuild(connection: Connection, relaxed: Sequence[Place], dropped: Sequence[Place]) -> None:
-    """Change columns that are there. SQLite can do so only by copying the table."""
+    """Change columns that are there: by ALTER, or where SQLite cannot, by copying the table."""
     operations = Operations(MigrationContext.configure(connection))
     for table in sorted({table for table, _ in (*relaxed, *dropped)}):
         with operations.batch_alter_table(table) as batch:
@@ -74,7 +75,20 @@ def _add(connection: Connection, column: Column[Any]) -> None:
     Table(column.table.name, MetaData(), copy)
     text = f"ALTER TABLE {quoted(column.table.name)} ADD COLUMN "
     text += str(CreateColumn(copy).compile(dialect=connection.dialect))
-    for key in column.foreign_keys:
-        other = key.column
-        text += f" REFERENCES {quoted(other.table.name)} ({quoted(other.name)}) ON DELETE {key.ondelete}"
     connection.exec_driver_sql(text)
+
+
+def _relate(connection: Connection, column: Column[Any]) -> None:
+    """Let a new column lead to another table. Written with the column, SQLite would not tell it the same."""
+    operations = Operations(MigrationContext.configure(connection))
+    for key in column.foreign_keys:
+        with operations.batch_alter_table(column.table.name) as batch:
+            batch.create_foreign_key(
+                str(key.name),
+                key.column.table.name,
+                [column.name],
+                [key.column.name],
+                ondelete=key.ondelete,
+                deferrable=key.deferrable,
+                initially=key.initially,
+            )

@@ -21,7 +21,8 @@ from sqlalchemy import Connection
 
 from turnwise.errors import CommitRefused, WriteRefused
 from turnwise.flow.data.hold import UNDONE
-from turnwise.log.joined import Cursor, SqlValue, Write
+from turnwise.flow.data.postgres_errors import clean
+from turnwise.log.joined import Cursor, Write
 
 _BLANK: Final = re.compile(r"(?:\s|--[^\n]*+)++")
 _MARK: Final = re.compile(r"/\*|\*/")
@@ -62,7 +63,11 @@ class PostgresHold:
         write(_Statements(raw))
         self._check(connection)
         self._is_committing = True
-        raw.commit()
+        try:
+            raw.commit()
+        except Exception as error:  # The driver's; it is loaded only where it is used.
+            clean(error)
+            raise
         self._is_committing = False
         self.ended()
 

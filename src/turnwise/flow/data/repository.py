@@ -19,6 +19,7 @@ from sqlalchemy.orm.util import identity_key
 
 from turnwise.errors import BadField, ModelNotDeclared
 from turnwise.flow.data.definition import ID
+from turnwise.flow.data.hold import READS
 from turnwise.flow.data.mapped import MappedModel, Record
 from turnwise.flow.data.query import condition, ordering
 from turnwise.flow.data.row import Row
@@ -26,6 +27,7 @@ from turnwise.flow.data.values import MAX_INTEGER, Value
 
 MAX_ROWS: Final = 10_000
 """Of one `list`."""
+_READS: Final = {READS: True}
 Id = str | int
 Given = AsyncSession | Id | Mapping[str, object]
 Rows = list[Row]
@@ -89,8 +91,8 @@ class Repository:
             if staged is not None:
                 return None if staged in session.deleted else self._model.row_of(staged)
             columns = [getattr(self.model, name) for name in self._model.columns]
-            found = await session.execute(select(*columns).where(getattr(self.model, ID) == row_id))
-            row = found.first()
+            query = select(*columns).where(getattr(self.model, ID) == row_id)
+            row = (await session.execute(query, execution_options=_READS)).first()
             return None if row is None else self._model.row(row._asdict())
 
     async def list(
@@ -112,7 +114,8 @@ class Repository:
         query = select(*columns).where(condition(self._model, asked.values))
         query = query.order_by(*ordering(self._model, order_by)).limit(most).offset(offset)
         async with self._session(asked) as used:
-            rows = [self._model.row(row._asdict()) for row in await used.execute(query)]
+            found = await used.execute(query, execution_options=_READS)
+            rows = [self._model.row(row._asdict()) for row in found]
         if limit is None and len(rows) > MAX_ROWS:
             raise BadField(self._model.name, "limit", found="not given", expected=f"one up to {MAX_ROWS}")
         return rows
@@ -159,7 +162,7 @@ class Repository:
             return None
         record = _in_memory(session, self.model, row_id)
         if record is None:
-            record = await session.get(self.model, row_id)
+            record = await session.get(self.model, row_id, execution_options=_READS)
         return None if record is None or record in session.deleted else record
 
     def _id(self, asked: _Asked) -> Value:

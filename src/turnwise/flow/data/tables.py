@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final
 
 from sqlalchemy import Column, ForeignKey, Index, MetaData, Table, event
@@ -28,6 +29,10 @@ from turnwise.flow.data.mapped import MappedModel, Record, Sources
 from turnwise.flow.data.values import Value
 from turnwise.flow.data.versions import way_back
 
+MAX_NAME: Final = 63
+"""Of an index or a foreign key, in characters."""
+TABLE_PART: Final = 43
+"""How much of a table's name stands in a name that would be too long."""
 _ON_DELETE: Final = {"restrict": "RESTRICT", "cascade": "CASCADE", "set_null": "SET NULL"}
 
 
@@ -85,12 +90,20 @@ def _columns(
     return made
 
 
+def rule_name(kind: str, table: str, column: str) -> str:
+    """What an index or a foreign key is called: `uq_lead_email`. PostgreSQL cuts off what is too long."""
+    name = f"{kind}_{table}_{column}"
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{kind}_{table[:TABLE_PART]}_{sha256(name.encode()).hexdigest()[:16]}"
+
+
 def _foreign_key(
     model: ModelDefinition, column: str, relation: Relation, models: Mapping[str, ModelDefinition]
 ) -> ForeignKey:
     return ForeignKey(
         f"{models[relation.model].table}.{ID}",
-        name=f"fk_{model.table}_{column}",
+        name=rule_name("fk", model.table, column),
         ondelete=_ON_DELETE[relation.on_delete],
         use_alter=True,  # Models may lead to each other in a circle.
         deferrable=True,
@@ -109,7 +122,7 @@ def _default(name: str, field: DataField, sources: Sources) -> object:
 
 def _indexes(model: ModelDefinition, columns: Mapping[str, DataField]) -> list[Index]:
     return [
-        Index(f"{'uq' if field.unique else 'ix'}_{model.table}_{name}", name, unique=field.unique)
+        Index(rule_name("uq" if field.unique else "ix", model.table, name), name, unique=field.unique)
         for name, field in columns.items()
         if (field.unique or field.index) and name != ID
     ]

