@@ -27,6 +27,9 @@ from turnwise.log.sqlite import SqliteLog
 
 BODY: Final = {"customer": "Ann", "things": ["ball", "rope", "tent"]}
 PATIENCE_SECONDS: Final = 60.0
+TOO_LATE: Final = "the run ended before it was killed"
+WOKEN_LINES: Final = 3 * len(BODY["things"])
+"""A for_each is resumed, claimed and paused again: at most once for each child, at least once for all."""
 KEY: Final = {"Idempotency-Key": "order-1", "Prefer": "respond-async"}
 
 _processes = multiprocessing.get_context("forkserver")
@@ -140,7 +143,7 @@ def problems(folder: Path, expected: dict[str, Any], **kill: Any) -> list[str]:
     with server(folder, **kill) as port:
         run = drive(port)
     if run is not None:
-        return ["it was not killed"]
+        return [TOO_LATE]
     before = look(folder)
     with server(folder, torn=bool(kill.get("torn"))) as port:
         run = drive(port)
@@ -200,7 +203,10 @@ def test_f7_a_server_killed_after_any_line_of_a_run_goes_on_and_does_nothing_twi
             if problem := problems(folder, run, kill_at=line):
                 wrong[line] = problem
 
-    assert wrong == {}
+    # How often the for_each is woken by its children, one or several at a time, is a matter of timing.
+    too_late = [line for line, problem in wrong.items() if problem == [TOO_LATE]]
+    assert all(line > len(found.lines) - WOKEN_LINES for line in too_late)
+    assert {line: problem for line, problem in wrong.items() if line not in too_late} == {}
 
 
 @pytest.mark.parametrize("torn", [False, True])
