@@ -105,6 +105,15 @@ async def test_a_lone_append_waits_for_nobody_and_asks_once(log: PostgresLog) ->
     assert log.stats().transactions == 5
 
 
+async def test_an_append_that_comes_while_a_lane_ends_is_not_left_waiting(
+    log: PostgresLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnwise.log.postgres_writer.LANES", 1)
+    async with asyncio.timeout(60):
+        for seq in range(1, 50):
+            await log.append("c", [line("c", seq)], after=seq - 1)
+
+
 async def test_what_is_refused_costs_nobody_else_of_its_batch(log: PostgresLog) -> None:
     await log.append("c", [line("c", 1)], after=0)
     outcomes = await asyncio.gather(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import traceback
 from collections.abc import AsyncIterator, Callable
@@ -221,6 +222,26 @@ async def test_x6_backends_terminated_in_mid_append_lose_nothing_and_double_noth
         there = found[channel_id]
         assert len(there) == len(set(there))
         assert [name for name in there if name in set(names)] == names
+
+
+async def test_x6_answers_cut_after_the_commit_lose_nothing_and_double_nothing(
+    log: PostgresLog, wire: Wire
+) -> None:
+    answers = itertools.count(1)
+    wire.cut_answer = lambda data: b"written" in data and next(answers) % 3 == 0
+    names = [f"c{n}" for n in range(WRITERS)]
+    said = 0
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while wire.cuts < CUTS:
+            said += 1
+            seqs = await asyncio.gather(*(say(log, name, f"{name}-{said}") for name in names))
+            assert seqs == [said] * WRITERS
+    wire.cut_answer = lambda _: False
+
+    for name in names:
+        assert [envelope.envelope_id for envelope in await lines(log, name)] == [
+            f"{name}-{n}" for n in range(1, said + 1)
+        ]
 
 
 async def _sent(log: PostgresLog, channel_id: str, envelope_id: str) -> bool:

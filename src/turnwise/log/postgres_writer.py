@@ -71,6 +71,8 @@ class Writer:
         self._ends = Ends()
         self._waiting: deque[Append] = deque()
         self._lanes: set[Task[None]] = set()
+        self._running = 0
+        """Lanes that will look again for what is waiting. A task is done a little later than its lane."""
         self._closing = False
         self._stats = WriterStats()
 
@@ -83,7 +85,8 @@ class Writer:
             raise LogUnavailable(self._server.address, because=because)
         answer = asyncio.get_running_loop().create_future()
         self._waiting.append(Append(channel_id, envelopes, after=after, answer=answer))
-        if len(self._lanes) < LANES:
+        if self._running < LANES:
+            self._running += 1
             lane = asyncio.create_task(self._run())
             self._lanes.add(lane)
             lane.add_done_callback(self._lanes.discard)
@@ -103,6 +106,7 @@ class Writer:
                 await self._settle(batch)
             except Exception as error:  # Whatever it is, nobody may be left waiting.
                 self._give_up(batch, error)
+        self._running -= 1
 
     def _take(self) -> list[Append]:
         batch: list[Append] = []
