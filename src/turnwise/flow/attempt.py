@@ -25,7 +25,9 @@ from turnwise.expressions import compile_expression
 from turnwise.flow.work import Done, Paused, Perform, Work
 
 ERROR_CHARACTERS: Final = 500
-NOT_THE_STEPS: Final = (ClaimLost, OutOfTurn, NotDue, ChannelClosed, ChannelQuarantined, HubClosed, LogError)
+OVER_FOR_US: Final = (ClaimLost, OutOfTurn, NotDue, ChannelClosed)
+"""The turn is somebody else's, or over: what we have of it is dropped."""
+NOT_THE_STEPS: Final = (*OVER_FOR_US, ChannelQuarantined, HubClosed, LogError)
 """What is wrong with the claim or the log is no fault of the step: somebody takes it up again."""
 
 

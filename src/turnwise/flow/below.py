@@ -15,7 +15,7 @@ from turnwise.core.state import State
 from turnwise.errors import UnknownChannel, UnknownName
 from turnwise.flow.definition.flow import Flow
 from turnwise.flow.definitions import Definitions
-from turnwise.flow.run import RunKnob, request_for
+from turnwise.flow.run import RunKnob, first_private, request_for
 from turnwise.hub.hub import Hub
 from turnwise.hub.request import OpenRequest
 
@@ -61,9 +61,7 @@ class Below:
         if flow not in pins:
             raise UnknownName("flow", flow, pins)
         definition = await self._definitions.get(pins[flow])
-        user = {key: value for key, value in self._run.private_vars.items() if key == "_user_id"}
-        versions = definition.model_versions()
-        private = {**user, "_context_model_versions": versions} if versions else user
+        private = first_private(definition, self._run.private_vars.get("_user_id"))
         knob = RunKnob(name=flow, digest=pins[flow], pins=pins, private=private)
         context = {**definition.spec.context.defaults, **input}
         await self._start(place, definition, knob, context)

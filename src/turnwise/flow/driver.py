@@ -26,18 +26,14 @@ from turnwise.core.governance import Passport
 from turnwise.core.state import Claim, State
 from turnwise.core.step_targets import STEP_PREFIX
 from turnwise.errors import (
-    ChannelClosed,
     ChannelQuarantined,
-    ClaimLost,
     HubClosed,
     LogError,
-    NotDue,
-    OutOfTurn,
     Refused,
     TurnTaken,
     UnknownChannel,
 )
-from turnwise.flow.attempt import NOT_THE_STEPS, attempt, failed, settle
+from turnwise.flow.attempt import NOT_THE_STEPS, OVER_FOR_US, attempt, failed, settle
 from turnwise.flow.below import Below
 from turnwise.flow.definitions import Definitions
 from turnwise.flow.run import RunKnob, run_knob, step_of, steps_at
@@ -55,7 +51,6 @@ logger = logging.getLogger(__name__)
 DRIVER: Final = "flows"
 """The name of the participant that opens runs and works on their steps."""
 RETRY_SECONDS: Final = 1.0
-_OVER_FOR_US: Final = (ClaimLost, OutOfTurn, NotDue, ChannelClosed)
 
 
 class Driver:
@@ -181,13 +176,13 @@ class Driver:
         if claim is None or claim.worker != self._worker:  # Else it came with the line that gave the floor.
             try:
                 claim = await self.hub.turns.claim(channel_id, floor, worker=self._worker, turn=state.turn)
-            except _OVER_FOR_US:
+            except OVER_FOR_US:
                 return (await self.hub.state(channel_id)).seq != state.seq
         await self._performed(state, knob, claim)
         return True
 
     async def _performed(self, state: State, knob: RunKnob, claim: Claim) -> None:
-        with suppress(*_OVER_FOR_US):  # The turn is over for us, whatever we have; it is dropped.
+        with suppress(*OVER_FOR_US):  # The turn is over for us, whatever we have; it is dropped.
             try:
                 work, below = await self._work(state, knob, claim)
                 self._performing.add(state.channel_id)

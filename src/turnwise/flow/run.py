@@ -43,6 +43,13 @@ class RunKnob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The run it was started from, at one of its steps."""
 
 
+def first_private(flow: Flow, user_id: object = None) -> JsonObject:
+    """The keys with `_` that a run of a flow begins with: who started it, and the versions of its models."""
+    private: JsonObject = {} if user_id is None else {"_user_id": user_id}
+    versions = flow.model_versions()
+    return {**private, "_context_model_versions": versions} if versions else private
+
+
 def run_knob(state: State) -> RunKnob | None:
     """What a channel says of its flow; None for one that is no run."""
     data = state.spec.knobs.get("flow")

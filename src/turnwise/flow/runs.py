@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from turnwise.core import event_types as ev
-from turnwise.core.envelope import Envelope, JsonObject
+from turnwise.core.envelope import Envelope
 from turnwise.core.json import normalised
 from turnwise.core.state import EVENT, PERSON, State, WorkflowState
 from turnwise.core.step_targets import STEP_PREFIX
@@ -30,7 +30,7 @@ from turnwise.errors import (
 from turnwise.flow.context import from_outside
 from turnwise.flow.definition.flow import Flow, digest
 from turnwise.flow.driver import Driver
-from turnwise.flow.run import RunKnob, request_for, run_knob
+from turnwise.flow.run import RunKnob, first_private, request_for, run_knob
 from turnwise.flow.verdict import CANCELLED, Verdict, verdict
 
 _PAGE: Final = 256
@@ -63,12 +63,13 @@ class Runs:
         """
         flow = self._flow(flow) if isinstance(flow, str) else flow
         given, dropped = from_outside(normalised(dict(input), field="input"))
-        private: JsonObject = {} if user_id is None else {"_user_id": user_id}
-        if flow.model_versions():
-            private["_context_model_versions"] = flow.model_versions()
         pins = {one.name: await self._driver.definitions.keep(one) for one in self._reachable(flow)}
         knob = RunKnob(
-            name=flow.name, digest=pins[flow.name], pins=pins, private=private, input=digest(given)
+            name=flow.name,
+            digest=pins[flow.name],
+            pins=pins,
+            private=first_private(flow, user_id),
+            input=digest(given),
         )
         context = {**flow.spec.context.defaults, **given}
         request = request_for(flow, knob, context, run_id=run_id, labels=labels)
