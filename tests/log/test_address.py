@@ -42,9 +42,9 @@ async def test_a_logs_own_address_opens_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["mysql://host/log", "sqlit:///log.db", "log.sqlite3", ""])
 def test_an_unknown_scheme_lists_the_known_ones(address: str) -> None:
-    with pytest.raises(UnknownName, match="memory, sqlite") as unknown:
+    with pytest.raises(UnknownName, match="memory, nats, postgres, postgresql, sqlite") as unknown:
         open_log(address)
-    assert unknown.value.known == ("memory", "sqlite")
+    assert unknown.value.known == ("memory", "nats", "postgres", "postgresql", "sqlite")
 
 
 @pytest.mark.parametrize("address", ["sqlite:log.db", "sqlite://host/log.db", "sqlite:///", "memory:name"])

@@ -4,6 +4,8 @@ memory:                    ends with the process
 sqlite:///log.db           a file, from the working folder
 sqlite:////var/lib/log.db  a file, from the root
 log.db                     the same as sqlite:///log.db
+postgresql://host/name     a database; also postgres://
+nats://a:4222,b:4222/name  a stream of these servers; see `nats_address`
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from turnwise.errors import LogUnavailable, UnknownName
+from turnwise.errors import LogUnavailable, MissingExtra, UnknownName
 from turnwise.log.base import Log
 from turnwise.log.memory import MemoryLog
 from turnwise.log.sqlite import SqliteLog
@@ -45,4 +47,30 @@ def _sqlite(rest: str) -> Log:
     return SqliteLog(path)
 
 
-_SCHEMES: Final[dict[str, Callable[[str], Log]]] = {"memory": _memory, "sqlite": _sqlite}
+def _nats(rest: str) -> Log:
+    try:
+        from turnwise.log.nats import NatsLog  # noqa: PLC0415  Only whoever asks for it needs nats-py.
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("nats"):
+            raise
+        raise MissingExtra("logs on NATS", extra="nats") from None
+    return NatsLog(f"nats:{rest}")
+
+
+def _postgres(rest: str) -> Log:
+    try:
+        from turnwise.log.postgres import PostgresLog  # noqa: PLC0415  The same for psycopg.
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("psycopg"):
+            raise
+        raise MissingExtra("logs on PostgreSQL", extra="postgres") from None
+    return PostgresLog(f"postgresql:{rest}")
+
+
+_SCHEMES: Final[dict[str, Callable[[str], Log]]] = {
+    "memory": _memory,
+    "nats": _nats,
+    "postgres": _postgres,
+    "postgresql": _postgres,
+    "sqlite": _sqlite,
+}

@@ -1,0 +1,347 @@
+"""`PostgresLog` on a real server: the contract, and what is PostgreSQL's own."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from turnwise.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable, MissingExtra
+from turnwise.log.address import open_log
+from turnwise.log.base import Log
+from turnwise.log.postgres import PostgresLog
+from turnwise.log.postgres_writer import MAX_BATCH
+from turnwise.log.sqlite import SqliteLog
+from turnwise.testing import DurableLogContract, flip_byte
+from turnwise.testing.lines import closing_line, line, lines, say
+
+from ..postgres import Postgres, run
+from .postgres_stage import on_another, own_folder, place_of, running, torn_copy, written
+
+CUTS = 5
+BYTES_BETWEEN_CUTS = 1_700
+"""About what an append of the contract's takes."""
+
+
+def flip(url: str, channel_id: str, seq: int) -> None:
+    """Turn over one bit in the middle of a record."""
+    where = f"WHERE channel = '{channel_id}' AND seq = {seq}"
+    ((body,),) = run(url, f"SELECT body FROM turnwise_records {where}")
+    flipped = flip_byte(body, len(body) // 2)
+    run(url, f"UPDATE turnwise_records SET body = '\\x{flipped.hex()}' {where}")
+
+
+@pytest.fixture
+def url(postgres: Postgres) -> str:
+    return postgres.fresh()
+
+
+@pytest.fixture
+async def log(url: str) -> AsyncIterator[PostgresLog]:
+    log = PostgresLog(url)
+    yield log
+    await log.close()
+
+
+class TestPostgresLog(DurableLogContract):
+    @pytest.fixture(autouse=True)
+    def place(self, postgres: Postgres, url: str, log: PostgresLog, request: pytest.FixtureRequest) -> None:
+        self.server, self.url = postgres, url
+        if "torn" in request.node.name:  # What is cut has to be behind the last checkpoint.
+            run(url, "CHECKPOINT")
+        self.begin = written(url)
+
+    def damage(self, log: Log, channel_id: str, seq: int) -> None:
+        flip(self.url, channel_id, seq)
+
+    async def reopen(self, log: Log) -> Log:
+        await log.close()
+        return PostgresLog(self.url)
+
+    def address(self, log: Log) -> str:
+        return self.url
+
+    async def torn(self, log: Log, folder: Path) -> AsyncIterator[Log]:
+        end = written(self.url)
+        for n in range(CUTS):
+            with own_folder() as own:
+                cut = max(self.begin, end - n * BYTES_BETWEEN_CUTS)
+                torn_copy(self.server.folder, own / "torn", cut=cut)
+                with running(own / "torn") as server:
+                    torn = PostgresLog(on_another(server, self.url))
+                    yield torn
+                    await torn.close()
+
+
+async def test_appends_that_wait_together_share_a_transaction(log: PostgresLog) -> None:
+    names = [f"c{n}" for n in range(200)]
+    await asyncio.gather(*(log.append(name, [line(name, 1)], after=0) for name in names))
+
+    stats = log.stats()
+    assert stats.works == 200
+    assert stats.transactions <= 2
+    assert 100 <= stats.largest_batch <= MAX_BATCH
+    assert stats.waiting == 0
+
+
+async def test_a_batch_has_a_limit(log: PostgresLog) -> None:
+    names = [f"c{n}" for n in range(2 * MAX_BATCH + 1)]
+    await asyncio.gather(*(log.append(name, [line(name, 1)], after=0) for name in names))
+
+    stats = log.stats()
+    assert stats.transactions >= 3
+    assert stats.largest_batch <= MAX_BATCH
+
+
+async def test_a_lone_append_waits_for_nobody_and_asks_once(log: PostgresLog) -> None:
+    for seq in range(1, 6):
+        await log.append("c", [line("c", seq)], after=seq - 1)
+
+    assert log.stats().transactions == 5
+
+
+async def test_an_append_that_comes_while_a_lane_ends_is_not_left_waiting(
+    log: PostgresLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnwise.log.postgres_writer.LANES", 1)
+    async with asyncio.timeout(60):
+        for seq in range(1, 50):
+            await log.append("c", [line("c", seq)], after=seq - 1)
+
+
+async def test_what_is_refused_costs_nobody_else_of_its_batch(log: PostgresLog) -> None:
+    await log.append("c", [line("c", 1)], after=0)
+    outcomes = await asyncio.gather(
+        log.append("c", [line("c", 1, envelope_id="late")], after=0),
+        log.append("c", [line("c", 2), line("c", 3, envelope_id="c-1")], after=1),
+        log.append("c", [line("c", 2, data={"text": "\ud800"})], after=1),
+        log.append("c", [line("c", 2)], after=1),
+        log.append("d", [line("d", 1)], after=0),
+        return_exceptions=True,
+    )
+
+    assert [type(outcome) for outcome in outcomes[:2]] == [LogConflict, DuplicateEnvelope]
+    assert isinstance(outcomes[2], ValueError)
+    assert (outcomes[3], outcomes[4]) == (None, None)
+    assert await lines(log, "c") == [line("c", 1), line("c", 2)]
+
+
+async def test_one_append_the_server_cannot_write_costs_nobody_else_of_its_batch(
+    log: PostgresLog, url: str
+) -> None:
+    run(url, "ALTER TABLE turnwise_records ADD CHECK (envelope_id <> 'poison')")
+    poison = log.append("b", [line("b", 1, envelope_id="poison")], after=0)
+    others = [log.append(name, [line(name, 1)], after=0) for name in "ac"]
+    refused, *fine = await asyncio.gather(poison, *others, return_exceptions=True)
+
+    assert isinstance(refused, LogUnavailable)
+    assert "23514" in str(refused)
+    assert fine == [None, None]
+    assert [head.channel_id for head in await log.channels()] == ["a", "c"]
+
+
+async def test_several_logs_on_one_database_take_turns_on_a_channel(log: PostgresLog, url: str) -> None:
+    other = PostgresLog(url)
+    for seq in range(1, 9):
+        await (log, other)[seq % 2].append("c", [line("c", seq)], after=seq - 1)
+
+    assert await lines(log, "c") == [line("c", seq) for seq in range(1, 9)]
+    await other.close()
+
+
+async def test_of_two_that_begin_a_channel_at_once_one_is_told_of_a_conflict(
+    log: PostgresLog, url: str
+) -> None:
+    other = PostgresLog(url)
+    for name in (f"c{n}" for n in range(300)):
+        outcomes = await asyncio.gather(
+            log.append(name, [line(name, 1, envelope_id="ours")], after=0),
+            other.append(name, [line(name, 1, envelope_id="theirs")], after=0),
+            return_exceptions=True,
+        )
+        assert sorted(map(repr, outcomes)) == [repr(LogConflict(name, after=0, found=1)), "None"]
+    await other.close()
+
+
+async def test_records_and_hashes_are_those_of_sqlite(log: PostgresLog, url: str, tmp_path: Path) -> None:
+    sqlite = SqliteLog(tmp_path / "log.db")
+    for kept in (log, sqlite):
+        await kept.append("kanal-ü", [line("kanal-ü", 1), line("kanal-ü", 2)], after=0)
+        await kept.append("kanal-ü", [closing_line("kanal-ü", 3)], after=2)
+    await sqlite.close()
+
+    query = "SELECT seq, envelope_id, hash, body FROM {} ORDER BY seq"
+    with closing(sqlite3.connect(tmp_path / "log.db")) as connection:
+        assert (
+            run(url, query.format("turnwise_records"))
+            == connection.execute(query.format("records")).fetchall()
+        )
+
+
+@pytest.mark.parametrize(
+    ("damage", "after"),
+    [
+        ("UPDATE turnwise_heads SET hash = '\\x00' WHERE channel = 'a'", 2),
+        ("DELETE FROM turnwise_records WHERE channel = 'a' AND seq = 2", 2),
+        ("UPDATE turnwise_heads SET seq = 1 WHERE channel = 'a'", 1),
+        (
+            "UPDATE turnwise_heads SET seq = 1, hash = "
+            "(SELECT hash FROM turnwise_records WHERE channel = 'a' AND seq = 1) WHERE channel = 'a'",
+            1,
+        ),
+        ("DELETE FROM turnwise_heads WHERE channel = 'a'", 0),
+    ],
+)
+async def test_a_head_that_contradicts_the_records_takes_no_append(
+    log: PostgresLog, url: str, damage: str, after: int
+) -> None:
+    """An envelope chained on the wrong hash would be acknowledged, and never be readable."""
+    await log.append("a", [line("a", 1), line("a", 2)], after=0)
+    await log.append("b", [line("b", 1)], after=0)
+    run(url, damage)
+
+    with pytest.raises(CorruptRecord):
+        await log.append("a", [line("a", after + 1, envelope_id="new")], after=after)
+    assert await say(log, "b", "new") == 2
+
+
+async def test_a_last_record_that_is_gone_is_missed(log: PostgresLog, url: str) -> None:
+    await log.append("a", [line("a", 1), line("a", 2)], after=0)
+    run(url, "DELETE FROM turnwise_records WHERE channel = 'a' AND seq = 2")
+
+    with pytest.raises(CorruptRecord, match="missing") as missing:
+        await lines(log, "a")
+    assert missing.value.seq == 2
+
+
+async def test_a_damaged_snapshot_is_none(log: PostgresLog, url: str) -> None:
+    await log.save_snapshot("c", seq=3, body=b"three")
+    run(url, "UPDATE turnwise_snapshots SET body = '\\x00'")
+    assert await log.load_snapshot("c") is None
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 1001, "ü" * 501])
+async def test_an_id_that_postgresql_cannot_keep_is_refused_and_nobodys(log: PostgresLog, name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be kept"):
+        await log.append("c", [line("c", 1, envelope_id=name)], after=0)
+    with pytest.raises(ValueError, match="cannot be kept"):
+        await log.append(name, [line(name, 1, envelope_id="fine")], after=0)
+
+    assert await log.find("c", name) is None
+    assert await log.find(name, "fine") is None
+    assert await log.head(name) is None
+    assert await lines(log, name) == []
+
+
+async def test_closing_finishes_what_waits_and_refuses_what_comes(log: PostgresLog, url: str) -> None:
+    waiting = [asyncio.create_task(log.append(f"c{n}", [line(f"c{n}", 1)], after=0)) for n in range(50)]
+    await asyncio.sleep(0)  # Each of them is submitted.
+    await log.close()
+    await asyncio.gather(*waiting)
+    await log.close()
+
+    with pytest.raises(LogUnavailable, match="closed"):
+        await log.append("d", [line("d", 1)], after=0)
+    with pytest.raises(LogUnavailable, match="closed"):
+        await log.head("c1")
+    again = PostgresLog(url)
+    assert len(await again.channels()) == 50
+    await again.close()
+
+
+async def test_a_caller_that_no_longer_waits_is_written_all_the_same(log: PostgresLog) -> None:
+    leaving = asyncio.create_task(log.append("c", [line("c", 1)], after=0))
+    await asyncio.sleep(0)  # It is submitted.
+    leaving.cancel()
+    await log.append("d", [line("d", 1)], after=0)
+
+    assert await lines(log, "c") == [line("c", 1)]
+
+
+async def test_tables_of_somebody_else_or_of_a_newer_format_are_not_touched(url: str) -> None:
+    run(url, "CREATE TABLE turnwise_records (mine integer)")
+    with pytest.raises(LogUnavailable, match="not a Turnwise log"):
+        PostgresLog(url)
+    assert run(url, "SELECT * FROM turnwise_records") == []
+    run(url, "DROP TABLE turnwise_records")
+    log = PostgresLog(url)
+    run(url, "UPDATE turnwise_format SET number = 2")
+
+    with pytest.raises(LogUnavailable, match="format 2 is newer"):
+        PostgresLog(url)
+    await log.close()
+
+
+async def test_logs_that_are_opened_at_once_make_the_tables_once(url: str) -> None:
+    logs = await asyncio.gather(*(asyncio.to_thread(PostgresLog, url) for _ in range(6)))
+
+    await asyncio.gather(*(say(log, "c", f"w{n}") for n, log in enumerate(logs)))
+    assert len(await lines(logs[0], "c")) == 6
+    for log in logs:
+        await log.close()
+
+
+def test_a_user_who_may_not_make_tables_is_told(postgres: Postgres) -> None:
+    url = postgres.fresh(user="reader")
+    run(postgres.address(), "CREATE ROLE reader LOGIN")
+    run(postgres.address(), f"REVOKE ALL ON SCHEMA {place_of(url)} FROM PUBLIC")
+    run(postgres.address(), f"GRANT USAGE ON SCHEMA {place_of(url)} TO reader")
+
+    with pytest.raises(LogUnavailable, match="may not make them"):
+        PostgresLog(url)
+
+
+@pytest.mark.parametrize("setting", ["fsync", "full_page_writes", "synchronous_commit"])
+async def test_settings_are_checked_on_each_connection_and_power_is_said_only_if_they_hold(
+    log: PostgresLog, url: str, setting: str
+) -> None:
+    assert log.durability == "power"
+    run(url, f"ALTER SYSTEM SET {setting} = off")
+    try:
+        run(url, "SELECT pg_reload_conf()")
+        while run(url, f"SHOW {setting}") != [("off",)]:
+            pass
+        weaker = PostgresLog(url)
+        await log.channels()
+    finally:
+        run(url, f"ALTER SYSTEM RESET {setting}")
+        run(url, "SELECT pg_reload_conf()")
+    while run(url, f"SHOW {setting}") != [("on",)]:
+        pass
+
+    assert weaker.durability == "process"
+    assert log.durability == "process"
+    await weaker.close()
+
+
+async def test_tables_that_a_crash_empties_do_not_survive_power(url: str) -> None:
+    log = PostgresLog(url)
+    run(url, "ALTER TABLE turnwise_records SET UNLOGGED")
+    again = PostgresLog(url)
+
+    assert (log.durability, again.durability) == ("power", "process")
+    await log.close()
+    await again.close()
+
+
+def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(sys.modules):
+        if name.startswith(("turnwise.log.postgres", "psycopg")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+
+    for scheme in ("postgresql", "postgres"):
+        with pytest.raises(MissingExtra, match=r"turnwise\[postgres\]"):
+            open_log(f"{scheme}://host/name")
+
+
+async def test_both_schemes_open_it(url: str) -> None:
+    for scheme in ("postgresql", "postgres"):
+        log = open_log(url.replace("postgresql", scheme, 1))
+        assert isinstance(log, PostgresLog)
+        await log.close()
