@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from turnwise import tracing
 from turnwise.agent.context import Context
 from turnwise.agent.journal import Journal, Recorded, Unwritten
 from turnwise.agent.messages import Message, ModelReply, ToolCall
@@ -126,7 +127,7 @@ class Performer:
     async def _attempted(self, request: ModelRequest) -> ModelReply:
         for attempt in range(1, self.attempts + 1):
             try:
-                return await self.model.reply(request, self._on_text())
+                return await self._replied(request)
             except ModelError as error:
                 if not error.transient or attempt == self.attempts:
                     raise
@@ -134,6 +135,23 @@ class Performer:
                 pause = self.backoff_seconds * 2 ** (attempt - 1) if wanted is None else wanted
                 await self.sleep(min(pause, MAX_PAUSE_SECONDS))
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _replied(self, request: ModelRequest) -> ModelReply:
+        attributes = {
+            tracing.OPERATION: "chat",
+            "gen_ai.provider.name": self.model.name.partition(":")[0],
+            "gen_ai.request.model": self.model.name.rpartition(":")[2],
+        }
+        with tracing.span(f"chat {self.model.name}", attributes, kind="client") as recording:
+            reply = await self.model.reply(request, self._on_text())
+            recording.note(
+                {
+                    "gen_ai.response.model": reply.model or self.model.name,
+                    "gen_ai.usage.input_tokens": reply.usage.input_tokens,
+                    "gen_ai.usage.output_tokens": reply.usage.output_tokens,
+                }
+            )
+        return reply
 
     async def _call_all(self, step: CallTools) -> Sequence[ToolAnswer]:
         tasks = [asyncio.ensure_future(self._answer(call)) for call in step.calls]
@@ -150,7 +168,12 @@ class Performer:
             return known
         current_call.set(call.call_id)  # In this call's own task: calls that run at once do not mix.
         self._tell(ToolStarted(call))
-        output = await self._called(call)
+        attributes = {tracing.OPERATION: "execute_tool", "gen_ai.tool.name": call.tool}
+        attributes |= {"gen_ai.tool.call.id": call.call_id, "gen_ai.tool.type": "function"}
+        with tracing.span(f"execute_tool {call.tool}", attributes) as recording:
+            output = await self._called(call)
+            if output.failed:
+                recording.fail("tool_failed")
         answer = ToolAnswer(
             call_id=call.call_id,
             tool=call.tool,

@@ -8,7 +8,8 @@ from turnwise.client.agent_client import AgentClient
 from turnwise.client.hub_client import HubClient
 from turnwise.client.link import LocalLink
 from turnwise.core.governance import Passport, Resume, Rule
-from turnwise.hub.hub import Hub as BareHub, HubOptions
+from turnwise.hub.hub import Hub as BareHub
+from turnwise.hub.options import HubOptions
 from turnwise.log.base import Log
 
 

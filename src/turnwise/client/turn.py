@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
+from turnwise import tracing
 from turnwise.client.channel import Channel
 from turnwise.client.link import Seat
 from turnwise.core.envelope import Envelope, JsonObject
@@ -112,6 +113,21 @@ async def _claimed(seat: Seat, envelope: Envelope) -> Turn | None:
 
 
 async def _work(seat: Seat, turn: Turn, handler: TurnHandler) -> None:
+    state = await turn.channel.state()
+    member = state.spec.participant(seat.agent_id)
+    name = seat.agent_id if member is None else member.name
+    attributes: dict[str, tracing.Value] = {
+        tracing.OPERATION: "invoke_agent",
+        tracing.CONVERSATION: state.channel_id,
+        "gen_ai.agent.id": seat.agent_id,
+        "gen_ai.agent.name": name,
+        "turnwise.turn": turn.number,
+    }
+    with tracing.span_below(state.spec.traceparent, f"invoke_agent {name}", attributes) as recording:
+        await _worked(seat, turn, handler, recording)
+
+
+async def _worked(seat: Seat, turn: Turn, handler: TurnHandler, recording: tracing.Recording) -> None:
     channel_id, claim = turn.channel.channel_id, turn.claim.seq
     # Where giving up is refused the turn is over for us, whatever we have; our output is dropped.
     with suppress(ClaimLost, ChannelClosed, OutOfTurn):
@@ -125,6 +141,7 @@ async def _work(seat: Seat, turn: Turn, handler: TurnHandler) -> None:
             await seat.release(channel_id, claim)
             raise
         except Exception as error:  # The handler's own, or what refused its packet (W8).
+            recording.fail(type(error).__name__)
             await seat.fail(channel_id, claim, described(error))
             logger.warning("turn %s of %s failed: %s", turn.number, channel_id, type(error).__name__)
 

@@ -74,6 +74,8 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The channel this one was opened from, if it was."""
     depth: int = 0
     """How many channels are above this one."""
+    traceparent: str | None = None
+    """The span it was opened in; whoever works on it goes on in that trace."""
 
     def names(self) -> Mapping[str, str]:
         """Every id and every name of a participant -> the id."""

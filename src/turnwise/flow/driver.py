@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from turnwise import tracing
 from turnwise.core import event_types as ev
 from turnwise.core.envelope import Draft, Envelope, JsonObject
 from turnwise.core.governance import Passport
@@ -178,7 +179,10 @@ class Driver:
                 claim = await self.hub.turns.claim(channel_id, floor, worker=self._worker, turn=state.turn)
             except OVER_FOR_US:
                 return (await self.hub.state(channel_id)).seq != state.seq
-        await self._performed(state, knob, claim)
+        name = f"step {floor.removeprefix(STEP_PREFIX)}"
+        attributes: dict[str, tracing.Value] = {tracing.CONVERSATION: channel_id, "turnwise.turn": state.turn}
+        with tracing.span_below(state.spec.traceparent, name, attributes):
+            await self._performed(state, knob, claim)
         return True
 
     async def _performed(self, state: State, knob: RunKnob, claim: Claim) -> None:

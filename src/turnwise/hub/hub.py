@@ -12,12 +12,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, Self, TypedDict, Unpack
+from typing import Any, Final, Self, Unpack
 from weakref import WeakValueDictionary
 
 import msgspec
-from msgspec import Struct
 
+from turnwise import tracing
 from turnwise.core import event_types as ev
 from turnwise.core.adapter import AnyAdapter
 from turnwise.core.adapters import built_in
@@ -42,10 +42,12 @@ from turnwise.hub.delivery import Delivery, Receiver
 from turnwise.hub.directory import HubDirectory
 from turnwise.hub.entry import Entry
 from turnwise.hub.following import Following
-from turnwise.hub.governance import Arbiter, Gate, Listener, tell
-from turnwise.hub.ids import NewId, sortable_ids
+from turnwise.hub.governance import Gate, Listener, tell
+from turnwise.hub.health import Health
+from turnwise.hub.ids import sortable_ids
 from turnwise.hub.observed import Observed, observed
 from turnwise.hub.opening import Opening, first_of
+from turnwise.hub.options import HubOptions
 from turnwise.hub.posting import Posting
 from turnwise.hub.request import OpenRequest, spec_of
 from turnwise.hub.texts import Texts
@@ -58,32 +60,6 @@ logger = logging.getLogger(__name__)
 
 OWN_PREFIX: Final = "_"
 """What the id of a channel of the hub's own starts with: the directory, the audit, definitions of flows."""
-
-
-class Health(Struct, frozen=True, kw_only=True):
-    """How a hub is doing."""
-
-    log: str
-    durability: str
-    """What an acknowledgement survives: `power`, `process` or `none`."""
-    open_channels: int
-    cached_channels: int
-    quarantined: dict[str, str]
-
-
-class HubOptions(TypedDict, total=False):
-    """What `Hub.open` takes beside the log. Everything has a default."""
-
-    clock: Clock
-    new_id: NewId
-    adapters: Sequence[AnyAdapter]
-    """Channel types beside the built-in ones."""
-    arbiter: Arbiter
-    listeners: Sequence[Listener]
-    cached_channels: int
-    """How many channels are kept in memory at a time."""
-    follow: bool
-    """Whether to follow what other processes append to the same log."""
 
 
 class Hub:
@@ -190,18 +166,10 @@ class Hub:
     async def open_channel(self, request: OpenRequest, opener_id: str) -> str:
         """Open a channel and return its id once everybody has accepted (L1)."""
         self._check_open()
-        opener = self.participant(opener_id)
-        if request.channel_id is None:
-            channel_id = await self._invite(request, opener)
-        else:
-            channel_id = request.channel_id
-            async with self._naming.setdefault(channel_id, asyncio.Lock()):
-                if await self.log.head(channel_id) is None:
-                    with suppress(LogConflict):  # Another hub on the same log was faster.
-                        await self._invite(request, opener)
-            if (await self.state(channel_id)).creator_id != opener_id:
-                raise NameTaken("channel", channel_id, do="Somebody else opened it; choose another id.")
-        await self._opening.wait(channel_id, self._tick_channel)
+        with tracing.span(f"open_channel {request.type}") as recording:
+            channel_id = await self._opened(request, self.participant(opener_id))
+            recording.note({tracing.CONVERSATION: channel_id})
+            await self._opening.wait(channel_id, self._tick_channel)
         return channel_id
 
     async def post(
@@ -212,6 +180,8 @@ class Hub:
         `within` is committed with them, or not at all (F7).
         """
         self._check_open()
+        if draft.traceparent is None and (traceparent := tracing.current()) is not None:
+            draft = msgspec.structs.replace(draft, traceparent=traceparent)
         entry = await self._channels.get(channel_id)
         with entry.pinned():
             sender = self._directory.known.by_id.get(draft.sender_id)
@@ -371,6 +341,18 @@ class Hub:
                 logger.exception("timers could not be written; trying again")
                 await self.clock.sleep(self._sweep_seconds)
 
+    async def _opened(self, request: OpenRequest, opener: Registration) -> str:
+        if request.channel_id is None:
+            return await self._invite(request, opener)
+        channel_id = request.channel_id
+        async with self._naming.setdefault(channel_id, asyncio.Lock()):
+            if await self.log.head(channel_id) is None:
+                with suppress(LogConflict):  # Another hub on the same log was faster.
+                    await self._invite(request, opener)
+        if (await self.state(channel_id)).creator_id != opener.agent_id:
+            raise NameTaken("channel", channel_id, do="Somebody else opened it; choose another id.")
+        return channel_id
+
     async def _invite(self, request: OpenRequest, opener: Registration) -> str:
         spec = await self._spec(request, opener)
         await self._gate.may_open(opener, spec, self._directory.known, self._delivery.waited_for)
@@ -385,6 +367,7 @@ class Hub:
             self._directory.known,
             channel_id=request.channel_id or self.new_id(),
             depth=parent.spec.depth + 1 if parent else 0,
+            traceparent=tracing.current(),
         )
 
     def _check_open(self) -> None:

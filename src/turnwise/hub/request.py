@@ -40,7 +40,13 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
 
 
 def spec_of(
-    request: OpenRequest, opener: Registration, directory: Directory, *, channel_id: str, depth: int
+    request: OpenRequest,
+    opener: Registration,
+    directory: Directory,
+    *,
+    channel_id: str,
+    depth: int,
+    traceparent: str | None = None,
 ) -> ChannelSpec:
     """Return the spec of the channel, with names looked up, or say what is wrong with the request."""
     _check_types(request)
@@ -62,6 +68,7 @@ def spec_of(
         message=request.message,
         parent_id=request.parent_id,
         depth=depth,
+        traceparent=traceparent,
     )
 
 

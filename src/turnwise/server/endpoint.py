@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from turnwise import tracing
 from turnwise.server.answers import failure
 from turnwise.server.operation import Handler
 from turnwise.server.problems import METHOD_NOT_ALLOWED, RequestRefused, answer_to
@@ -28,9 +29,15 @@ class Endpoint:
         self._allowed = ", ".join(sorted(handlers))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self._answer(Request(scope, receive))
-        if response is not None:
-            await response(scope, receive, send)
+        request = Request(scope, receive)
+        route = str(getattr(scope.get("route"), "path", ""))
+        attributes: dict[str, tracing.Value] = {"http.request.method": request.method, "http.route": route}
+        above = request.headers.get("traceparent")
+        with tracing.span_below(above, f"{request.method} {route}", attributes, kind="server") as recording:
+            response = await self._answer(request)
+            if response is not None:
+                recording.note({"http.response.status_code": response.status_code})
+                await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response | None:
         """None: nobody is there any more."""

@@ -1,0 +1,26 @@
+"""What a hub is opened with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from turnwise.core.adapter import AnyAdapter
+from turnwise.hub.clock import Clock
+from turnwise.hub.governance import Arbiter, Listener
+from turnwise.hub.ids import NewId
+
+
+class HubOptions(TypedDict, total=False):
+    """What `Hub.open` takes beside the log. Everything has a default."""
+
+    clock: Clock
+    new_id: NewId
+    adapters: Sequence[AnyAdapter]
+    """Channel types beside the built-in ones."""
+    arbiter: Arbiter
+    listeners: Sequence[Listener]
+    cached_channels: int
+    """How many channels are kept in memory at a time."""
+    follow: bool
+    """Whether to follow what other processes append to the same log."""
