@@ -25,6 +25,7 @@ from turnwise.errors import MissingExtra
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
 Kind = Literal["internal", "server", "client"]
@@ -114,7 +115,7 @@ def use(provider: TracerProvider | None) -> None:
     _used[:] = [] if provider is None else [provider]
 
 
-def export(environ: Mapping[str, str], *, service: str = SERVICE) -> TracerProvider | None:
+def export(environ: Mapping[str, str], *, service: str = SERVICE) -> SdkTracerProvider | None:
     """Export spans over OTLP if the environment says where to; return the provider, to be shut down.
 
     Everything else (headers, sampling, resource) is as OpenTelemetry's own variables say.
@@ -124,12 +125,12 @@ def export(environ: Mapping[str, str], *, service: str = SERVICE) -> TracerProvi
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
-        from opentelemetry.sdk.trace import TracerProvider as SdkProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ModuleNotFoundError:
         raise MissingExtra("exporting traces", extra="otel") from None
     resource = Resource.create({"service.name": environ.get("OTEL_SERVICE_NAME", service)})
-    provider = SdkProvider(resource=resource)
+    provider = SdkTracerProvider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     use(provider)
     return provider

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -95,12 +95,14 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(folder: Path, *options: str, go_port: int = 0) -> AsyncIterator[Served]:
+async def serving(
+    folder: Path, *options: str, go_port: int = 0, environ: Mapping[str, str] | None = None
+) -> AsyncIterator[Served]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-c", MAIN, "serve", str(folder), "--port", "0", *options),
         stdout=PIPE,
-        env={"PATH": "/usr/bin:/bin", "GO_PORT": str(go_port)},
+        env={"PATH": "/usr/bin:/bin", "GO_PORT": str(go_port), **(environ or {})},
     )
     assert process.stdout is not None
     try:

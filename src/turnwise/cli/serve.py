@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from turnwise import tracing
 from turnwise.errors import BadKey, MissingExtra
 
 if TYPE_CHECKING:
@@ -74,7 +75,12 @@ def serve(
         raise typer.Exit(1) from None
     if project.report:
         typer.echo(str(project.report), err=True)
-    asyncio.run(_serve(project, runtime, host=host, port=port, dev=dev, access_log=access_log))
+    provider = tracing.export(os.environ)
+    try:
+        asyncio.run(_serve(project, runtime, host=host, port=port, dev=dev, access_log=access_log))
+    finally:
+        if provider is not None:
+            provider.shutdown()
 
 
 async def _serve(

@@ -139,13 +139,14 @@ def _routes(house: House, operations: Iterable[Operation], said: JsonObject) -> 
         "/openapi.json": _openapi(house, said),
     }
     for path in _FREE:
-        yield Route(path, Endpoint({"GET": free[path]}, new_id))
+        yield Route(path, Endpoint(path, {"GET": free[path]}, new_id))
     paths: defaultdict[tuple[str, ...], list[Operation]] = defaultdict(list)
     for one in operations:
         paths[one.shape].append(one)
     for shape in sorted(paths, key=lambda shape: [part == "{}" for part in shape]):
         handlers = {one.method: placed(house, one.handler) for one in paths[shape]}
-        yield Route(paths[shape][0].path, Endpoint(handlers, new_id))
+        path = paths[shape][0].path
+        yield Route(path, Endpoint(path, handlers, new_id))
 
 
 def _openapi(house: House, said: JsonObject) -> Handler:

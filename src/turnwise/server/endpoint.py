@@ -18,22 +18,25 @@ from turnwise.server.operation import Handler
 from turnwise.server.problems import METHOD_NOT_ALLOWED, RequestRefused, answer_to
 
 REQUEST_ID_HEADER = "X-Request-Id"
+OTHER_METHOD = "_OTHER"
+"""What a trace calls a method that nobody expected: names in traces are few."""
 
 
 class Endpoint:
     """The operations of one path."""
 
-    def __init__(self, handlers: Mapping[str, Handler], new_id: Callable[[], str]) -> None:
+    def __init__(self, path: str, handlers: Mapping[str, Handler], new_id: Callable[[], str]) -> None:
+        self._path = path
         self._handlers = dict(handlers)
         self._new_id = new_id
         self._allowed = ", ".join(sorted(handlers))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        route = str(getattr(scope.get("route"), "path", ""))
-        attributes: dict[str, tracing.Value] = {"http.request.method": request.method, "http.route": route}
+        method = request.method if request.method in self._handlers else OTHER_METHOD
+        attributes = {"http.request.method": method, "http.route": self._path}
         above = request.headers.get("traceparent")
-        with tracing.span_below(above, f"{request.method} {route}", attributes, kind="server") as recording:
+        with tracing.span_below(above, f"{method} {self._path}", attributes, kind="server") as recording:
             response = await self._answer(request)
             if response is not None:
                 recording.note({"http.response.status_code": response.status_code})
