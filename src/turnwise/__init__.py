@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from turnwise.agent.agent import Agent, Reply
     from turnwise.agent.context import Context
     from turnwise.agent.inject import Depends, Inject, Variable
+    from turnwise.agent.mcp import McpServer
     from turnwise.agent.tool import tool
     from turnwise.agent.tool_result import ToolResult
     from turnwise.client.run import RunResult, run, run_sync
@@ -29,6 +30,7 @@ _HOMES = {
     "Finish": "turnwise.core.routing",
     "Handoff": "turnwise.core.routing",
     "Inject": "turnwise.agent.inject",
+    "McpServer": "turnwise.agent.mcp",
     "Reply": "turnwise.agent.agent",
     "RunResult": "turnwise.client.run",
     "ToolResult": "turnwise.agent.tool_result",
@@ -47,6 +49,7 @@ __all__ = [
     "Finish",
     "Handoff",
     "Inject",
+    "McpServer",
     "Reply",
     "RunResult",
     "ToolResult",

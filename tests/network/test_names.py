@@ -23,6 +23,7 @@ EVERYDAY = [
     "Finish",
     "Handoff",
     "Inject",
+    "McpServer",
     "Reply",
     "RunResult",
     "ToolResult",

@@ -64,6 +64,13 @@ def header(name: str, context: Context[Any, Any]) -> str:
     return f"{name}={None if request is None else request.headers.get(name)}"
 
 
+@server.tool()
+def key(context: Context[Any, Any]) -> str:
+    """The idempotency key of the call."""
+    meta = context.request_context.meta or {}
+    return str(dict(meta).get("turnwise/idempotency-key"))
+
+
 @contextmanager
 def served() -> Iterator[str]:
     """The address of the server, in a thread of this process."""
