@@ -80,6 +80,10 @@ class Runtime:
         return self._services.flows
 
     @property
+    def agents(self) -> Mapping[str, Agent]:
+        return self._services.agents
+
+    @property
     def hub(self) -> Hub:
         """Raises `HubClosed` before it is opened, and after."""
         if self._hub is None:
