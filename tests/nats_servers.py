@@ -172,9 +172,11 @@ def free_ports(number: int) -> list[int]:
 
 @pytest.fixture(scope="session")
 def nats_server() -> Iterator[NatsServer]:
-    with TemporaryDirectory(prefix="turnwise-nats-", ignore_cleanup_errors=True) as folder:
-        with running(NatsServer(Path(folder))) as server:
-            yield server
+    with (
+        TemporaryDirectory(prefix="turnwise-nats-", ignore_cleanup_errors=True) as folder,
+        running(NatsServer(Path(folder))) as server,
+    ):
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -29,12 +29,14 @@ class Odd:
         self._then = then
         self.came = 0
         self.here = 0
+        self._met = asyncio.Event()
         self._left = asyncio.Condition()
         self.address = ""
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         self.came += 1
         self.here += 1
+        self._met.set()
         writer.write(self._first)
         try:
             while await reader.read(1 << 16):
@@ -45,6 +47,11 @@ class Odd:
         async with self._left:
             self.here -= 1
             self._left.notify_all()
+
+    async def is_met(self) -> None:
+        """Return when somebody has come."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await self._met.wait()
 
     async def is_left(self) -> None:
         """Return when every connection has been closed by whoever made it."""
@@ -80,9 +87,7 @@ async def test_a_connect_that_is_cancelled_leaves_no_connection_open() -> None:
     async with odd(INFO) as server:
         log = NatsLog(server.address)
         connecting = asyncio.ensure_future(log.connect())
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not server.here:
-                await asyncio.sleep(0)
+        await server.is_met()
         connecting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await connecting
@@ -95,9 +100,7 @@ async def test_closing_ends_a_connect_that_is_under_way() -> None:
     async with odd(INFO) as server:
         log = NatsLog(server.address)
         connecting = asyncio.ensure_future(log.connect())
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not server.here:
-                await asyncio.sleep(0)
+        await server.is_met()
         await log.close()
 
         with pytest.raises(LogUnavailable, match="closed"):
