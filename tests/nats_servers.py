@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -138,6 +139,17 @@ class NatsCluster:
             server.stop()
 
 
+@contextmanager
+def running(server: NatsServer) -> Iterator[NatsServer]:
+    """Run a server of a test's own, which ends with the test however that ends."""
+    server.start()
+    try:
+        server.wait()
+        yield server
+    finally:
+        server.stop()
+
+
 def fresh(servers: Sequence[NatsServer]) -> str:
     return f"nats://{','.join(server.host for server in servers)}/log{next(_streams)}"
 
@@ -160,14 +172,11 @@ def free_ports(number: int) -> list[int]:
 
 @pytest.fixture(scope="session")
 def nats_server() -> Iterator[NatsServer]:
-    with TemporaryDirectory(prefix="turnwise-nats-", ignore_cleanup_errors=True) as folder:
-        server = NatsServer(Path(folder))
-        server.start()
-        try:
-            server.wait()
-            yield server
-        finally:
-            server.stop()
+    with (
+        TemporaryDirectory(prefix="turnwise-nats-", ignore_cleanup_errors=True) as folder,
+        running(NatsServer(Path(folder))) as server,
+    ):
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from tests.log.nats_stage import (
     put_foreign,
     records_of,
 )
-from tests.nats_servers import NatsServer
+from tests.nats_servers import NatsServer, running
 from turnwise.core.envelope import Envelope
 from turnwise.errors import CorruptRecord, DuplicateEnvelope, LogUnavailable
 from turnwise.log.base import Head, Log
@@ -69,13 +69,10 @@ class TestNatsLog(DurableLogContract):
     async def torn(self, log: Log, folder: Path) -> AsyncIterator[Log]:
         stream = NatsAddress(log.address).stream
         for copy in torn_copies(self.kept, stream, folder):
-            server = NatsServer(copy)
-            server.start()
-            server.wait()
-            torn = NatsLog(f"nats://{server.host}/{stream}")
-            yield torn
-            await torn.close()
-            server.stop()
+            with running(NatsServer(copy)) as server:
+                torn = NatsLog(f"nats://{server.host}/{stream}")
+                yield torn
+                await torn.close()
 
     @pytest.fixture(autouse=True)
     def _where_it_is_kept(self, nats_server: NatsServer) -> None:
@@ -272,27 +269,24 @@ async def test_a_message_that_is_not_an_append_costs_its_channel_only(
 
 
 async def test_an_outage_is_told_and_over_when_it_is_over(tmp_path: Path) -> None:
-    server = NatsServer(tmp_path)
-    server.start()
-    server.wait()
-    log = NatsLog(server.fresh(), patience_seconds=0.5)
-    await log.append("c", [line("c", 1)], after=0)
-    server.kill()
+    with running(NatsServer(tmp_path)) as server:
+        log = NatsLog(server.fresh(), patience_seconds=0.5)
+        await log.append("c", [line("c", 1)], after=0)
+        server.kill()
 
-    with pytest.raises(LogUnavailable):
-        await log.append("c", [line("c", 2)], after=1)
-    with pytest.raises(LogUnavailable):
-        await lines(log, "c")
-    with pytest.raises(LogUnavailable):
-        await anext(aiter(log.tail(after=1)))
-    with pytest.raises(LogUnavailable):
-        await NatsLog(log.address, patience_seconds=0.5).connect()
-    server.start()
-    server.wait()
-    assert await until_it_works(log) == 2
-    assert await lines(log, "c", after=1) == [line("c", 2)]
-    await log.close()
-    server.stop()
+        with pytest.raises(LogUnavailable):
+            await log.append("c", [line("c", 2)], after=1)
+        with pytest.raises(LogUnavailable):
+            await lines(log, "c")
+        with pytest.raises(LogUnavailable):
+            await anext(aiter(log.tail(after=1)))
+        with pytest.raises(LogUnavailable):
+            await NatsLog(log.address, patience_seconds=0.5).connect()
+        server.start()
+        server.wait()
+        assert await until_it_works(log) == 2
+        assert await lines(log, "c", after=1) == [line("c", 2)]
+        await log.close()
 
 
 async def until_it_works(log: NatsLog) -> int:
@@ -306,23 +300,21 @@ async def until_it_works(log: NatsLog) -> int:
 
 async def test_no_credential_is_shown(tmp_path: Path) -> None:
     secret = "s3cr3t/p%ss"
-    server = NatsServer(tmp_path, more=f'authorization {{ user: someone, password: "{secret}" }}')
-    server.start()
-    server.wait()
-    right = f"nats://someone:{quote(secret, safe='')}@{server.host}/log"
-    wrong = f"nats://someone:{quote(secret, safe='')}x@{server.host}/log"
-    log, refused = NatsLog(right), NatsLog(wrong, patience_seconds=0.5)
+    more = f'authorization {{ user: someone, password: "{secret}" }}'
+    with running(NatsServer(tmp_path, more=more)) as server:
+        right = f"nats://someone:{quote(secret, safe='')}@{server.host}/log"
+        wrong = f"nats://someone:{quote(secret, safe='')}x@{server.host}/log"
+        log, refused = NatsLog(right), NatsLog(wrong, patience_seconds=PATIENCE_SECONDS)
 
-    assert await say(log, "c", "one") == 1
-    with pytest.raises(LogUnavailable, match=r"(?i)authorization") as error:
-        await refused.connect()
-    trace = "".join(traceback.format_exception(error.value))
-    shown = f"{log.address} {log!r} {error.value.address} {trace} {log.durability}"
-    assert "s3cr3t" not in shown
-    assert "someone" not in shown
-    await log.close()
-    await refused.close()
-    server.stop()
+        assert await say(log, "c", "one") == 1
+        with pytest.raises(LogUnavailable, match=r"(?i)authorization") as error:
+            await refused.connect()
+        trace = "".join(traceback.format_exception(error.value))
+        shown = f"{log.address} {log!r} {error.value.address} {trace} {log.durability}"
+        assert "s3cr3t" not in shown
+        assert "someone" not in shown
+        await log.close()
+        await refused.close()
 
 
 async def test_event_loops_may_share_a_log_and_any_of_them_closes_it(log: NatsLog) -> None:

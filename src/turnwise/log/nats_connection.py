@@ -8,12 +8,19 @@ sent is known not to be sent.
 
 Rule 2: what the servers or nats-py raise becomes `LogUnavailable`; a definite
 refusal is `Refused`, for the caller to judge. Neither names credentials.
+
+Rule 3: a client of nats-py serves one connection. Left to connect again by
+itself it leaves the sockets of failed attempts open; so each attempt has a
+client of its own, which is closed when the attempt fails.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
+from asyncio import Task
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -30,9 +37,10 @@ PAUSE_SECONDS: Final = 0.05
 PING_SECONDS: Final = 2
 MAX_MISSED_PINGS: Final = 2
 """A server that is paused, not dead, is left for another one after so many."""
-RECONNECT_SECONDS: Final = 1
 UNAVAILABLE: Final = 503
 """What JetStream answers while it has no leader."""
+NOT_LET_IN: Final = "authorization violation"
+"""What a server says to wrong credentials, which no patience mends."""
 
 NATS_RAISES: Final = (Error, OSError, asyncio.TimeoutError)
 
@@ -91,7 +99,7 @@ class Connection:
         self.address = address
         self.patience_seconds = patience_seconds
         self._client: Client | None = None
-        self._connecting = asyncio.Lock()
+        self._connecting: Task[Client] | None = None
         self._closed = False
         self._last_error = ""
 
@@ -99,13 +107,13 @@ class Connection:
         return Patience(self.address.text, seconds=self.patience_seconds)
 
     async def client(self) -> Client:
-        """Return the connected client. Raises `LogUnavailable`."""
-        async with self._connecting:
-            if self._closed:
-                raise self.unavailable("it has been closed")
-            if self._client is None or self._client.is_closed:
-                self._client = await self._connect()
-            return self._client
+        """Return a connected client. Raises `LogUnavailable` when patience ends."""
+        patience = self.patience()
+        while True:
+            try:
+                return await self._connected()
+            except NATS_RAISES as error:
+                await patience.pause(reason(error))
 
     async def ask(self, what: str, request: Mapping[str, object], answer: type[A]) -> A:
         """Return what JetStream answers. Raises `Refused`, and `LogUnavailable` when patience ends."""
@@ -138,14 +146,17 @@ class Connection:
 
     async def close(self) -> None:
         self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
         if self._client is not None:
-            await self._client.close()
+            await _close(self._client)
 
     def unavailable(self, because: str) -> LogUnavailable:
         return LogUnavailable(self.address.text, because=because)
 
     async def _request(self, subject: str, body: bytes, headers: dict[str, Any] | None, answer: type[A]) -> A:
-        client = await self.client()
+        client = await self._connected()
         reply = await client.request(subject, body, timeout=ATTEMPT_SECONDS, headers=headers)
         found = msgspec.json.decode(reply.data, type=answer)
         if found.error is None:
@@ -154,35 +165,72 @@ class Connection:
             raise Error(found.error.description)
         raise Refused(found.error)
 
+    async def _connected(self) -> Client:
+        """Return a connected client. Raises one of `NATS_RAISES` if no server answers just now."""
+        if self._closed:
+            raise self.unavailable("it has been closed")
+        if self._client is not None and not self._client.is_closed:
+            return self._client
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._connect())
+            self._connecting.add_done_callback(self._tried)
+        trying = self._connecting
+        await asyncio.wait([trying])
+        if trying.cancelled():
+            raise self.unavailable("it has been closed")
+        return trying.result()
+
+    def _tried(self, trying: Task[Client]) -> None:
+        self._connecting = None
+        if not trying.cancelled() and trying.exception() is None:
+            self._client = trying.result()
+
     async def _connect(self) -> Client:
+        """Try every server once, in any order: those of the address, and those the last one told of."""
+        told = [] if self._client is None else [server.geturl() for server in self._client.servers]
+        servers = sorted({*self.address.servers, *told})
+        failure: Exception = Error("it names no server")
+        for server in random.sample(servers, len(servers)):
+            try:
+                return await self._connect_to(server)
+            except NATS_RAISES as error:
+                failure = Error(self._last_error or reason(error))
+            if NOT_LET_IN in str(failure).lower():
+                raise self.unavailable(str(failure))
+        raise failure
+
+    async def _connect_to(self, server: str) -> Client:
         client = Client()
+        self._last_error = ""
         try:
-            async with asyncio.timeout(self.patience_seconds):
-                await client.connect(
-                    servers=self.address.servers,
-                    error_cb=self._note,
-                    name="turnwise",
-                    user=self.address.user,
-                    password=self.address.password,
-                    token=self.address.token,
-                    connect_timeout=round(ATTEMPT_SECONDS),
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=RECONNECT_SECONDS,
-                    ping_interval=PING_SECONDS,
-                    max_outstanding_pings=MAX_MISSED_PINGS,
-                    pending_size=0,
-                )
-        except NATS_RAISES as error:
-            await client.close()
-            raise self.unavailable(self._last_error or reason(error)) from None
-        except asyncio.CancelledError:
-            await client.close()
+            await client.connect(
+                servers=[server],
+                error_cb=self._note,
+                name="turnwise",
+                user=self.address.user,
+                password=self.address.password,
+                token=self.address.token,
+                connect_timeout=round(ATTEMPT_SECONDS),
+                allow_reconnect=False,
+                max_reconnect_attempts=1,
+                reconnect_time_wait=0,
+                ping_interval=PING_SECONDS,
+                max_outstanding_pings=MAX_MISSED_PINGS,
+                pending_size=0,
+            )
+        except BaseException:
+            await _close(client)
             raise
         return client
 
     async def _note(self, error: Exception) -> None:
         # Without this, nats-py writes what happens to a connection into the program's log.
         self._last_error = reason(error)
+
+
+async def _close(client: Client) -> None:
+    with suppress(*NATS_RAISES):  # Its last words may have nobody to go to.
+        await client.close()
 
 
 def reason(error: BaseException) -> str:
