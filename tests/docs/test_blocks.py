@@ -1,0 +1,118 @@
+"""Every Python and YAML block of the documentation runs; every command in it is one that there is.
+
+The Python blocks of a page are one program, run in order; so the first one runs by itself. Where one asks a
+real provider, a server on loopback answers in its place.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from tests.docs.pages import PAGES, ROOT, Block, blocks_of
+from turnwise.cli import app
+from turnwise.flow.project import load_project
+from turnwise.testing import ModelServer
+
+WITHIN_SECONDS = 120.0
+_KEPT_ELSEWHERE = {"operations/deployment.md"}
+"""Its documents are not ours; `test_deployment` looks at them."""
+
+
+def with_blocks(*languages: str) -> list[Path]:
+    return [page for page in PAGES if blocks_of(page, *languages)]
+
+
+def ids(pages: list[Path]) -> list[str]:
+    return [str(page.relative_to(ROOT)) for page in pages]
+
+
+def run(program: str, folder: Path, server: ModelServer) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error::SyntaxWarning", "-c", program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WITHIN_SECONDS,
+        env={
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+            "PYTHONPATH": str(ROOT),
+            "OPENAI_API_KEY": "k",
+            "OPENAI_BASE_URL": server.url,
+            "ANTHROPIC_API_KEY": "k",
+            "ANTHROPIC_BASE_URL": server.url,
+        },
+    )
+    assert done.returncode == 0, f"{program}\n{done.stdout}\n{done.stderr}"
+
+
+PYTHON = with_blocks("python")
+
+
+@pytest.mark.parametrize("page", PYTHON, ids=ids(PYTHON))
+def test_the_first_python_block_of_a_page_runs_by_itself(page: Path, tmp_path: Path) -> None:
+    with ModelServer(lambda _: "An answer.") as server:
+        run(blocks_of(page, "python")[0].text, tmp_path, server)
+
+
+LONGER = [page for page in PYTHON if len(blocks_of(page, "python")) > 1]
+
+
+@pytest.mark.parametrize("page", LONGER, ids=ids(LONGER))
+def test_the_python_blocks_of_a_page_run_one_after_another(page: Path, tmp_path: Path) -> None:
+    program = "\n".join(block.text for block in blocks_of(page, "python"))
+    with ModelServer(lambda _: "An answer.") as server:
+        run(program, tmp_path, server)
+
+
+YAML = [
+    block
+    for page in PAGES
+    for block in blocks_of(page, "yaml")
+    if not any(str(page).endswith(name) for name in _KEPT_ELSEWHERE)
+]
+
+
+@pytest.mark.parametrize("block", YAML, ids=[block.name for block in YAML])
+def test_a_yaml_block_is_a_document_without_a_mistake(block: Block, tmp_path: Path) -> None:
+    """A flow may name nodes and agents that its page does not show; everything else in it has to hold."""
+    documents = list(yaml.safe_load_all(block.text))
+    assert all(documents), "an empty document"
+    if not any(isinstance(one, dict) and {"steps", "spec", "kind"} & one.keys() for one in documents):
+        return
+    (tmp_path / "workflows").mkdir()
+    (tmp_path / "workflows" / "page.yaml").write_text(block.text)
+
+    report = load_project(tmp_path).report
+
+    assert not report.errors, str(report)
+
+
+COMMANDS = [
+    (block.name, line.split(" #")[0].strip())
+    for page in PAGES
+    for block in blocks_of(page, "sh", "console")
+    for line in block.text.replace("\\\n", " ").splitlines()
+    if re.match(r"(\$ )?turnwise ", line.strip())
+]
+
+
+@pytest.mark.parametrize(("where", "line"), COMMANDS, ids=[f"{one[0]} {one[1]}" for one in COMMANDS])
+def test_a_command_is_one_that_there_is(where: str, line: str) -> None:
+    words = shlex.split(line.removeprefix("$ "))
+    words = words[1 : next((n for n, word in enumerate(words) if word in ("|", ">", "&&", "&", ";")), None)]
+    command, context = typer.main.get_command(app), None
+    while hasattr(command, "get_command"):
+        context = command.make_context("turnwise", words[:0], parent=context, resilient_parsing=True)
+        found = command.get_command(context, words[0])
+        assert found is not None, f"{where}: there is no `{words[0]}`"
+        command, words = found, words[1:]
+    command.make_context("turnwise", words, parent=context)
