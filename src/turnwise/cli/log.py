@@ -243,11 +243,13 @@ def _moved(done: Imported) -> dict[str, object]:
         "channels": done.channels,
         "records": done.records,
         "written": done.written,
+        "known": done.known,
         "left_out": [msgspec.to_builtins(one) for one in done.left_out],
         "refused": [{"channel": one.channel_id, "seq": one.seq, "because": str(one)} for one in done.refused],
     }
 
 
 def _summed(done: Imported) -> str:
-    there = done.records - done.written
-    return f"imported {done.channels} channels, {done.records} records: {done.written} written, {there} not."
+    told = f"imported {done.channels} channels: {done.written} records written, {done.known} there already"
+    refused = done.records - done.written - done.known
+    return f"{told}, {refused} refused" if done.refused else told

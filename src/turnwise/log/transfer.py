@@ -45,6 +45,8 @@ class Imported(Struct, frozen=True, kw_only=True):
     records: int
     written: int
     """Records that were not on the log before."""
+    known: int
+    """Records that were."""
     left_out: list[LeftOut] = field(default_factory=list)
     """Channels the export could not read."""
     refused: list[ChannelDiffers] = field(default_factory=list)
@@ -151,7 +153,7 @@ class _Taking:
 
     def __init__(self, log: Log, there: Records) -> None:
         self.left_out: list[LeftOut] = []
-        self.channels = self.records = self._written = 0
+        self.channels = self.records = self._written = self._known_before = 0
         self._refused: list[ChannelDiffers] = []
         self._log = log
         self._there = there
@@ -164,6 +166,7 @@ class _Taking:
             channels=self.channels,
             records=self.records,
             written=self._written,
+            known=self._known_before,
             left_out=self.left_out,
             refused=self._refused,
         )
@@ -188,19 +191,17 @@ class _Taking:
         self._is_refused = False
 
     async def _take(self, part: Part) -> None:
-        last = part.records[-1].seq
         while True:
             await self._compare(part)
             new = [envelope for envelope in part.envelopes if envelope.seq > self._known]
-            if not new:
-                return
             try:
-                await self._log.append(part.channel_id, new, after=new[0].seq - 1)
+                await self._log.append(part.channel_id, new, after=part.records[-1].seq - len(new))
             except LogConflict as conflict:  # Somebody else appended: perhaps a second import of the same.
                 self._known = conflict.found
             else:
-                self._known = last
+                self._known = max(self._known, part.records[-1].seq)
                 self._written += len(new)
+                self._known_before += len(part.records) - len(new)
                 return
 
     async def _compare(self, part: Part) -> None:
