@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from ..nats_servers import nats_cluster, nats_server
 from ..postgres import postgres
+from .backends import make_place, place
 
-__all__ = ["nats_cluster", "nats_server", "postgres"]
+__all__ = ["make_place", "nats_cluster", "nats_server", "place", "postgres"]

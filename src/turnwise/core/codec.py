@@ -43,6 +43,12 @@ class Record(Struct, frozen=True):
     hash: bytes
 
 
+class Kept(Envelope, frozen=True, kw_only=True):
+    """An envelope that is on a log already, with its bytes: appended elsewhere, it keeps them."""
+
+    body: bytes
+
+
 class _Version(Struct):
     v: int
 
@@ -51,7 +57,7 @@ _version_decoder = msgspec.json.Decoder(_Version)
 
 
 def encode(envelope: Envelope) -> bytes:
-    return _encoder.encode(envelope)
+    return envelope.body if isinstance(envelope, Kept) else _encoder.encode(envelope)
 
 
 def decode(body: bytes, *, upcasters: Mapping[int, Upcaster] = _UPCASTERS) -> Envelope:

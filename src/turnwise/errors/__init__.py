@@ -76,6 +76,8 @@
         ├── LogConflict           somebody appended first; read, fold and decide again
         ├── DuplicateEnvelope     the channel has an envelope with this id already
         ├── CorruptRecord         bytes that are not what was written
+        ├── BadExport             a file is not an export of a log, or not all of one
+        ├── ChannelDiffers        an import meets another channel of the same id
         └── LogUnavailable        the storage failed; nothing is known to be written
             └── DataUnavailable   the data models' own database did
 
@@ -137,6 +139,8 @@ from turnwise.errors.flows import (
     BadNode as BadNode,
 )
 from turnwise.errors.logs import (
+    BadExport as BadExport,
+    ChannelDiffers as ChannelDiffers,
     CorruptRecord as CorruptRecord,
     DuplicateEnvelope as DuplicateEnvelope,
     LogConflict as LogConflict,

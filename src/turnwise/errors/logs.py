@@ -49,3 +49,24 @@ class LogUnavailable(LogError):
         self.address = address
         self.because = because
         super().__init__(f"the {self.what} at {address} cannot be used: {because}.")
+
+
+class BadExport(LogError):
+    """A file is not an export of a log, or not all of one."""
+
+    def __init__(self, line: int, *, because: str) -> None:
+        self.line = line
+        self.because = because
+        super().__init__(f"line {line} of the export is damaged: {because}. Export the log again.")
+
+
+class ChannelDiffers(LogError):
+    """The log has the channel already, with something else on it; nothing was written."""
+
+    def __init__(self, channel_id: str, *, seq: int, found: str, expected: str) -> None:
+        self.channel_id = channel_id
+        self.seq = seq
+        super().__init__(
+            f"channel {channel_id!r} is there already, and differs at seq {seq}: found {found}, expected "
+            f"{expected}. Import into an empty log, or leave this channel out with --channel."
+        )

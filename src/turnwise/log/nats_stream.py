@@ -78,21 +78,21 @@ async def open_streams(connection: Connection) -> str:
         await _open(connection, index_of(name), [f"{index_of(name)}.>"], INDEX, fixed={})
     except Refused as refused:
         raise connection.unavailable(str(refused)) from refused
-    return durability(found)
+    return durability_of(found.config, found.cluster.name)
 
 
 def index_of(stream: str) -> str:
     return f"{stream}_index"
 
 
-def durability(found: _Stream) -> str:
+def durability_of(config: StreamConfig | None, cluster: str) -> str:
     """Say what an append survives. Whether a server syncs before it answers, no client can see."""
-    replicas = found.config.num_replicas if found.config else 1
+    replicas = config.num_replicas if config else 1
     power = "; loss of power if they run with `sync_interval: always`, which no client can see"
     if replicas > 1:
         return f"loss of {(replicas - 1) // 2} of {replicas} servers{power}"
     alone = f"process{power.replace('they run', 'its server runs')}"
-    return f"{alone}; one copy, though its cluster could keep three" if found.cluster.name else alone
+    return f"{alone}; one copy, though its cluster could keep three" if cluster else alone
 
 
 async def _open(

@@ -183,15 +183,25 @@ SELECT outcome, found_seq, found_hash, found_id FROM turnwise_append(
 
 def make(connection: Connection[Any]) -> str:
     """Make what is not there. Return why it cannot be used; empty if it can."""
-    if found := _format(connection):
-        if found > FORMAT:
-            return f"its format {found} is newer than this program's {FORMAT}; upgrade turnwise"
-        return ""
+    if _format(connection):
+        return refusal(connection)
     try:
         with connection.transaction():
             return _create(connection)
     except InsufficientPrivilege:
         return "it has no tables of a log, and this user may not make them"
+
+
+def refusal(connection: Connection[Any]) -> str:
+    """Say why the tables there cannot be read; empty if they can."""
+    found = _format(connection)
+    if not found:
+        return "it has no tables of a Turnwise log"
+    return (
+        f"its format {found} is newer than this program's {FORMAT}; upgrade turnwise"
+        if found > FORMAT
+        else ""
+    )
 
 
 def _create(connection: Connection[Any]) -> str:

@@ -177,6 +177,28 @@ class PostgresServer:
         return ""
 
 
+class ReadOnlyServer(PostgresServer):
+    """The same for whoever only looks: it makes nothing, changes nothing, and may be a standby."""
+
+    async def connect(self) -> AsyncConnection[Row]:
+        connection = await super().connect()
+        await connection.execute("SET default_transaction_read_only = on")
+        return connection
+
+    def _make(self) -> None:
+        try:
+            with Connection.connect(**self._connecting, autocommit=True) as connection:
+                self._check(connection.execute(_SETTINGS).fetchone())
+                because = schema.refusal(connection)
+        except (psycopg.Error, OSError) as error:
+            because = self.reason(error)
+        if because:
+            raise LogUnavailable(self.address, because=because)
+
+    def _check(self, row: Row | None) -> str:
+        return super()._check((False, *row[1:]) if row else row)
+
+
 def _is_lost(connection: AsyncConnection[Row], error: BaseException) -> bool:
     # The server's last words come before the end of the connection is seen.
     severity = error.diag.severity_nonlocalized if isinstance(error, psycopg.Error) else "FATAL"

@@ -101,7 +101,7 @@ class LogFile:
             raise ValueError(f"durability is {durability!r}; expected 'power' or 'process'")
         self._refuse_odd_places(mounts)
         with self.told(), closing(self._connect()) as connection:
-            self._check_owner(connection)
+            check_owner(connection, self.address)
             _enter_wal_mode(connection)
             _create(connection)
             _rebuild_heads(connection)
@@ -158,20 +158,20 @@ class LogFile:
                 f"on; use a local disk, or PostgreSQL",
             )
 
-    def _check_owner(self, connection: Connection) -> None:
-        owner = _number(connection, "PRAGMA application_id")
-        tables = _number(connection, "SELECT count(*) FROM sqlite_schema")
-        if owner != APPLICATION_ID and (owner or tables):
-            raise LogUnavailable(self.address, because="it is an SQLite database, but not a Turnwise log")
-        if owner and not _number(connection, "SELECT count(*) FROM sqlite_schema WHERE name = 'records'"):
-            # Making the table anew would give an empty log in the place of a damaged one.
-            raise LogUnavailable(self.address, because="its records are not there; restore it from a backup")
-        found = _number(connection, "PRAGMA user_version")
-        if found > FORMAT:
-            raise LogUnavailable(
-                self.address,
-                because=f"its format {found} is newer than this program's {FORMAT}; upgrade turnwise",
-            )
+
+def check_owner(connection: Connection, address: str) -> None:
+    """Raise `LogUnavailable` unless the file is a Turnwise log that this program reads, or empty."""
+    owner = _number(connection, "PRAGMA application_id")
+    tables = _number(connection, "SELECT count(*) FROM sqlite_schema")
+    if owner != APPLICATION_ID and (owner or tables):
+        raise LogUnavailable(address, because="it is an SQLite database, but not a Turnwise log")
+    if owner and not _number(connection, "SELECT count(*) FROM sqlite_schema WHERE name = 'records'"):
+        # Making the table anew would give an empty log in the place of a damaged one.
+        raise LogUnavailable(address, because="its records are not there; restore it from a backup")
+    found = _number(connection, "PRAGMA user_version")
+    if found > FORMAT:
+        because = f"its format {found} is newer than this program's {FORMAT}; upgrade turnwise"
+        raise LogUnavailable(address, because=because)
 
 
 def file_system(path: Path, mounts: str) -> str:

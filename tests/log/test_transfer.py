@@ -1,0 +1,260 @@
+"""Moving a log: ids, seqs, hashes and bytes stay, nothing is doubled, nothing is overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+
+import msgspec
+import pytest
+
+from turnwise.core.codec import Kept, decode, seal
+from turnwise.core.envelope import Envelope
+from turnwise.errors import BadExport, LogUnavailable, UnknownChannel
+from turnwise.log.base import Log
+from turnwise.log.export_file import PART_BYTES, LeftOut, read_export
+from turnwise.log.memory import MemoryLog
+from turnwise.log.records import MemoryRecords
+from turnwise.log.transfer import Exported, Imported, export_log, import_log
+from turnwise.testing.lines import closing_line, line
+
+from .backends import KEPT_KINDS, KINDS, MakePlace, Place
+
+AT = "2030-01-01T12:00:00+00:00"
+
+
+async def fill(log: Log) -> None:
+    await log.append("a", [line("a", 1), line("a", 2)], after=0)
+    await log.append("a", [line("a", 3)], after=2)
+    await log.append("b", [line("b", 1), closing_line("b", 2)], after=0)
+    long = {"text": "ä" * (PART_BYTES // 5)}
+    for seq in range(1, 8):  # More than one part.
+        await log.append("long", [line("long", seq, data=long)], after=seq - 1)
+
+
+async def exported(place: Place, *channels: str) -> tuple[bytes, Exported]:
+    file = BytesIO()
+    async with place.records() as records:
+        done = await export_log(records, file.write, exported_at=AT, channels=channels)
+    return file.getvalue(), done
+
+
+async def imported(content: bytes, place: Place) -> Imported:
+    async with place.log() as log:
+        await log.channels(limit=1)
+        async with place.records() as there:
+            return await import_log(BytesIO(content), log, there)
+
+
+@pytest.fixture
+async def source(make_place: MakePlace) -> Place:
+    place = make_place("memory")
+    async with place.log() as log:
+        await fill(log)
+    return place
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_r5_what_is_moved_keeps_ids_seqs_hashes_and_bytes(source: Place, place: Place) -> None:
+    content, done = await exported(source)
+
+    result = await imported(content, place)
+    again, _ = await exported(place)
+
+    assert (done.channels, done.records, result.written) == (3, 12, 12)
+    assert await place.kept() == await source.kept()
+    assert again.splitlines()[1:-1] == content.splitlines()[1:-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_importing_twice_doubles_nothing(source: Place, place: Place) -> None:
+    content, _ = await exported(source)
+    await imported(content, place)
+
+    result = await imported(content, place)
+
+    assert (result.written, result.known) == (0, 12)
+    assert await place.kept() == await source.kept()
+
+
+class Failing(MemoryLog):
+    """A log whose storage fails after some appends, as a crash would end an import there."""
+
+    def __init__(self, appends: int) -> None:
+        super().__init__()
+        self.appends = appends
+
+    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        if self.appends == 0 and envelopes:
+            raise LogUnavailable(self.address, because="it failed on purpose")
+        self.appends -= bool(envelopes)
+        await super().append(channel_id, envelopes, after=after)
+
+
+@pytest.mark.parametrize("appends", range(4))
+async def test_an_import_that_broke_off_is_completed_by_another(source: Place, appends: int) -> None:
+    content, _ = await exported(source)
+    log = Failing(appends)
+    with pytest.raises(LogUnavailable):
+        await import_log(BytesIO(content), log, MemoryRecords(log))
+    before = sum(map(len, log.records.values()))
+
+    log.appends = 100
+    result = await import_log(BytesIO(content), log, MemoryRecords(log))
+
+    assert result.written == 12 - before
+    assert log.records == await source.kept()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_channel_with_other_content_is_refused_at_its_first_difference(
+    source: Place, place: Place
+) -> None:
+    content, _ = await exported(source)
+    async with place.log() as log:
+        await log.append("a", [line("a", 1), line("a", 2, envelope_id="mine"), line("a", 3)], after=0)
+    mine = (await place.kept())["a"]
+
+    result = await imported(content, place)
+
+    assert [(refused.channel_id, refused.seq) for refused in result.refused] == [("a", 2)]
+    assert "'mine'" in str(result.refused[0])
+    assert "'a-2'" in str(result.refused[0])
+    assert await place.kept() == await source.kept() | {"a": mine}
+
+
+async def test_a_long_channel_that_differs_is_refused_once_and_gets_no_part(make_place: MakePlace) -> None:
+    source, target = make_place("memory"), make_place("memory")
+    async with source.log() as log:
+        await fill(log)
+    async with target.log() as log:
+        await log.append("long", [line("long", 1)], after=0)
+    content, _ = await exported(source, "long")
+
+    result = await imported(content, target)
+
+    assert [refused.seq for refused in result.refused] == [1]
+    assert len((await target.kept())["long"]) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_channel_that_went_on_since_is_left_as_it_is(source: Place, place: Place) -> None:
+    content, _ = await exported(source)
+    await imported(content, place)
+    async with place.log() as log:
+        await log.append("a", [line("a", 4)], after=3)
+
+    result = await imported(content, place)
+
+    assert (result.written, result.refused) == (0, [])
+    assert len((await place.kept())["a"]) == 4
+
+
+async def test_somebody_who_imports_the_same_at_once_is_no_conflict(source: Place) -> None:
+    content, _ = await exported(source)
+    kept = await source.kept()
+
+    class Overtaken(MemoryLog):
+        """Another import is always a moment ahead."""
+
+        async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+            if envelopes and await self.head(channel_id) is None:
+                await super().append(channel_id, envelopes[:1], after=after)
+            await super().append(channel_id, envelopes, after=after)
+
+    log = Overtaken()
+    result = await import_log(BytesIO(content), log, MemoryRecords(log))
+
+    assert result.refused == []
+    assert log.records == kept
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_damaged_channel_is_left_out_as_a_whole_and_named(
+    place: Place, make_place: MakePlace
+) -> None:
+    async with place.log() as log:
+        await fill(log)
+    place.flip("a", 3)
+
+    content, done = await exported(place)
+    result = await imported(content, make_place("memory"))
+
+    assert [(error.channel_id, error.seq) for error in done.left_out] == [("a", 3)]
+    assert [piece.channel for piece in read_export(BytesIO(content)) if isinstance(piece, LeftOut)] == ["a"]
+    assert [left_out.channel for left_out in result.left_out] == ["a"]
+    assert result.channels == 2
+
+
+@pytest.mark.parametrize("kind", KEPT_KINDS)
+async def test_an_export_while_somebody_writes_is_a_prefix_of_whole_appends(place: Place) -> None:
+    async with place.log() as log:
+        for number in range(10):
+            await log.append("a", [line("a", 2 * number + 1), line("a", 2 * number + 2)], after=2 * number)
+        async with place.records() as records:
+
+            class Busy:
+                """A writer appends a pair whenever the channel is read."""
+
+                address, channels, indexed = records.address, records.channels, records.indexed
+                damage, facts, close = records.damage, records.facts, records.close
+
+                async def read(self, channel_id: str, *, after: int = 0) -> object:
+                    async for record in records.read(channel_id, after=after):
+                        yield record
+                    end = (await log.head("a")).seq  # type: ignore[union-attr]
+                    await log.append("a", [line("a", end + 1), line("a", end + 2)], after=end)
+
+            file = BytesIO()
+            done = await export_log(Busy(), file.write, exported_at=AT)  # type: ignore[arg-type]
+        kept = (await place.kept())["a"]
+
+    target = MemoryLog()
+    await import_log(BytesIO(file.getvalue()), target, MemoryRecords(target))
+    assert done.records == 20
+    assert len(kept) > 20
+    assert target.records["a"] == kept[:20]
+
+
+async def test_only_the_channels_that_were_asked_for_are_exported(source: Place) -> None:
+    _, done = await exported(source, "b")
+
+    assert (done.channels, done.records) == (1, 2)
+    with pytest.raises(UnknownChannel):
+        await exported(source, "b", "nobody")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_bytes_that_this_program_would_write_differently_are_moved_as_they_are(
+    place: Place, make_place: MakePlace
+) -> None:
+    """A line of an older version, or another writer's spacing: its hash is of its bytes."""
+    source = make_place("memory")
+    plain = line("a", 1)
+    spaced = msgspec.json.format(msgspec.json.encode(plain), indent=1)
+    fields = {name: getattr(plain, name) for name in Envelope.__struct_fields__}
+    old = Kept(**fields, body=spaced)
+    async with source.log() as log:
+        await log.append("a", [old, line("a", 2)], after=0)
+    content, _ = await exported(source)
+
+    await imported(content, place)
+
+    (first, second) = (await place.kept())["a"]
+    assert (first.body, decode(first.body)) == (spaced, plain)
+    assert first != seal(plain, bytes(16))
+    assert second == seal(line("a", 2), first.hash)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_file_that_breaks_off_brings_only_whole_checked_parts(source: Place, place: Place) -> None:
+    content, _ = await exported(source)
+    cut = content[: content.index(b'"seq":2', content.index(b'"channel":"b","seq"'))]
+
+    with pytest.raises(BadExport) as told:
+        await imported(cut, place)
+
+    assert told.value.line == cut.count(b"\n") + 1
+    assert await place.kept() == {"a": (await source.kept())["a"]}
+    await imported(content, place)
+    assert await place.kept() == await source.kept()

@@ -1,0 +1,281 @@
+"""`verify`: the first bad record of each channel is named, on every backend, and nothing is changed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from turnwise.core.adapters import built_in
+from turnwise.core.channel import ChannelSpec
+from turnwise.core.directory import DIRECTORY_CHANNEL, EV_PARTICIPANT_REGISTERED
+from turnwise.core.envelope import Envelope
+from turnwise.core.event_types import EV_CHANNEL_INVITE
+from turnwise.errors import LogUnavailable
+from turnwise.log.memory import MemoryLog
+from turnwise.log.records import MemoryRecords, open_records
+from turnwise.log.verify import BadRecord, Verdict, verify
+from turnwise.testing.lines import NOON, closing_line, line
+
+from .backends import KEPT_KINDS, KINDS, Place
+from .nats_stage import open_in_the_index, put_foreign, stream_of
+
+TABLES = ("sqlite", "postgres")
+
+
+def spoken(channel_id: str, number: int) -> list[Envelope]:
+    """A channel that folds: an invitation, and what was said."""
+    spec = ChannelSpec(channel_id=channel_id, type="conversation")
+    invite = replace(
+        line(channel_id, 1),
+        event_type=EV_CHANNEL_INVITE,
+        event_data=msgspec.to_builtins(spec),
+        sender_id="hub",
+    )
+    return [invite, *(line(channel_id, seq) for seq in range(2, number + 1))]
+
+
+async def fill(place: Place) -> None:
+    async with place.log() as log:
+        for channel_id in "abc":
+            for envelope in spoken(channel_id, 4):
+                await log.append(channel_id, [envelope], after=envelope.seq - 1)
+        await log.append("c", [closing_line("c", 5)], after=4)
+
+
+async def verdict(place: Place) -> Verdict:
+    async with place.records() as records:
+        return await verify(records, built_in())
+
+
+async def bad_in(*envelopes: Envelope) -> list[BadRecord]:
+    """What is wrong with a channel that only says these things."""
+    log = MemoryLog()
+    await log.append(envelopes[0].channel_id, envelopes, after=0)
+    return (await verify(MemoryRecords(log), built_in())).bad
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_log_that_is_what_was_written_is_good(place: Place) -> None:
+    await fill(place)
+
+    found = await verdict(place)
+
+    assert found.is_good
+    assert (found.channels, found.records) == (3, 13)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_r5_the_first_bad_record_of_each_bad_channel_is_named(place: Place) -> None:
+    await fill(place)
+    place.flip("a", 2)
+    place.flip("a", 3)
+    place.flip("c", 1)
+
+    found = await verdict(place)
+
+    assert [(bad.channel_id, bad.seq) for bad in found.bad] == [("a", 2), ("c", 1)]
+    assert found.channels == 3
+    assert all("checksum" in bad.found for bad in found.bad)
+    assert not found.is_good
+
+
+@pytest.mark.parametrize("kind", TABLES)
+async def test_a_record_that_is_gone_is_named(place: Place) -> None:
+    await fill(place)
+    place.sql("DELETE FROM records WHERE channel = 'a' AND seq = 3")
+    place.sql("DELETE FROM records WHERE channel = 'b' AND seq = 4")
+
+    found = await verdict(place)
+
+    assert [(bad.channel_id, bad.seq) for bad in found.bad] == [("a", 3), ("b", 4)]
+    assert "the next one found is 4" in found.bad[0].found
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize(
+    ("change", "seq"),
+    [
+        ("UPDATE heads SET seq = 3 WHERE channel = 'a'", 4),
+        ("UPDATE heads SET seq = 9 WHERE channel = 'a'", 5),
+        ("UPDATE heads SET hash = (SELECT hash FROM heads WHERE channel = 'b') WHERE channel = 'a'", 4),
+        ("UPDATE heads SET closed = (1 = 1) WHERE channel = 'a'", 4),
+        ("DELETE FROM heads WHERE channel = 'a'", 4),
+    ],
+)
+async def test_an_index_that_says_something_else_than_the_records_is_bad(
+    place: Place, change: str, seq: int
+) -> None:
+    await fill(place)
+    place.sql(change)
+
+    found = await verdict(place)
+
+    assert [(bad.channel_id, bad.seq) for bad in found.bad] == [("a", seq)]
+    assert "index" in found.bad[0].found
+
+
+@pytest.mark.parametrize("kind", ["nats"])
+async def test_on_nats_an_open_channel_that_is_on_no_list_is_bad(place: Place) -> None:
+    await fill(place)
+    async with stream_of(place.address) as (stream, name):
+        await stream.purge_stream(f"{name}_index", subject=f"{name}_index.open.b")
+
+    found = await verdict(place)
+
+    assert [(bad.channel_id, bad.seq) for bad in found.bad] == [("b", 4)]
+    assert "open channels" in found.bad[0].found
+
+
+@pytest.mark.parametrize("kind", ["nats"])
+async def test_on_nats_a_message_whose_headers_speak_of_other_records_is_bad(place: Place) -> None:
+    await fill(place)
+    async with stream_of(place.address) as (stream, name):
+        kept = await stream.get_last_msg(name, f"{name}.a")
+        headers = {key: value for key, value in (kept.headers or {}).items() if key.startswith("Turnwise")}
+        payload = kept.data or b""
+        await stream.publish(
+            f"{name}.a", payload, headers=headers | {"Turnwise-First": "5", "Turnwise-Last": "5"}
+        )
+    await put_foreign(place.address, "b", {})
+
+    found = await verdict(place)
+
+    assert [(bad.channel_id, bad.seq) for bad in found.bad] == [("a", 5), ("b", 5)]
+    assert "headers" in found.bad[0].found
+
+
+async def test_r2_a_record_that_cannot_be_folded_names_its_channel() -> None:
+    [bad] = await bad_in(line("talk", 1))
+
+    assert (bad.channel_id, bad.seq) == ("talk", 1)
+    assert "an invite has to be" in bad.found
+
+
+async def test_r2_a_registration_that_is_none_is_bad() -> None:
+    wrong = replace(line(DIRECTORY_CHANNEL, 1, data={"agent_id": 7}), event_type=EV_PARTICIPANT_REGISTERED)
+
+    [bad] = await bad_in(wrong)
+
+    assert (bad.channel_id, bad.seq) == (DIRECTORY_CHANNEL, 1)
+
+
+async def test_r7_a_time_that_runs_backwards_is_bad() -> None:
+    first, second = spoken("talk", 2)
+
+    [bad] = await bad_in(first, replace(second, created_at=NOON - timedelta(seconds=1)))
+
+    assert (bad.seq, "none before" in bad.expected) == (2, True)
+
+
+async def test_nothing_stands_behind_the_end_of_a_channel() -> None:
+    [bad] = await bad_in(*spoken("talk", 2), closing_line("talk", 3), line("talk", 4))
+
+    assert bad.seq == 4
+
+
+async def test_an_envelope_under_another_records_name_is_bad() -> None:
+    log = MemoryLog()
+    await log.append("_own", [line("_own", 1)], after=0)
+    other = MemoryLog()
+    await other.append("_other", [replace(line("_own", 1), channel_id="_other")], after=0)
+    # The chain of `_own` around an envelope that says it is of `_other`.
+    from turnwise.core.codec import Kept, seal
+
+    body = other.records["_other"][0].body
+    fields = {name: getattr(line("_own", 1), name) for name in Envelope.__struct_fields__}
+    log.records["_own"][0] = seal(Kept(**fields, body=body), bytes(16))
+
+    found = await verify(MemoryRecords(log), built_in())
+
+    assert [(bad.channel_id, bad.seq) for bad in found.bad] == [("_own", 1)]
+    assert "_other" in found.bad[0].found
+
+
+async def test_a_channel_type_of_somebodys_program_is_told_and_is_not_bad() -> None:
+    log = MemoryLog()
+    spec = msgspec.to_builtins(ChannelSpec(channel_id="echo", type="echo"))
+    invite = replace(line("echo", 1), event_type=EV_CHANNEL_INVITE, event_data=spec)
+    await log.append("echo", [invite, line("echo", 2)], after=0)
+
+    found = await verify(MemoryRecords(log), built_in())
+
+    assert found.is_good
+    assert (found.records, found.not_folded) == (2, {"echo": "echo"})
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+async def test_what_sqlite_finds_wrong_with_its_file_is_told(place: Place) -> None:
+    await fill(place)
+    place.sql("UPDATE records SET envelope_id = 'other' WHERE channel = 'a' AND seq = 1")
+    whole = place.path.read_bytes()
+    at = whole.rindex(b"other")  # In the index of ids, which is a copy of what the table says.
+    place.path.write_bytes(whole[:at] + b"OTHER" + whole[at + 5 :])
+
+    found = await verdict(place)
+
+    assert found.storage
+    assert not found.is_good
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+async def test_looking_at_a_file_changes_no_byte_of_it(place: Place) -> None:
+    await fill(place)
+    place.sql("DELETE FROM heads")  # A log that is opened to be used would make them anew.
+    before = place.path.read_bytes()
+
+    found = await verdict(place)
+
+    assert len(found.bad) == 3
+    assert place.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", KEPT_KINDS)
+async def test_looking_at_a_log_that_is_not_there_makes_none(place: Place) -> None:
+    for _ in range(2):  # The second look would find what the first one made.
+        with pytest.raises(LogUnavailable):
+            await open_records(place.address)
+
+
+async def test_a_file_that_is_something_else_cannot_be_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "other.db").write_bytes(b"not a database, but long enough to be taken for one" * 100)
+
+    with pytest.raises(LogUnavailable):
+        await open_records(f"sqlite:///{tmp_path / 'other.db'}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_is_appended_between_a_look_at_the_records_and_one_at_the_index_is_read(
+    place: Place,
+) -> None:
+    await fill(place)
+    async with place.log() as log, place.records() as records:
+
+        class Racing:
+            """A hub appends just before the index is asked."""
+
+            address, channels, read = records.address, records.channels, records.read
+            damage, facts, close = records.damage, records.facts, records.close
+
+            async def indexed(self, channel_id: str) -> object:
+                if channel_id == "a":
+                    await log.append("a", [line("a", 5)], after=4)
+                return await records.indexed(channel_id)
+
+        found = await verify(Racing(), built_in())  # type: ignore[arg-type]
+
+    assert found.is_good
+    assert found.records == 14
+
+
+@pytest.mark.parametrize("kind", ["nats"])
+async def test_a_look_leaves_the_list_of_open_channels_alone(place: Place) -> None:
+    await fill(place)
+    before = await open_in_the_index(place.address)
+
+    await verdict(place)
+
+    assert await open_in_the_index(place.address) == before
