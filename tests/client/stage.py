@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from tests.hub.scenes import House, closed, house
+from tests.logs import new_log
 from turnwise.agent.agent import Agent
 from turnwise.agent.messages import ModelReply, ToolMessage
 from turnwise.client.channel import Channel
 from turnwise.core.envelope import Envelope
 from turnwise.core.graph import TransitionGraph, sequence
 from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
 from turnwise.testing import ScriptedModel
 
 USER_ADA: Final = sequence(["user", "ada"])
@@ -28,7 +28,7 @@ async def stage(
     *agents: Agent, log: Log | None = None, people: Iterable[str] = ("user",), **options: Any
 ) -> AsyncIterator[House]:
     """A house on `log` with these agents; started again on the same log, it goes on (L6)."""
-    async with house(log or MemoryLog(), people=people, **options) as home:
+    async with house(log or new_log(), people=people, **options) as home:
         for agent in agents:
             home.agents[agent.name] = await home.door.register(agent)
         yield home

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from tests.logs import new_log
 from turnwise.client.embedded import Hub
 from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.step_targets import STEP_PREFIX
@@ -23,7 +24,6 @@ from turnwise.flow.verdict import Verdict, verdict
 from turnwise.flow.work import Services
 from turnwise.flow.yaml_document import read_yaml
 from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
 from turnwise.testing.manual_clock import ManualClock
 
 SAFETY_SECONDS: Final = 20.0
@@ -107,7 +107,7 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     """A hub with a driver that knows `flows` and `nodes`; stopped in the end, as a program stops it."""
     clock = clock or ManualClock()
-    hub = await Hub.open(log or MemoryLog(), ttl_sweep_interval=0, clock=clock)
+    hub = await Hub.open(log or new_log(), ttl_sweep_interval=0, clock=clock)
     driver = Driver(hub, services or Services(flows=flows_of(*flows), nodes=nodes))
     await driver.start()
     try:

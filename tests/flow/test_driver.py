@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.hub.scenes import CountingLog, FailingLog
+from tests.hub.scenes import CountingLog, FailingLog, Wrapped
+from tests.logs import FullLog, OpenLog, new_log
 from turnwise.core.channel import child_id
 from turnwise.core.envelope import Envelope
 from turnwise.errors import (
@@ -24,10 +24,10 @@ from turnwise.errors import (
 from turnwise.flow.events import event_of
 from turnwise.flow.verdict import RunError
 from turnwise.hub.opening import first_of
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
 
 from .stage import Stage, stage
+
+pytestmark = pytest.mark.four_logs
 
 Ctx = dict[str, Any]
 
@@ -259,10 +259,7 @@ async def test_f7_a_signal_that_retry_does_not_name_is_not_tried_again() -> None
     assert done.status == "failed"
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_f7_a_run_that_was_stopped_in_a_step_goes_on_after_its_last_packet(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_f7_a_run_that_was_stopped_in_a_step_goes_on_after_its_last_packet(open_log: OpenLog) -> None:
     flow = "steps: [{id: a, runner: first}, {id: b, runner: second}]"
     firsts: list[int] = []
     entered = asyncio.Event()
@@ -271,31 +268,27 @@ async def test_f7_a_run_that_was_stopped_in_a_step_goes_on_after_its_last_packet
         entered.set()
         await asyncio.Event().wait()
 
-    memory = MemoryLog()
-
-    def log() -> Any:
-        return memory if kind == "memory" else SqliteLog(tmp_path / "log.db")
-
     def first(ctx: Ctx) -> Ctx:
         firsts.append(1)
         return {"n": 1}
 
-    async with stage(flow, log=log(), first=first, second=stuck) as house:
+    async with stage(flow, log=open_log(), first=first, second=stuck) as house:
         run_id = await house.runs.start("main", {})
         await entered.wait()
-    async with stage(flow, log=log(), first=first, second=lambda ctx: {"m": ctx["n"] + 1}) as house:
+    async with stage(flow, log=open_log(), first=first, second=lambda ctx: {"m": ctx["n"] + 1}) as house:
         done = await house.runs.wait(run_id)
 
     assert (done.data, firsts) == ({"n": 1, "m": 2}, [1])
 
 
-async def test_f8_a_run_finishes_on_the_definition_it_started_with() -> None:
+async def test_f8_a_run_finishes_on_the_definition_it_started_with(open_log: OpenLog) -> None:
     flow = "steps: [{id: ask, kind: human, human: {title: ok?}}, {id: b, runner: old}]"
-    log = MemoryLog()
-    async with stage(flow, log=log) as house:
+    async with stage(flow, log=open_log()) as house:
         run_id = await house.runs.start("main", {})
         await house.task()
-    async with stage("steps: [{id: other, runner: new}]", log=log, old=lambda ctx: {"by": "old"}) as house:
+    async with stage(
+        "steps: [{id: other, runner: new}]", log=open_log(), old=lambda ctx: {"by": "old"}
+    ) as house:
         await house.tasks.answer((await house.task()).task_id, {}, by="ann")
         done = await house.runs.wait(run_id)
         assert await house.path(run_id) == ["ask", "b"]
@@ -510,38 +503,38 @@ async def test_runs_are_listed_by_flow_in_the_order_they_were_started() -> None:
 # --- What a restart finds ---
 
 
-async def test_f7_a_child_that_closed_while_nobody_was_told_is_found_at_the_next_start() -> None:
+async def test_f7_a_child_that_closed_while_nobody_was_told_is_found_at_the_next_start(
+    open_log: OpenLog,
+) -> None:
     flow = """
     steps:
       - id: all
         for_each: {items: '[1, 2]', into: got, steps: [{id: it, human: {title: ok?, form: {ok: boolean}}}]}
     """
-    log = MemoryLog()
-    async with stage(flow, log=log) as house:
+    async with stage(flow, log=open_log()) as house:
         run_id = await house.runs.start("main", {})
         await house.runs.wait(run_id)
         tasks = await house.tasks.list()
-    async with stage(flow, log=log) as house:
+    async with stage(flow, log=open_log()) as house:
         for task in tasks:
             await house.tasks.answer(task.task_id, {"ok": True}, by="ann")
         for task in tasks:
             await house.ended(task.run_id)
-    async with stage(flow, log=log) as house:
+    async with stage(flow, log=open_log()) as house:
         done = await house.ended(run_id)
 
     assert done.data == {"got": [{"ok": True}, {"ok": True}]}
 
 
-async def test_l3_children_of_a_run_that_ended_are_closed_at_the_next_start() -> None:
+async def test_l3_children_of_a_run_that_ended_are_closed_at_the_next_start(open_log: OpenLog) -> None:
     flow = "steps: [{id: all, for_each: {items: '[1]', steps: [{id: ask, human: {title: ok?}}]}}]"
-    log = MemoryLog()
-    async with stage(flow, log=log) as house:
+    async with stage(flow, log=open_log()) as house:
         run_id = await house.runs.start("main", {})
         await house.runs.wait(run_id)
         [task] = await house.tasks.list()
         await house.driver.stop()
         await house.runs.cancel(run_id)
-    async with stage(flow, log=log) as house:
+    async with stage(flow, log=open_log()) as house:
         done = await house.ended(task.run_id)
 
     assert done.error is not None
@@ -605,26 +598,25 @@ async def test_f2_what_a_run_says_of_itself_is_not_handed_down_to_its_children()
     assert done.data == {"got": [{"theirs": 2}]}
 
 
-async def test_t10_a_step_that_is_begun_again_and_again_and_never_ends_is_given_up_and_can_be_retried() -> (
-    None
-):
+async def test_t10_a_step_that_is_begun_again_and_again_and_never_ends_is_given_up_and_can_be_retried(
+    open_log: OpenLog,
+) -> None:
     """Page 08, rule 10: after five claims without a packet only an operator tries again."""
-    log = MemoryLog()
     entered: asyncio.Queue[int] = asyncio.Queue()
 
     async def never(ctx: Ctx) -> None:
         entered.put_nowait(1)
         await asyncio.Event().wait()
 
-    async with stage(ONE, log=log, work=never) as house:
+    async with stage(ONE, log=open_log(), work=never) as house:
         run_id = await house.runs.start("main", {})
         await entered.get()
     for _ in range(4):
-        async with stage(ONE, log=log, work=never):
+        async with stage(ONE, log=open_log(), work=never):
             await entered.get()
-    async with stage(ONE, log=log, work=never) as house:
+    async with stage(ONE, log=open_log(), work=never) as house:
         given_up = await house.ended(run_id)
-    async with stage(ONE, log=log, work=lambda ctx: {"worked": True}) as house:
+    async with stage(ONE, log=open_log(), work=lambda ctx: {"worked": True}) as house:
         again = await house.ended(await house.runs.retry(run_id))
 
     assert given_up.error is not None
@@ -634,7 +626,7 @@ async def test_t10_a_step_that_is_begun_again_and_again_and_never_ends_is_given_
 
 async def test_f7_a_step_whose_packet_could_not_be_written_is_taken_up_again() -> None:
     calls: list[int] = []
-    log = FailingLog()
+    log = FailingLog(new_log())
     houses: list[Stage] = []
 
     async def work(ctx: Ctx) -> Ctx:
@@ -655,11 +647,11 @@ async def test_f7_a_step_whose_packet_could_not_be_written_is_taken_up_again() -
     assert (done.status, done.data) == ("succeeded", {"n": 2})
 
 
-class LateLog(MemoryLog):
+class LateLog(Wrapped):
     """Lets something happen just before a run's first pause for its children is written."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, inner: FullLog) -> None:
+        super().__init__(inner)
         self.before_pause: Callable[[str], Awaitable[None]] | None = None
 
     async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
@@ -677,7 +669,7 @@ CANCELLED = [{"error": {"type": "cancelled", "message": "the run was cancelled",
 
 
 async def test_f7_a_child_that_closes_while_its_parent_goes_to_rest_is_not_missed() -> None:
-    log = LateLog()
+    log = LateLog(new_log())
     async with stage(ONE_CHILD, log=log) as house:
 
         async def close_child(run_id: str) -> None:
@@ -693,21 +685,22 @@ async def test_f7_a_child_that_closes_while_its_parent_goes_to_rest_is_not_misse
     assert done.data["results"] == CANCELLED
 
 
-async def test_f7_a_child_that_closed_while_no_driver_was_there_is_found_at_the_next_start() -> None:
-    log = MemoryLog()
-    async with stage(ONE_CHILD, log=log) as house:
+async def test_f7_a_child_that_closed_while_no_driver_was_there_is_found_at_the_next_start(
+    open_log: OpenLog,
+) -> None:
+    async with stage(ONE_CHILD, log=open_log()) as house:
         run_id = await house.runs.start("main", {})
         await house.runs.wait(run_id)
         await house.driver.stop()
         await house.runs.cancel(child_id(run_id, 1, "0"))
-    async with stage(ONE_CHILD, log=log) as house:
+    async with stage(ONE_CHILD, log=open_log()) as house:
         done = await house.ended(run_id)
 
     assert done.data["results"] == CANCELLED
 
 
 async def test_f7_a_run_of_two_steps_is_three_appends() -> None:
-    log = CountingLog()
+    log = CountingLog(new_log())
     async with stage("steps: [{id: a, runner: work}, {id: b, runner: work}]", log=log, work=noop) as house:
         run_id = await house.runs.start("main", {})
         await house.ended(run_id)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
+from tests.logs import OpenLog
 from turnwise.client.embedded import Hub
 from turnwise.flow.driver import Driver
 from turnwise.flow.runs import Runs
 from turnwise.flow.tasks import Tasks
 from turnwise.flow.work import Services
-from turnwise.log.sqlite import SqliteLog
+from turnwise.log.base import Log
 
 from .stage import SAFETY_SECONDS, flows_of
 
@@ -31,15 +31,15 @@ EACH = flows_of("steps: [{id: all, for_each: {items: '[1, 2]', steps: [{id: ask,
 
 
 @asynccontextmanager
-async def driver(path: Path, name: str, calls: list[tuple[str, str]]) -> AsyncIterator[Driver]:
-    """A driver as another process has it: its own hub, its own connection to the file."""
+async def driver(log: Log, name: str, calls: list[tuple[str, str]]) -> AsyncIterator[Driver]:
+    """A driver as another process has it: its own hub, its own connection to the log."""
 
     async def work(ctx: dict[str, Any]) -> dict[str, Any]:
         calls.append((name, str(ctx["n"])))
         await asyncio.sleep(0)
         return {"by": [*ctx.get("by", []), name]}
 
-    hub = await Hub.open(SqliteLog(path, poll_seconds=0.005), ttl_sweep_interval=0, follow=True)
+    hub = await Hub.open(log, ttl_sweep_interval=0, follow=True)
     found = Driver(hub, Services(flows=flows_of(FLOW), nodes={"work": work}))
     await found.start()
     try:
@@ -56,10 +56,9 @@ async def ended(runs: Runs, run_id: str) -> dict[str, Any]:
     return (await runs.verdict(run_id)).data
 
 
-async def test_t1_two_drivers_take_every_step_once(tmp_path: Path) -> None:
+async def test_t1_two_drivers_take_every_step_once(open_log: OpenLog) -> None:
     calls: list[tuple[str, str]] = []
-    path = tmp_path / "log.db"
-    async with driver(path, "one", calls) as one, driver(path, "two", calls) as two:
+    async with driver(open_log(), "one", calls) as one, driver(open_log(), "two", calls) as two:
         here, there = Runs(one), Runs(two)
         started = [await runs.start("main", {"n": n}) for n in range(20) for runs in (here, there)]
         for run_id in started:  # Until both know that it waits.
@@ -74,19 +73,18 @@ async def test_t1_two_drivers_take_every_step_once(tmp_path: Path) -> None:
     assert len(calls) == 2 * len(started)
 
 
-async def test_f6_a_caller_elsewhere_is_told_that_a_run_waits_for_people_below_it(tmp_path: Path) -> None:
-    async with driver(tmp_path / "log.db", "one", []) as one, driver(tmp_path / "log.db", "two", []) as two:
+async def test_f6_a_caller_elsewhere_is_told_that_a_run_waits_for_people_below_it(open_log: OpenLog) -> None:
+    async with driver(open_log(), "one", []) as one, driver(open_log(), "two", []) as two:
         run_id = await Runs(one).start(EACH, {})
         told = await Runs(two).wait(run_id)
 
     assert told.status == "waiting"
 
 
-async def test_t6_a_run_whose_driver_has_gone_is_taken_up_by_the_other(tmp_path: Path) -> None:
+async def test_t6_a_run_whose_driver_has_gone_is_taken_up_by_the_other(open_log: OpenLog) -> None:
     calls: list[tuple[str, str]] = []
-    path = tmp_path / "log.db"
-    async with driver(path, "two", calls) as two:
-        async with driver(path, "one", calls) as one:
+    async with driver(open_log(), "two", calls) as two:
+        async with driver(open_log(), "one", calls) as one:
             run_id = await Runs(one).start("main", {"n": 1})
             await Runs(one).wait(run_id)
         await Runs(two).wait(run_id)

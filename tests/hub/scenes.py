@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pytest
 
+from tests.logs import FullLog
 from turnwise.client.agent_client import AgentClient
 from turnwise.client.channel import Channel
 from turnwise.client.embedded import Hub
@@ -29,7 +30,7 @@ from turnwise.core.envelope import SCHEMA_VERSION, Decision, Draft, Envelope, Js
 from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE, EV_CONTEXT_SET, EV_TEXT, HUB
 from turnwise.core.governance import Passport, Registration, Resume, Rule
 from turnwise.core.graph import TransitionGraph, sequence
-from turnwise.log.base import Head, Log, Snapshots
+from turnwise.log.base import Head, Log
 from turnwise.log.memory import MemoryLog
 from turnwise.log.sqlite import SqliteLog
 from turnwise.testing.lines import NOON
@@ -43,14 +44,6 @@ A_B_A: Final = sequence(["alice", "bob", "alice"])
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
-
-
-class FullLog(Log, Snapshots, Protocol):
-    """A log that keeps snapshots, as both of ours do."""
-
-
-OpenLog = Callable[[], FullLog]
-"""Opens the same log again, as the next process would."""
 
 
 class House:

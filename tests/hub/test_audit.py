@@ -10,7 +10,8 @@ from turnwise.errors import Denied, InviteRejected, LogUnavailable
 from turnwise.hub.audit import AUDIT_CHANNEL, MAX_PENDING_LINES
 from turnwise.log.memory import MemoryLog
 
-from .scenes import A_B, FailingLog, House, OpenLog, begin, closed, house, quiet, refused, until
+from ..logs import OpenLog
+from .scenes import A_B, FailingLog, House, begin, closed, house, quiet, refused, until
 
 
 def facts(lines: list[Envelope]) -> list[str]:

@@ -20,13 +20,12 @@ from turnwise.hub.request import OpenRequest
 from turnwise.log.base import Log
 from turnwise.log.memory import MemoryLog
 
+from ..logs import FullLog, OpenLog
 from .scenes import (
     A_B,
     CountingLog,
     FailingLog,
-    FullLog,
     House,
-    OpenLog,
     add_one,
     begin,
     closed,

@@ -14,19 +14,8 @@ from turnwise.core.targets import AgentTarget, StayTarget, TerminateTarget
 from turnwise.errors import NameTaken
 from turnwise.log.memory import MemoryLog
 
-from .scenes import (
-    A_B,
-    A_B_A,
-    House,
-    OpenLog,
-    answers,
-    begin,
-    bob_is_away,
-    closed,
-    house,
-    quiet,
-    until,
-)
+from ..logs import OpenLog
+from .scenes import A_B, A_B_A, House, answers, begin, bob_is_away, closed, house, quiet, until
 
 B_FIRST = sequence(["bob", "alice"])
 

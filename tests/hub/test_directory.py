@@ -14,7 +14,8 @@ from turnwise.log.base import Log
 from turnwise.log.memory import MemoryLog
 from turnwise.testing.manual_clock import ManualClock
 
-from .scenes import OpenLog, house, refused
+from ..logs import OpenLog
+from .scenes import house, refused
 
 
 async def directory(log: Log) -> HubDirectory:

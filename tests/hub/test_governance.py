@@ -13,7 +13,8 @@ from turnwise.core.governance import Registration, Rule
 from turnwise.errors import Denied
 from turnwise.log.memory import MemoryLog
 
-from .scenes import A_B, A_B_A, House, OpenLog, add_one, house, refused
+from ..logs import OpenLog
+from .scenes import A_B, A_B_A, House, add_one, house, refused
 
 
 async def ruled(home: House, **fields: Any) -> None:

@@ -20,19 +20,8 @@ from turnwise.hub.hub import Hub
 from turnwise.log.memory import MemoryLog
 from turnwise.testing.manual_clock import ManualClock
 
-from .scenes import (
-    A_B,
-    A_B_A,
-    CountingLog,
-    House,
-    OpenLog,
-    answers,
-    begin,
-    closed,
-    house,
-    quiet,
-    refused,
-)
+from ..logs import OpenLog
+from .scenes import A_B, A_B_A, CountingLog, House, answers, begin, closed, house, quiet, refused
 
 # --- L5: reading ---
 

@@ -13,7 +13,8 @@ from turnwise.hub.observed import Observed
 from turnwise.log.memory import MemoryLog
 from turnwise.testing import flip_memory
 
-from .scenes import A_B, CountingLog, OpenLog, answers, closed, house, refused
+from ..logs import OpenLog
+from .scenes import A_B, CountingLog, answers, closed, house, refused
 
 
 async def works(channel: Channel, *ends: str) -> None:

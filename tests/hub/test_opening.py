@@ -25,7 +25,8 @@ from turnwise.errors import (
 )
 from turnwise.log.memory import MemoryLog
 
-from .scenes import A_B, CountingLog, House, OpenLog, begin, bob_is_away, closed, house, quiet, refused, types
+from ..logs import OpenLog
+from .scenes import A_B, CountingLog, House, begin, bob_is_away, closed, house, quiet, refused, types
 
 A_B_C = sequence(["alice", "bob", "carol"])
 

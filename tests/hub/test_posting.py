@@ -25,13 +25,13 @@ from turnwise.errors import (
 from turnwise.hub.posting import MAX_WAITING
 from turnwise.log.memory import MemoryLog
 
+from ..logs import OpenLog
 from .scenes import (
     A_B,
     A_B_A,
     CountingLog,
     FailingLog,
     House,
-    OpenLog,
     SlowLog,
     Wrapped,
     add_one,

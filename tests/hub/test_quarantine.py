@@ -17,12 +17,10 @@ from turnwise.core.graph import Transition, TransitionGraph
 from turnwise.core.state import State
 from turnwise.core.targets import StayTarget, TerminateTarget
 from turnwise.errors import ChannelQuarantined, CorruptRecord, UnknownName
-from turnwise.log.base import Log
 from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing import flip_memory, flip_sqlite
 
-from .scenes import A_B_A, FullLog, House, OpenLog, add_one, house, on_log, refused, types
+from ..logs import FullLog, LogPlace, OpenLog
+from .scenes import A_B_A, House, add_one, house, on_log, refused, types
 
 ALWAYS_ALICE: Final = TransitionGraph("alice", [Transition(Always(), StayTarget())], TerminateTarget("over"))
 
@@ -70,13 +68,6 @@ def custom_channel(members: Sequence[Registration], condition: str, channel_id: 
     )
 
 
-def damage(log: Log, channel_id: str, seq: int) -> None:
-    if isinstance(log, MemoryLog):
-        flip_memory(log, channel_id, seq)
-    elif isinstance(log, SqliteLog):
-        flip_sqlite(log.path, channel_id, seq)
-
-
 async def assert_quarantined(home: House, bad: str, good: str, cause: type[Exception]) -> None:
     """Touching `bad` raises; `good` works; the hub says which is which."""
     for touch in (home.hub.state(bad), home["alice"].channel(bad).send("hello")):
@@ -87,11 +78,11 @@ async def assert_quarantined(home: House, bad: str, good: str, cause: type[Excep
     assert good in {one.channel_id for one in await home.hub.list_channels()}
 
 
-async def test_a_damaged_record_costs_its_channel(open_log: OpenLog) -> None:
+async def test_a_damaged_record_costs_its_channel(open_log: OpenLog, log_place: LogPlace) -> None:
     log = open_log()
     async with house(log, "alice", "bob") as home:
         bad, good = [(await home.open(A_B_A)).channel_id for _ in range(2)]
-    damage(log, bad, 2)
+    log_place.damage(bad, 2)
     async with house(open_log(), "alice", "bob") as home:
         await assert_quarantined(home, bad, good, CorruptRecord)
         (noted,) = await home.audited("quarantined")
@@ -159,11 +150,13 @@ async def test_a_closed_channel_never_needs_its_custom_classes(open_log: OpenLog
         assert [one.close_reason for one in await home.hub.list_channels(state="closed")] == ["enough"]
 
 
-async def test_a_damaged_directory_costs_the_registrations_behind_the_damage(open_log: OpenLog) -> None:
+async def test_a_damaged_directory_costs_the_registrations_behind_the_damage(
+    open_log: OpenLog, log_place: LogPlace
+) -> None:
     log = open_log()
     async with house(log, "alice", "bob") as home:
         channel = await home.open(A_B_A)
-        damage(log, "_directory", 2)
+        log_place.damage("_directory", 2)
         await channel.send("hello")
     async with house(open_log(), "alice") as home:
         assert (await home["alice"].channel(channel.channel_id).info()).turn_count == 1
@@ -172,23 +165,23 @@ async def test_a_damaged_directory_costs_the_registrations_behind_the_damage(ope
         assert isinstance(error.cause, CorruptRecord)
 
 
-async def test_a_damaged_audit_costs_only_the_audit(open_log: OpenLog) -> None:
+async def test_a_damaged_audit_costs_only_the_audit(open_log: OpenLog, log_place: LogPlace) -> None:
     log = open_log()
     async with house(log, "alice", "bob"):
         await _flushed(log)
-        damage(log, "_audit", 1)
+        log_place.damage("_audit", 1)
     async with house(open_log(), "alice", "bob") as home:
         assert await home.open(A_B_A)
         await refused(CorruptRecord, home.audited("registered"))
 
 
 async def test_damage_that_happens_while_the_channel_is_in_memory_is_met_when_it_is_read(
-    open_log: OpenLog,
+    open_log: OpenLog, log_place: LogPlace
 ) -> None:
     log = open_log()
     async with house(log, "alice", "bob") as home:
         channel = await home.open(ALWAYS_ALICE)
-        damage(log, channel.channel_id, 1)
+        log_place.damage(channel.channel_id, 1)
         assert await channel.send("still going")
         await refused(CorruptRecord, home.wal(channel))
 

@@ -11,7 +11,8 @@ from turnwise.core.envelope import Envelope
 from turnwise.core.event_types import EV_TEXT
 from turnwise.errors import EnvelopeIdReused, LogUnavailable
 
-from .scenes import A_B, A_B_A, FailingLog, OpenLog, add_one, draft, house, refused, types
+from ..logs import OpenLog
+from .scenes import A_B, A_B_A, FailingLog, add_one, draft, house, refused, types
 
 
 async def test_sending_again_is_answered_with_the_first_result(open_log: OpenLog) -> None:

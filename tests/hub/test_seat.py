@@ -11,7 +11,8 @@ from turnwise.errors import ChannelClosed, ClaimLost, NotDue, NotParticipant, Ou
 from turnwise.hub.seat import ENVELOPES_PER_READING, Seat
 from turnwise.log.memory import MemoryLog
 
-from .scenes import A_B, A_B_A, House, OpenLog, add_one, draft, house, refused
+from ..logs import OpenLog
+from .scenes import A_B, A_B_A, House, add_one, draft, house, refused
 
 
 def seat_of(home: House, name: str) -> Seat:

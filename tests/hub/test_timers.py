@@ -17,7 +17,8 @@ from turnwise.errors import LogUnavailable, UnknownName
 from turnwise.log.memory import MemoryLog
 from turnwise.testing.manual_clock import ManualClock
 
-from .scenes import A_B, A_B_A, FailingLog, House, OpenLog, add_one, begin, closed, house, quiet, refused
+from ..logs import OpenLog
+from .scenes import A_B, A_B_A, FailingLog, House, add_one, begin, closed, house, quiet, refused
 
 THREE_DAYS: Final = 3 * 86_400.0
 

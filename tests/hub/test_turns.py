@@ -19,7 +19,8 @@ from turnwise.errors import ChannelClosed, ClaimLost, OutOfTurn, TurnTaken
 from turnwise.hub.worker import join, leave
 from turnwise.log.memory import MemoryLog
 
-from .scenes import A_B, A_B_A, House, OpenLog, add_one, answers, begin, house, quiet, refused, two_houses
+from ..logs import OpenLog
+from .scenes import A_B, A_B_A, House, add_one, answers, begin, house, quiet, refused, two_houses
 
 ELSEWHERE: Final = "another-host:17:4711/agent"
 THREE_DAYS: Final = 3 * 86_400.0

@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import parse_qs, quote, urlsplit
 
+from turnwise.testing import flip_byte
+
 from ..postgres import run
 
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -24,6 +26,14 @@ def place_of(url: str) -> str:
 def on_another(server_url: str, url: str) -> str:
     """Return the address of `url`'s schema on another server."""
     return f"{server_url}&options=-csearch_path%3D{place_of(url)}&application_name={place_of(url)}"
+
+
+def flip_postgres(url: str, channel_id: str, seq: int) -> None:
+    """Turn over one bit in the middle of a record."""
+    where = f"WHERE channel = '{channel_id}' AND seq = {seq}"
+    ((body,),) = run(url, f"SELECT body FROM turnwise_records {where}")
+    flipped = flip_byte(body, len(body) // 2)
+    run(url, f"UPDATE turnwise_records SET body = '\\x{flipped.hex()}' {where}")
 
 
 @contextmanager

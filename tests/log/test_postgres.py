@@ -17,23 +17,15 @@ from turnwise.log.base import Log
 from turnwise.log.postgres import PostgresLog
 from turnwise.log.postgres_writer import MAX_BATCH
 from turnwise.log.sqlite import SqliteLog
-from turnwise.testing import DurableLogContract, flip_byte
+from turnwise.testing import DurableLogContract
 from turnwise.testing.lines import closing_line, line, lines, say
 
 from ..postgres import Postgres, run
-from .postgres_stage import on_another, own_folder, place_of, running, torn_copy, written
+from .postgres_stage import flip_postgres, on_another, own_folder, place_of, running, torn_copy, written
 
 CUTS = 5
 BYTES_BETWEEN_CUTS = 1_700
 """About what an append of the contract's takes."""
-
-
-def flip(url: str, channel_id: str, seq: int) -> None:
-    """Turn over one bit in the middle of a record."""
-    where = f"WHERE channel = '{channel_id}' AND seq = {seq}"
-    ((body,),) = run(url, f"SELECT body FROM turnwise_records {where}")
-    flipped = flip_byte(body, len(body) // 2)
-    run(url, f"UPDATE turnwise_records SET body = '\\x{flipped.hex()}' {where}")
 
 
 @pytest.fixture
@@ -57,7 +49,7 @@ class TestPostgresLog(DurableLogContract):
         self.begin = written(url)
 
     def damage(self, log: Log, channel_id: str, seq: int) -> None:
-        flip(self.url, channel_id, seq)
+        flip_postgres(self.url, channel_id, seq)
 
     async def reopen(self, log: Log) -> Log:
         await log.close()

@@ -16,12 +16,12 @@ import msgspec
 from fastapi import FastAPI
 
 from tests.flow.stage import SAFETY_SECONDS, flows_of
+from tests.logs import new_log
 from turnwise.core.envelope import JsonObject
 from turnwise.errors import Unauthenticated
 from turnwise.flow.work import Services
 from turnwise.hub.clock import Clock
 from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
 from turnwise.server.app import create_app
 from turnwise.server.auth.credentials import Credentials
 from turnwise.server.auth.principal import Principal
@@ -114,7 +114,7 @@ class Server:
 
 def runtime_with(
     *flows: str,
-    log: Callable[[], Log] = MemoryLog,
+    log: Callable[[], Log] = new_log,
     clock: Clock | None = None,
     **nodes: Callable[[Any], Any],
 ) -> Runtime:
@@ -125,7 +125,7 @@ def runtime_with(
 @asynccontextmanager
 async def served(
     *flows: str,
-    log: Callable[[], Log] = MemoryLog,
+    log: Callable[[], Log] = new_log,
     clock: Clock | None = None,
     settings: ServerSettings | None = None,
     **nodes: Callable[[Any], Any],

@@ -12,6 +12,8 @@ from turnwise.server.auth.principal import Bound
 
 from .stage import PEOPLE, Ctx, Server, person, served
 
+pytestmark = pytest.mark.four_logs
+
 WORK = "metadata: {name: work}\nspec: {trigger: {path: /work}, steps: [{id: only, runner: work}]}"
 EVENT = """
 metadata: {name: pay}

@@ -8,6 +8,8 @@ import pytest
 
 from .stage import Server, served
 
+pytestmark = pytest.mark.four_logs
+
 ASK = """
 metadata: {name: ask}
 spec:

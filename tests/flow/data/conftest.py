@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ...postgres import Postgres, postgres
+from ...postgres import Postgres
 from . import stage
 from .place import Place, PostgresPlace, SqlitePlace
-
-__all__ = ["everywhere", "place", "postgres"]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
