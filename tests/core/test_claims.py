@@ -86,6 +86,33 @@ def test_t1_whoever_takes_over_says_which_claim_it_replaces() -> None:
     scene.refusal(claims("alice", "w3", replaces=first), TurnTaken)
 
 
+def renews(scene: Scene[WorkflowState], claim: int | None = None) -> Draft:
+    return hub(ev.EV_TURN_RENEWED, audience=[], claim=claim or live(scene))
+
+
+def test_t1_a_worker_that_has_been_heard_of_since_is_not_replaced() -> None:
+    scene = claimed()
+    first, heard = live(scene), scene.state.alive_seq
+
+    scene.accept(renews(scene))
+
+    scene.refusal(claims("alice", "w2", replaces=first, heard=heard), TurnTaken)
+    scene.accept(claims("alice", "w2", replaces=first, heard=scene.state.alive_seq))
+    scene.refusal(renews(scene, first), ClaimLost)
+
+
+def test_t1_whatever_is_made_under_the_claim_is_a_sign_of_life_and_nothing_else_is() -> None:
+    scene = claimed(n=1)
+    for sign in (renews(scene), records(scene), writes("alice", claim=live(scene), set={"n": 2})):
+        scene.accept(sign)
+        assert scene.state.alive_seq == scene.state.seq
+
+    for other in (writes("bob", set={"n": 3}), writes("alice", set={"n": 4}), draft("bob", "acme.note")):
+        scene.accept(other)
+        assert scene.state.alive_seq == scene.state.seq - 1
+        scene.accept(renews(scene))
+
+
 def test_t1_a_released_turn_is_anybodys_again() -> None:
     scene = claimed()
 

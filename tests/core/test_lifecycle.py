@@ -211,6 +211,7 @@ AFTERWARDS = [
     hub(ev.EV_CHANNEL_INVITE),
     hub(ev.EV_EXPECTATION_VIOLATED, {"name": "turn_within", "since": 2}),
     hub(ev.EV_TURN_RELEASED),
+    hub(ev.EV_TURN_RENEWED),
 ]
 
 

@@ -256,6 +256,7 @@ DRAFTS: dict[str, Callable[[Step, int | None, int], Draft]] = {
     "write": lambda step, claim, since: writes(step.who, claim=claim, **step.update),
     "claim": lambda step, claim, since: claims(step.who, replaces=claim),
     "record": lambda step, claim, since: hub(ev.EV_TURN_TOOL, {"call": 1}, claim=claim),
+    "renew": lambda step, claim, since: hub(ev.EV_TURN_RENEWED, claim=claim),
     "fail": lambda step, claim, since: fails(step.who, claim=claim),
     "release": lambda step, claim, since: hub(ev.EV_TURN_RELEASED, claim=claim),
     "warn": lambda step, claim, since: hub(

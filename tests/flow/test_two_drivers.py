@@ -9,11 +9,15 @@ from typing import Any
 
 from tests.logs import OpenLog
 from turnwise.client.embedded import Hub
+from turnwise.core.claims import LEASE_SECONDS
+from turnwise.core.event_types import EV_TURN_RENEWED
 from turnwise.flow.driver import Driver
 from turnwise.flow.runs import Runs
 from turnwise.flow.tasks import Tasks
 from turnwise.flow.work import Services
 from turnwise.log.base import Log
+from turnwise.log.memory import MemoryLog
+from turnwise.testing.manual_clock import ManualClock
 
 from .stage import SAFETY_SECONDS, flows_of
 
@@ -94,3 +98,31 @@ async def test_t6_a_run_whose_driver_has_gone_is_taken_up_by_the_other(open_log:
         done = await ended(Runs(two), run_id)
 
     assert done["by"][-1] == "two"
+
+
+async def test_t1_a_step_of_ten_minutes_is_heard_of_all_the_while() -> None:
+    clock, go, begun = ManualClock(), asyncio.Event(), asyncio.Event()
+
+    async def slow(ctx: dict[str, Any]) -> dict[str, Any]:
+        begun.set()
+        await go.wait()
+        return {"done": True}
+
+    hub = await Hub.open(MemoryLog(), ttl_sweep_interval=0, follow=True, clock=clock)
+    one = Driver(hub, Services(flows=flows_of("steps: [{id: slow, runner: slow}]"), nodes={"slow": slow}))
+    await one.start()
+    run_id = await Runs(one).start("main", {})
+    await begun.wait()
+    for _ in range(30):
+        await asyncio.sleep(0)  # The heart goes to sleep again.
+        seen = (await hub.state(run_id)).seq
+        clock.advance(LEASE_SECONDS / 3)
+        await hub.wait_beyond(run_id, seen)
+    go.set()
+    done = await ended(Runs(one), run_id)
+    lines = await hub.read_wal(run_id)
+    await one.stop()
+    await hub.close()
+
+    assert done["done"]
+    assert [line.event_type for line in lines].count(EV_TURN_RENEWED) == 30

@@ -143,8 +143,8 @@ async def two_houses(
     """Two hubs on one log; the first has `agents`, and both have those `at_both`, as two processes would."""
     async with AsyncExitStack() as stack:
         clock = ManualClock()
-        first = await stack.enter_async_context(house(log, *agents, *at_both, clock=clock))
-        second = await stack.enter_async_context(house(log, *at_both, clock=clock))
+        first = await stack.enter_async_context(house(log, *agents, *at_both, clock=clock, follow=True))
+        second = await stack.enter_async_context(house(log, *at_both, clock=clock, follow=True))
         yield first, second
 
 

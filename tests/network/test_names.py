@@ -121,6 +121,7 @@ NETWORK = [
     "EV_TURN_FAILED",
     "EV_TURN_MODEL",
     "EV_TURN_RELEASED",
+    "EV_TURN_RENEWED",
     "EV_TURN_TOOL",
     "Envelope",
     "Expectation",

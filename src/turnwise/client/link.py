@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from turnwise.core.channel import ChannelMetadata
@@ -72,7 +73,11 @@ class Seat(Protocol):
     async def claim(self, channel_id: str, turn: int) -> Claim: ...
 
     async def wait_unclaimed(self, channel_id: str) -> None:
-        """Return when another worker's claim may have ended: something happened, or its lease is over."""
+        """Return when another worker's claim has ended, or that worker can be replaced."""
+        ...
+
+    def kept(self, channel_id: str, claim: Claim) -> AbstractAsyncContextManager[None]:
+        """Within this, others know that the claim's worker is alive, however long its turn is silent."""
         ...
 
     async def record(self, channel_id: str, claim: int, event_type: str, data: JsonObject) -> None:

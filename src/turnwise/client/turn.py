@@ -132,7 +132,8 @@ async def _worked(seat: Seat, turn: Turn, handler: TurnHandler, recording: traci
     # Where giving up is refused the turn is over for us, whatever we have; our output is dropped.
     with suppress(ClaimLost, ChannelClosed, OutOfTurn):
         try:
-            await _commit(turn, await handler(turn))
+            async with seat.kept(channel_id, turn.claim):
+                await _commit(turn, await handler(turn))
         except asyncio.CancelledError:
             await asyncio.shield(seat.release(channel_id, claim))
             raise

@@ -5,7 +5,8 @@ accepted while it lives (T1, T6). A worker that slept through a takeover is
 refused, whatever its clock says.
 
 Rule 2: `decide` does not know whether a worker is dead. Whoever takes over says
-which claim it replaces; if that is no longer the live one, it lost the race.
+which claim it replaces, and what it last heard of it; if that claim is no longer the
+live one it lost the race, and if there is a later sign of life it was wrong.
 
 Rule 3: whoever claims a turn anew goes on after its last recorded entry (T3): the
 context writes up to there stay, later ones are undone, for they will be made
@@ -37,7 +38,8 @@ def claim(batch: Batch[Any], take_turn: TakeTurn) -> None:
     state, data = batch.state, batch.draft.event_data
     _check_floor(state, data)
     live = state.claim
-    if live is not None and data.get("replaces") != live.seq:
+    believed = data.get("replaces"), data.get("heard", state.alive_seq)
+    if live is not None and believed != (live.seq, state.alive_seq):
         raise TurnTaken(state.channel_id, turn=state.turn, worker=live.worker)
     if state.claims >= MAX_CLAIMS:
         error = {"type": "TooManyClaims", "message": f"claimed {state.claims} times without a packet"}
@@ -62,7 +64,7 @@ def release(batch: Batch[Any]) -> None:
 
 
 def record(batch: Batch[Any]) -> None:
-    """A model reply or a tool result of the round goes on the log (T2)."""
+    """A model reply or a tool result of the round goes on the log (T2), or that the worker is alive."""
     if batch.draft.claim is None:
         raise ClaimLost(batch.state.channel_id, claim=None, live=_live(batch.state))
     check_claim(batch.state, batch.draft)

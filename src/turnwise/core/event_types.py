@@ -29,6 +29,7 @@ EV_CHANNEL_EXPIRED: Final = "channel.expired"
 
 EV_TURN_CLAIMED: Final = "turn.claimed"
 EV_TURN_RELEASED: Final = "turn.released"
+EV_TURN_RENEWED: Final = "turn.renewed"
 EV_TURN_MODEL: Final = "turn.model"
 EV_TURN_TOOL: Final = "turn.tool"
 EV_TURN_PAUSED: Final = "turn.paused"

@@ -23,7 +23,7 @@ from turnwise.core.state import KEPT_SAID, Claim, Pause, State
 from turnwise.core.undo import OTHERS, Write, has_own, kept, others, own, recorded, written
 from turnwise.core.variables import applied, is_number
 
-FOLD_VERSION: Final = 2
+FOLD_VERSION: Final = 3
 """Raise it whenever a fold or a state changes: states that an older one folded are not believed."""
 
 S = TypeVar("S", bound=State)
@@ -91,7 +91,9 @@ def _context_set(state: S, envelope: Envelope) -> S:
     by = _writer(state, envelope)
     if by == OTHERS and not state.turn_writes:  # Nothing of the turn's own that could be undone came before.
         return replace(state, context_vars=variables, turn_vars=variables)
-    return replace(state, context_vars=variables, turn_writes=[*state.turn_writes, Write(by, update)])
+    alive = state.alive_seq if by == OTHERS else envelope.seq
+    writes = [*state.turn_writes, Write(by, update)]
+    return replace(state, context_vars=variables, turn_writes=writes, alive_seq=alive)
 
 
 def _writer(state: State, envelope: Envelope) -> str:
@@ -139,7 +141,7 @@ def _claimed(state: S, envelope: Envelope) -> S:
         worker=str(data.get("worker", "")),
         lease_seconds=_seconds(data.get("lease_seconds")),
     )
-    state = replace(state, claim=claim, claims=state.claims + 1)
+    state = replace(state, claim=claim, claims=state.claims + 1, alive_seq=envelope.seq)
     if not has_own(state.turn_writes):
         return state
     stays = kept(state.turn_writes)
@@ -180,7 +182,11 @@ def _recorded(state: S, envelope: Envelope) -> S:
     entry = envelope.event_data.get("entry")
     call = entry.get("call_id") if isinstance(entry, dict) else None
     of = call if envelope.event_type == ev.EV_TURN_TOOL and isinstance(call, str) else None
-    return replace(state, turn_writes=recorded(state.turn_writes, of))
+    return replace(state, turn_writes=recorded(state.turn_writes, of), alive_seq=envelope.seq)
+
+
+def _renewed(state: S, envelope: Envelope) -> S:
+    return replace(state, alive_seq=envelope.seq)
 
 
 def _failed(state: S, envelope: Envelope) -> S:
@@ -230,6 +236,7 @@ _FOLDS: Final[dict[str, Callable[[Any, Envelope], Any]]] = {
     ev.EV_CHANNEL_CLOSED: _closed,
     ev.EV_TURN_CLAIMED: _claimed,
     ev.EV_TURN_RELEASED: _released,
+    ev.EV_TURN_RENEWED: _renewed,
     ev.EV_TURN_MODEL: _recorded,
     ev.EV_TURN_TOOL: _recorded,
     ev.EV_TURN_PAUSED: _paused,

@@ -90,6 +90,8 @@ class State(Struct, frozen=True, kw_only=True):
     claim: Claim | None = None
     claims: int = 0
     """How often this turn has been claimed."""
+    alive_seq: int = 0
+    """The last line that was made under the live claim: its worker was alive then."""
     pause: Pause | None = None
     rested_seconds: float = 0.0
     """How long its turns have been paused, all together; a TTL does not count it."""

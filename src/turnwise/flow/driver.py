@@ -189,13 +189,14 @@ class Driver:
         with suppress(*OVER_FOR_US):  # The turn is over for us, whatever we have; it is dropped.
             try:
                 work, below = await self._work(state, knob, claim)
-                self._performing.add(state.channel_id)
-                try:
-                    done = await attempt(work, self._perform[type(work.step)])
-                finally:
-                    self._performing.discard(state.channel_id)
-                if isinstance(done, Done):
-                    done = await self._committed(work, claim, done)
+                async with self.hub.turns.kept(state.channel_id, claim):
+                    self._performing.add(state.channel_id)
+                    try:
+                        done = await attempt(work, self._perform[type(work.step)])
+                    finally:
+                        self._performing.discard(state.channel_id)
+                    if isinstance(done, Done):
+                        done = await self._committed(work, claim, done)
                 if isinstance(done, Paused):
                     await self._pause(state, claim, done, below)
                 else:

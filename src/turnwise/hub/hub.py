@@ -91,7 +91,7 @@ class Hub:
         self._naming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Two that open the same channel id at once open one channel."""
         self._sweep_seconds = ttl_sweep_interval
-        self._follows = options.get("follow", False)
+        self.follows = options.get("follow", False)
         self._tasks: list[asyncio.Task[None]] = []
         """What goes on for as long as the hub does."""
         self._closed = False
@@ -293,7 +293,7 @@ class Hub:
                 self._watch(entry)
         if self._sweep_seconds > 0:
             self._tasks.append(asyncio.create_task(self._sweep()))
-        if self._follows:
+        if self.follows:
             known = (self.log, self._channels, self._posting, self._opening, self._directory)
             following = Following(*known, clock=self.clock, found=self._found)
             self._tasks.append(asyncio.create_task(following.run(position)))

@@ -7,6 +7,7 @@ distance; this is the one in the hub's own process.
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from copy import deepcopy
 from typing import Final
 
@@ -139,6 +140,10 @@ class Seat:
 
     async def wait_unclaimed(self, channel_id: str) -> None:
         await self._hub.turns.wait_unclaimed(channel_id)
+
+    def kept(self, channel_id: str, claim: Claim) -> AbstractAsyncContextManager[None]:
+        """See `Turns.kept`."""
+        return self._hub.turns.kept(channel_id, claim)
 
     async def sleep(self, seconds: float) -> None:
         await self._hub.clock.sleep(seconds)

@@ -2,20 +2,24 @@
 
 Whether another worker can still be alive is known here and nowhere else: a
 worker of a process that has ended is replaced at once, one that is silent
-somewhere else after its lease, by this hub's own monotonic clock. If that was
-wrong, no harm is done: the log accepts the packet of one claim only.
+somewhere else after its lease, by this hub's own monotonic clock, from the last
+sign of life it has met. If that was wrong, no harm is done: the log accepts the
+packet of one claim only.
 """
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Any, Protocol
 
 from turnwise.core import event_types as ev
 from turnwise.core.claims import LEASE_SECONDS
 from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.state import Claim, State
-from turnwise.errors import ClaimLost
+from turnwise.errors import ClaimLost, TurnTaken, TurnwiseError
 from turnwise.hub.clock import Clock
+from turnwise.hub.heartbeat import beating
 from turnwise.hub.opening import first_of
 from turnwise.hub.worker import is_gone, is_here
 
@@ -24,6 +28,7 @@ class Writer(Protocol):
     """What is needed of a hub."""
 
     clock: Clock
+    follows: bool
 
     async def state(self, channel_id: str) -> State: ...
 
@@ -43,8 +48,8 @@ class Turns:
 
     def __init__(self, hub: Writer) -> None:
         self._hub = hub
-        self._met_at: dict[str, tuple[int, float]] = {}
-        """Channel -> the claim of a worker elsewhere, and when this hub first met it."""
+        self._heard: dict[str, tuple[int, float]] = {}
+        """Channel -> the last sign of life of a worker that is waited for, and when this hub met it."""
 
     async def claim(
         self, channel_id: str, agent_id: str, *, worker: str, turn: int, lease_seconds: float = LEASE_SECONDS
@@ -63,8 +68,15 @@ class Turns:
             "lease_seconds": lease_seconds,
         }
         if state.claim is not None and self._can_replace(state):
-            data["replaces"] = state.claim.seq
-        first = (await self._hub.write(channel_id, ev.EV_TURN_CLAIMED, data, audience=[]))[0]
+            data |= {"replaces": state.claim.seq, "heard": state.alive_seq}
+        try:
+            first = (await self._written(channel_id, data))[0]
+        except TurnTaken:
+            raise
+        except BaseException:
+            self._heard.pop(channel_id, None)
+            raise
+        self._heard.pop(channel_id, None)
         if first.event_type != ev.EV_TURN_CLAIMED:
             raise ClaimLost(channel_id, claim=None, live=None)
         return Claim(
@@ -76,12 +88,25 @@ class Turns:
         )
 
     async def wait_unclaimed(self, channel_id: str) -> None:
-        """Return when the live claim may have ended: something happened, or its lease is over."""
+        """Return when the live claim has ended, or its worker can be replaced."""
         state = await self._hub.state(channel_id)
-        if state.claim is None or self._can_replace(state):
-            return
-        left = state.claim.lease_seconds - self._age(state, state.claim)
-        await first_of(self._hub.wait_beyond(channel_id, state.seq), self._hub.clock.sleep(left))
+        claim = state.claim
+        while claim is not None and not self._can_replace(state):
+            left = claim.lease_seconds - self._age(state, claim)
+            # A worker of this process has no lease, but it may leave without a word.
+            seconds = left if left > 0 else claim.lease_seconds
+            await first_of(self._hub.wait_beyond(channel_id, state.seq), self._hub.clock.sleep(seconds))
+            state = await self._hub.state(channel_id)
+            if state.claim is None or state.claim.seq != claim.seq:
+                self._heard.pop(channel_id, None)
+                return
+
+    def kept(self, channel_id: str, claim: Claim) -> AbstractAsyncContextManager[None]:
+        """Within this, hubs of other processes hear of the worker, however long its turn is silent.
+
+        A worker is never replaced within its own process, so where nobody else is followed it costs nothing.
+        """
+        return beating(self._hub, channel_id, claim) if self._hub.follows else nullcontext()
 
     async def record(self, channel_id: str, claim: int, event_type: str, data: JsonObject) -> None:
         """Write an entry of the round down: `turn.model` or `turn.tool` (T2)."""
@@ -120,10 +145,22 @@ class Turns:
         return is_gone(claim.worker) or self._age(state, claim) >= claim.lease_seconds
 
     def _age(self, state: State, claim: Claim) -> float:
-        """For how long this hub has known of the claim."""
-        now = self._hub.clock.monotonic()
-        seq, met_at = self._met_at.get(state.channel_id, (0, now))
-        if seq != claim.seq:
+        """For how long this hub has heard nothing of the claim's worker."""
+        now, alive_seq = self._hub.clock.monotonic(), max(claim.seq, state.alive_seq)
+        seq, met_at = self._heard.get(state.channel_id, (0, now))
+        if seq != alive_seq:
             met_at = now
-        self._met_at[state.channel_id] = (claim.seq, met_at)
+        self._heard[state.channel_id] = (alive_seq, met_at)
         return now - met_at
+
+    async def _written(self, channel_id: str, data: JsonObject) -> tuple[Envelope, ...]:
+        """Write the claim. Whoever is cancelled meanwhile leaves none behind that nobody works on."""
+        writing = asyncio.ensure_future(self._hub.write(channel_id, ev.EV_TURN_CLAIMED, data, audience=[]))
+        try:
+            return await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            with suppress(TurnwiseError):
+                first = (await writing)[0]
+                if first.event_type == ev.EV_TURN_CLAIMED:
+                    await self.release(channel_id, first.seq)
+            raise

@@ -54,6 +54,7 @@ from turnwise.core.event_types import (
     EV_TURN_FAILED,
     EV_TURN_MODEL,
     EV_TURN_RELEASED,
+    EV_TURN_RENEWED,
     EV_TURN_TOOL,
 )
 from turnwise.core.expectations import acks_within, max_silence, reply_within, turn_within
@@ -119,6 +120,7 @@ __all__ = [
     "EV_TURN_FAILED",
     "EV_TURN_MODEL",
     "EV_TURN_RELEASED",
+    "EV_TURN_RENEWED",
     "EV_TURN_TOOL",
     "WORKFLOW_TYPE",
     "Adapter",

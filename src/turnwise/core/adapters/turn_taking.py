@@ -305,6 +305,7 @@ _ROWS: Final[dict[str, Callable[[TurnTaking[Any], Batch[Any]], None]]] = {
     ev.EV_EXPECTATION_VIOLATED: lambda _, batch: lifecycle.violate(batch),
     ev.EV_TURN_CLAIMED: TurnTaking._claim,
     ev.EV_TURN_RELEASED: lambda _, batch: claims.release(batch),
+    ev.EV_TURN_RENEWED: lambda _, batch: claims.record(batch),
     ev.EV_TURN_MODEL: lambda _, batch: claims.record(batch),
     ev.EV_TURN_TOOL: lambda _, batch: claims.record(batch),
     ev.EV_TURN_FAILED: TurnTaking._fail,
