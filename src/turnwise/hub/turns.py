@@ -47,15 +47,24 @@ class Turns:
         """Channel -> the claim of a worker elsewhere, and when this hub first met it."""
 
     async def claim(
-        self, channel_id: str, agent_id: str, *, worker: str, turn: int, lease_seconds: float = LEASE_SECONDS
+        self,
+        channel_id: str,
+        agent_id: str,
+        *,
+        worker: str,
+        turn: int,
+        lease_seconds: float = LEASE_SECONDS,
+        envelope_id: str = "",
     ) -> Claim:
-        """Return the claim on a turn.
+        """Return the claim on a turn. Claiming again under the same `envelope_id` gives the same claim (E1).
 
         Raises `TurnTaken` if somebody else has it, `OutOfTurn` if the turn is
         over, and `ClaimLost` if this was one claim too many and the turn has
         been given up.
         """
         state = await self._hub.state(channel_id)
+        if state.claim is not None and state.claim.envelope_id == envelope_id:
+            return state.claim
         data: JsonObject = {
             "agent_id": agent_id,
             "worker": worker,
@@ -64,7 +73,10 @@ class Turns:
         }
         if state.claim is not None and self._can_replace(state):
             data["replaces"] = state.claim.seq
-        first = (await self._hub.write(channel_id, ev.EV_TURN_CLAIMED, data, audience=[]))[0]
+        lines = await self._hub.write(
+            channel_id, ev.EV_TURN_CLAIMED, data, audience=[], envelope_id=envelope_id
+        )
+        first = lines[0]
         if first.event_type != ev.EV_TURN_CLAIMED:
             raise ClaimLost(channel_id, claim=None, live=None)
         return Claim(
@@ -83,9 +95,11 @@ class Turns:
         left = state.claim.lease_seconds - self._age(state, state.claim)
         await first_of(self._hub.wait_beyond(channel_id, state.seq), self._hub.clock.sleep(left))
 
-    async def record(self, channel_id: str, claim: int, event_type: str, data: JsonObject) -> None:
+    async def record(
+        self, channel_id: str, claim: int, event_type: str, data: JsonObject, *, envelope_id: str = ""
+    ) -> None:
         """Write an entry of the round down: `turn.model` or `turn.tool` (T2)."""
-        await self._hub.write(channel_id, event_type, data, claim=claim, audience=[])
+        await self._hub.write(channel_id, event_type, data, claim=claim, audience=[], envelope_id=envelope_id)
 
     async def recorded(self, channel_id: str) -> list[Envelope]:
         """Return what the turn in progress has recorded so far, by whichever worker (T3)."""
@@ -102,16 +116,20 @@ class Turns:
                 found = summary
         return found
 
-    async def release(self, channel_id: str, claim: int) -> None:
+    async def release(self, channel_id: str, claim: int, *, envelope_id: str = "") -> None:
         """Stop working on a turn without a packet; what it recorded stays."""
-        await self._hub.write(channel_id, ev.EV_TURN_RELEASED, {}, claim=claim, audience=[])
+        await self._hub.write(
+            channel_id, ev.EV_TURN_RELEASED, {}, claim=claim, audience=[], envelope_id=envelope_id
+        )
 
     async def fail(
-        self, channel_id: str, claim: int, *, agent_id: str, error: JsonObject
+        self, channel_id: str, claim: int, *, agent_id: str, error: JsonObject, envelope_id: str = ""
     ) -> tuple[Envelope, ...]:
         """Give the turn up."""
         data = {"agent_id": agent_id, "error": error}
-        return await self._hub.write(channel_id, ev.EV_TURN_FAILED, data, claim=claim)
+        return await self._hub.write(
+            channel_id, ev.EV_TURN_FAILED, data, claim=claim, envelope_id=envelope_id
+        )
 
     def _can_replace(self, state: State) -> bool:
         claim = state.claim
