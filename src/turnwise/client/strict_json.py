@@ -40,12 +40,8 @@ def check(value: object, *, depth: int) -> None:
     match value:
         case str():
             _check_text(value)
-        case float():
-            if not isfinite(value):
-                raise BadJson("it holds a number that is too large")
-        case int():
-            if value.bit_length() > MAX_INTEGER_BITS:
-                raise BadJson("it holds a number that is too long")
+        case int() | float():
+            _check_number(value)
         case dict() | list() if depth <= 0:
             raise BadJson("it is nested too deep")
         case dict():
@@ -55,6 +51,14 @@ def check(value: object, *, depth: int) -> None:
         case list():
             for item in value:
                 check(item, depth=depth - 1)
+
+
+def _check_number(value: float) -> None:
+    if isinstance(value, int):
+        if value.bit_length() > MAX_INTEGER_BITS:
+            raise BadJson("it holds a number that is too long")
+    elif not isfinite(value):
+        raise BadJson("it holds a number that is too large")
 
 
 def _check_text(text: str) -> None:
