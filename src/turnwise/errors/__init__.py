@@ -64,6 +64,10 @@
     │   ├── AccessBusy            no token can be read just now
     │   ├── BadToken              a token that cannot be made
     │   └── BadKey                the key that signs or verifies tokens cannot be used
+    ├── LinkError                 a link to a hub elsewhere did not do what it was asked
+    │   ├── LinkLost              the hub cannot be reached, or the link was closed
+    │   ├── BadFrame              what came over a link is not a frame that may come
+    │   └── RemoteFailed          something is wrong at the other end
     ├── MissingExtra              packages that are installed only on request are not there
     ├── DataError                 what was asked of the data models cannot be done
     │   ├── ModelNotDeclared      the flow does not declare the data model; also a PermissionError
@@ -137,6 +141,12 @@ from turnwise.errors.data import (
 from turnwise.errors.flows import (
     BadDocuments as BadDocuments,
     BadNode as BadNode,
+)
+from turnwise.errors.links import (
+    BadFrame as BadFrame,
+    LinkError as LinkError,
+    LinkLost as LinkLost,
+    RemoteFailed as RemoteFailed,
 )
 from turnwise.errors.logs import (
     BadExport as BadExport,

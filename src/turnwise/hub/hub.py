@@ -193,9 +193,8 @@ class Hub:
         self, channel_id: str, event_type: str, data: JsonObject, **fields: Any
     ) -> tuple[Envelope, ...]:
         """Post something the hub itself says."""
-        draft = Draft(
-            envelope_id=self.new_id(), sender_id=ev.HUB, event_type=event_type, event_data=data, **fields
-        )
+        fields["envelope_id"] = fields.get("envelope_id") or self.new_id()
+        draft = Draft(sender_id=ev.HUB, event_type=event_type, event_data=data, **fields)
         return await self.post(channel_id, draft)
 
     async def read_wal(self, channel_id: str, since: int = 0) -> list[Envelope]:

@@ -91,18 +91,24 @@ class Seat:
         envelopes = await self._hub.post(channel_id, replace(draft, sender_id=self.agent_id))
         return envelopes[0]
 
-    async def answer_invite(self, channel_id: str, *, rejected_because: str | None = None) -> None:
+    # What has no id of its own takes one: doing it again under the same `envelope_id` never doubles (E1).
+
+    async def answer_invite(
+        self, channel_id: str, *, rejected_because: str | None = None, envelope_id: str = ""
+    ) -> None:
         """Accept an invitation, or reject it."""
+        once = {"envelope_id": envelope_id}
         if rejected_because is None:
             data: JsonObject = {"agent_id": self.agent_id}
-            await self._hub.write(channel_id, ev.EV_CHANNEL_INVITE_ACK, data, audience=[])
+            await self._hub.write(channel_id, ev.EV_CHANNEL_INVITE_ACK, data, audience=[], **once)
         else:
             data = {"agent_id": self.agent_id, "reason": rejected_because}
-            await self._hub.write(channel_id, ev.EV_CHANNEL_INVITE_REJECT, data)
+            await self._hub.write(channel_id, ev.EV_CHANNEL_INVITE_REJECT, data, **once)
 
-    async def close_channel(self, channel_id: str, reason: str) -> None:
+    async def close_channel(self, channel_id: str, reason: str, *, envelope_id: str = "") -> None:
         await self._member(channel_id)
-        await self._hub.write(channel_id, ev.EV_CHANNEL_CLOSED, {"reason": reason, "by": self.agent_id})
+        data = {"reason": reason, "by": self.agent_id}
+        await self._hub.write(channel_id, ev.EV_CHANNEL_CLOSED, data, envelope_id=envelope_id)
 
     async def read(self, channel_id: str, after: int) -> Reading:
         """Return what the participant may see behind `after`."""
@@ -135,8 +141,10 @@ class Seat:
     async def metadata(self, channel_id: str) -> ChannelMetadata:
         return metadata_of(await self.state(channel_id))
 
-    async def claim(self, channel_id: str, turn: int) -> Claim:
-        return await self._hub.turns.claim(channel_id, self.agent_id, worker=self.worker, turn=turn)
+    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "") -> Claim:
+        return await self._hub.turns.claim(
+            channel_id, self.agent_id, worker=self.worker, turn=turn, envelope_id=envelope_id
+        )
 
     async def wait_unclaimed(self, channel_id: str) -> None:
         await self._hub.turns.wait_unclaimed(channel_id)
@@ -148,8 +156,10 @@ class Seat:
     async def sleep(self, seconds: float) -> None:
         await self._hub.clock.sleep(seconds)
 
-    async def record(self, channel_id: str, claim: int, event_type: str, data: JsonObject) -> None:
-        await self._hub.turns.record(channel_id, claim, event_type, data)
+    async def record(
+        self, channel_id: str, claim: int, event_type: str, data: JsonObject, *, envelope_id: str = ""
+    ) -> None:
+        await self._hub.turns.record(channel_id, claim, event_type, data, envelope_id=envelope_id)
 
     async def recorded(self, channel_id: str) -> list[Envelope]:
         await self._member(channel_id)
@@ -159,11 +169,13 @@ class Seat:
         await self._member(channel_id)
         return await self._hub.turns.summary(channel_id, self.agent_id)
 
-    async def release(self, channel_id: str, claim: int) -> None:
-        await self._hub.turns.release(channel_id, claim)
+    async def release(self, channel_id: str, claim: int, *, envelope_id: str = "") -> None:
+        await self._hub.turns.release(channel_id, claim, envelope_id=envelope_id)
 
-    async def fail(self, channel_id: str, claim: int, error: JsonObject) -> None:
-        await self._hub.turns.fail(channel_id, claim, agent_id=self.agent_id, error=error)
+    async def fail(self, channel_id: str, claim: int, error: JsonObject, *, envelope_id: str = "") -> None:
+        await self._hub.turns.fail(
+            channel_id, claim, agent_id=self.agent_id, error=error, envelope_id=envelope_id
+        )
 
     async def as_step(self, channel_id: str, step: str) -> Seat:
         """Return the seat of a step of a channel that this participant has opened: it works on it."""

@@ -52,15 +52,24 @@ class Turns:
         """Channel -> the last sign of life of a worker that is waited for, and when this hub met it."""
 
     async def claim(
-        self, channel_id: str, agent_id: str, *, worker: str, turn: int, lease_seconds: float = LEASE_SECONDS
+        self,
+        channel_id: str,
+        agent_id: str,
+        *,
+        worker: str,
+        turn: int,
+        lease_seconds: float = LEASE_SECONDS,
+        envelope_id: str = "",
     ) -> Claim:
-        """Return the claim on a turn.
+        """Return the claim on a turn. Claiming again under the same `envelope_id` gives the same claim (E1).
 
         Raises `TurnTaken` if somebody else has it, `OutOfTurn` if the turn is
         over, and `ClaimLost` if this was one claim too many and the turn has
         been given up.
         """
         state = await self._hub.state(channel_id)
+        if state.claim is not None and state.claim.envelope_id == envelope_id:
+            return state.claim
         data: JsonObject = {
             "agent_id": agent_id,
             "worker": worker,
@@ -70,7 +79,7 @@ class Turns:
         if state.claim is not None and self._can_replace(state):
             data |= {"replaces": state.claim.seq, "heard": state.alive_seq}
         try:
-            first = (await self._written(channel_id, data))[0]
+            first = (await self._written(channel_id, data, envelope_id))[0]
         except TurnTaken:
             raise
         except BaseException:
@@ -108,9 +117,11 @@ class Turns:
         """
         return beating(self._hub, channel_id, claim) if self._hub.follows else nullcontext()
 
-    async def record(self, channel_id: str, claim: int, event_type: str, data: JsonObject) -> None:
+    async def record(
+        self, channel_id: str, claim: int, event_type: str, data: JsonObject, *, envelope_id: str = ""
+    ) -> None:
         """Write an entry of the round down: `turn.model` or `turn.tool` (T2)."""
-        await self._hub.write(channel_id, event_type, data, claim=claim, audience=[])
+        await self._hub.write(channel_id, event_type, data, claim=claim, audience=[], envelope_id=envelope_id)
 
     async def recorded(self, channel_id: str) -> list[Envelope]:
         """Return what the turn in progress has recorded so far, by whichever worker (T3)."""
@@ -127,16 +138,20 @@ class Turns:
                 found = summary
         return found
 
-    async def release(self, channel_id: str, claim: int) -> None:
+    async def release(self, channel_id: str, claim: int, *, envelope_id: str = "") -> None:
         """Stop working on a turn without a packet; what it recorded stays."""
-        await self._hub.write(channel_id, ev.EV_TURN_RELEASED, {}, claim=claim, audience=[])
+        await self._hub.write(
+            channel_id, ev.EV_TURN_RELEASED, {}, claim=claim, audience=[], envelope_id=envelope_id
+        )
 
     async def fail(
-        self, channel_id: str, claim: int, *, agent_id: str, error: JsonObject
+        self, channel_id: str, claim: int, *, agent_id: str, error: JsonObject, envelope_id: str = ""
     ) -> tuple[Envelope, ...]:
         """Give the turn up."""
         data = {"agent_id": agent_id, "error": error}
-        return await self._hub.write(channel_id, ev.EV_TURN_FAILED, data, claim=claim)
+        return await self._hub.write(
+            channel_id, ev.EV_TURN_FAILED, data, claim=claim, envelope_id=envelope_id
+        )
 
     def _can_replace(self, state: State) -> bool:
         claim = state.claim
@@ -153,9 +168,11 @@ class Turns:
         self._heard[state.channel_id] = (alive_seq, met_at)
         return now - met_at
 
-    async def _written(self, channel_id: str, data: JsonObject) -> tuple[Envelope, ...]:
+    async def _written(self, channel_id: str, data: JsonObject, envelope_id: str) -> tuple[Envelope, ...]:
         """Write the claim. Whoever is cancelled meanwhile leaves none behind that nobody works on."""
-        writing = asyncio.ensure_future(self._hub.write(channel_id, ev.EV_TURN_CLAIMED, data, audience=[]))
+        writing = asyncio.ensure_future(
+            self._hub.write(channel_id, ev.EV_TURN_CLAIMED, data, audience=[], envelope_id=envelope_id)
+        )
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:

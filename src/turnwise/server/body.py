@@ -7,11 +7,11 @@ half of a surrogate pair, no NUL, no more than 64 levels.
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import Any, Final
+from typing import Final
 
 from starlette.requests import Request
 
+from turnwise.client.strict_json import BadJson, loads
 from turnwise.core.envelope import JsonObject
 from turnwise.core.json import MAX_DEPTH, normalised
 from turnwise.errors import BadDraft
@@ -79,15 +79,11 @@ async def read(request: Request, settings: ServerSettings) -> bytes:
 def parsed(body: bytes) -> JsonObject:
     """Return the JSON object that `body` is. Raises what says why it is none."""
     try:
-        data = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_constant)
+        data = loads(body.decode(), depth=MAX_DEPTH)
     except UnicodeDecodeError:
         raise _bad("it is not UTF-8") from None
-    except RecursionError:
-        raise _bad(f"it has more than {MAX_DEPTH} levels") from None
-    except json.JSONDecodeError as error:
-        raise _bad(f"{error.msg.lower()} at line {error.lineno}, column {error.colno}") from None
-    except ValueError:  # A number of thousands of digits.
-        raise _bad("it holds a number that is too long") from None
+    except BadJson as error:
+        raise _bad(error.because) from None
     if not isinstance(data, dict):
         problem = located(["body"], "expected an object")
         raise RequestRefused(INVALID, "invalid_input", "the body is not a JSON object.", problems=[problem])
@@ -95,19 +91,6 @@ def parsed(body: bytes) -> JsonObject:
         return normalised(data, field="body", max_bytes=_ANY_SIZE)
     except BadDraft as error:
         raise _bad(f"{error.field} is {error.found}; expected {error.expected}") from None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise _bad(f"the key {key[:100]!r} stands in one object twice")
-        found[key] = value
-    return found
-
-
-def _constant(name: str) -> Any:
-    raise _bad(f"{name} is no JSON")
 
 
 def _bad(because: str) -> RequestRefused:

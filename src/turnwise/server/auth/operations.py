@@ -46,6 +46,7 @@ OPERATIONS: Final = {
     "channels.close": "channels:write",
     "channels.connect": "channels:write",
     "agents.list": "channels:read",
+    "agents.rule": "admin",
     "audit.read": "admin",
     "health.read": "admin",
     "metrics.read": "admin",
