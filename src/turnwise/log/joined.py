@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from turnwise.errors import LogError
 from turnwise.log.turnstile import Turnstile
 
-SqlValue = str | bytes | int | float | None
+SqlValue = str | bytes | int | float | list[Any] | None
 
 
 class Cursor(Protocol):
@@ -34,7 +34,7 @@ class Cursor(Protocol):
 
 
 class Statements(Protocol):
-    """What a write needs of a connection; `sqlite3.Connection` is one."""
+    """What a write needs of a connection; `sqlite3.Connection` is one. SQL is in the database's own words."""
 
     def execute(self, sql: str, parameters: Sequence[SqlValue] = ..., /) -> Cursor: ...
 
@@ -78,7 +78,11 @@ class SharedDatabase(Struct, frozen=True, kw_only=True):
     busy_timeout_seconds: float
     tables: frozenset[str]
     """Names that are the log's."""
-    turnstile: Turnstile
+    turnstile: Turnstile = field(default_factory=Turnstile)
+    """Where writers queue up; nobody does on a database that several may write to at once."""
+
+    def __repr__(self) -> str:
+        return f"SharedDatabase(tables={sorted(self.tables)})"  # Its url may have a password.
 
 
 def under_savepoint(write: Write) -> Write:

@@ -28,10 +28,13 @@ from turnwise.errors import CorruptRecord, LogUnavailable
 from turnwise.log import postgres_reader as queries
 from turnwise.log.base import Head, check_append
 from turnwise.log.bell import Bell
+from turnwise.log.joined import SharedDatabase, Transaction, under_savepoint
 from turnwise.log.postgres_bell import PostgresBell
+from turnwise.log.postgres_joined import PREPARE, JoinedAppend
 from turnwise.log.postgres_reader import DAMAGE, Query, Reader
-from turnwise.log.postgres_server import PostgresServer
-from turnwise.log.postgres_work import check_names, is_name
+from turnwise.log.postgres_schema import TABLE_NAMES
+from turnwise.log.postgres_server import ANSWER_SECONDS, PostgresServer
+from turnwise.log.postgres_work import Ends, check_names, is_name
 from turnwise.log.postgres_writer import Writer, WriterStats
 
 POLL_SECONDS: Final = 0.25
@@ -41,7 +44,7 @@ T = TypeVar("T")
 
 
 class PostgresLog:
-    """See `turnwise.log.base.Log` and `Snapshots`.
+    """See `turnwise.log.base.Log`, `Snapshots` and `JoinsTransactions`.
 
     Connects, and makes the tables if there are none. Raises `LogUnavailable` for a server that does
     not answer or lets nobody in, a standby, and tables that are something else or of a newer format.
@@ -56,13 +59,40 @@ class PostgresLog:
         self._bell = Bell()
         self._others = PostgresBell(self._server, self._bell)
         self._reader = Reader(self._server)
-        self._writer = Writer(self._server, committed=self._committed)
+        self._ends = Ends()
+        self._writer = Writer(self._server, self._ends, committed=self._committed)
 
     async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
         check_append(channel_id, envelopes, after=after)
         check_names(channel_id, envelopes)
         if envelopes:
             await self._writer.submit(channel_id, envelopes, after=after)
+
+    @property
+    def database(self) -> SharedDatabase:
+        return SharedDatabase(
+            url=self._server.url, prepare=PREPARE, busy_timeout_seconds=ANSWER_SECONDS, tables=TABLE_NAMES
+        )
+
+    async def append_within(
+        self, transaction: Transaction, channel_id: str, envelopes: Sequence[Envelope], *, after: int
+    ) -> None:
+        check_append(channel_id, envelopes, after=after)
+        check_names(channel_id, envelopes)
+        if not envelopes or not transaction.has_writes:
+            # With nothing to commit beside them, the envelopes may share a commit with others.
+            await self.append(channel_id, envelopes, after=after)
+            return
+        if self._closed:
+            raise LogUnavailable(self.address, because="it has been closed")
+        work = JoinedAppend(channel_id, envelopes, after=after, ends=self._ends)
+        try:
+            await transaction.commit_with(under_savepoint(work.write))
+        except psycopg.Error as error:
+            if not await self._landed(work):
+                raise self._server.unavailable(error) from None
+        work.committed()
+        self._committed()
 
     async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
         more = is_name(channel_id)
@@ -115,10 +145,12 @@ class PostgresLog:
 
     async def close(self) -> None:
         self._closed = True
-        await self._writer.close()
-        await self._others.close()
-        await self._server.close()
-        self._bell.ring()
+        try:
+            await self._writer.close()
+        finally:  # Whoever waits for it may have no more time; its connections end all the same.
+            await self._others.close()
+            await self._server.close()
+            self._bell.ring()
 
     def stats(self) -> WriterStats:
         """Return what the writer has done, and why it cannot write if it cannot."""
@@ -132,6 +164,13 @@ class PostgresLog:
 
     async def delete_snapshots(self) -> None:
         await self._ask(queries.delete_snapshots)
+
+    async def _landed(self, work: JoinedAppend) -> bool:
+        """Whether a commit without an answer is there. Raises `LogUnavailable` if nobody can say."""
+        try:
+            return await work.landed(self._server)
+        except psycopg.Error as error:
+            raise self._server.unavailable(error) from None
 
     async def _heads_behind(self, after: int) -> list[Head]:
         try:

@@ -10,7 +10,8 @@
 They are in the first schema of the connection's `search_path`.
 
 Rule 1: a transaction begins and ends within one call, so none is ever open while a client thinks.
-A client that is paused or dies holds up nobody.
+A client that is paused or dies holds up nobody. Only an append that joins a transaction of somebody
+else is committed by another call (`postgres_joined`).
 
 Rule 2: positions are given out in order and committed in any. So every append first takes a lock
 that names a position below all it will be given (`turnwise_enter`). What is at or below the lowest
@@ -29,6 +30,9 @@ from typing import Any, Final
 from psycopg import Connection
 from psycopg.errors import InsufficientPrivilege
 
+TABLE_NAMES: Final = frozenset(
+    {"turnwise_format", "turnwise_records", "turnwise_heads", "turnwise_snapshots"}
+)
 FORMAT: Final = 1
 """Of the tables and functions. Not the envelopes' schema version, which each of them carries."""
 _CREATION_LOCK: Final = 0x5457_4C47  # "TWLG"

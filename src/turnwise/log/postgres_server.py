@@ -69,6 +69,7 @@ class PostgresServer:
 
     def __init__(self, address: str, *, checked: Callable[[str], None]) -> None:
         self._connecting = _read(address)
+        self._url = address
         self._secrets = [str(self._connecting[key]) for key in _SECRETS if self._connecting.get(key)]
         self.address = _public(self._connecting)
         self._checked = checked
@@ -107,6 +108,11 @@ class PostgresServer:
         except (psycopg.Error, OSError) as error:
             because = self.reason(error)
         raise LogUnavailable(self.address, because=because)
+
+    @property
+    def url(self) -> str:
+        """Who connects, and with which password, included: for whoever connects by himself."""
+        return self._url
 
     async def close(self) -> None:
         self._closed = True

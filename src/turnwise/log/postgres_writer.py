@@ -65,10 +65,10 @@ class WriterStats(Struct, frozen=True, kw_only=True):
 class Writer:
     """Takes appends in its event loop; sends them in batches."""
 
-    def __init__(self, server: PostgresServer, *, committed: Callable[[], None]) -> None:
+    def __init__(self, server: PostgresServer, ends: Ends, *, committed: Callable[[], None]) -> None:
         self._server = server
         self._committed = committed
-        self._ends = Ends()
+        self._ends = ends
         self._waiting: deque[Append] = deque()
         self._lanes: set[Task[None]] = set()
         self._running = 0

@@ -19,16 +19,33 @@ from turnwise.flow.data.database import Database, open_data
 from turnwise.flow.work import Services
 from turnwise.hub.worker import join
 from turnwise.log.memory import MemoryLog
+from turnwise.log.postgres import PostgresLog
 from turnwise.log.sqlite import SqliteLog
 
+from ...postgres import Postgres
 from .stage import MODELS, emails, sqlite, stored, unit
 
 DEAD: Final = f"{socket.gethostname()}:999999999:1/agent"
 """A worker of a process that has ended."""
 
 
+Joining = SqliteLog | PostgresLog
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Joining]:
+    """A log in whose own database the rows are."""
+    if request.param == "sqlite":
+        log: Joining = sqlite(tmp_path)
+    else:
+        server: Postgres = request.getfixturevalue("postgres")
+        log = PostgresLog(server.fresh())
+    yield log
+    await log.close()
+
+
 @asynccontextmanager
-async def home_with_data(log: SqliteLog) -> AsyncIterator[tuple[House, Database]]:
+async def home_with_data(log: Joining) -> AsyncIterator[tuple[House, Database]]:
     data = await open_data(MODELS, log=log)
     try:
         async with house(log, "alice", "bob") as home:
@@ -37,8 +54,8 @@ async def home_with_data(log: SqliteLog) -> AsyncIterator[tuple[House, Database]
         await data.close()
 
 
-async def test_f7_rows_land_with_the_packet(tmp_path: Path) -> None:
-    async with home_with_data(sqlite(tmp_path)) as (home, data), unit(data) as work:
+async def test_f7_rows_land_with_the_packet(log: Joining) -> None:
+    async with home_with_data(log) as (home, data), unit(data) as work:
         channel = await home.open(A_B_A)
         await work.db["Lead"].add(email="jane@example.com")
         said = await home.hub.post(channel.channel_id, draft(home["alice"]), within=work)
@@ -49,8 +66,8 @@ async def test_f7_rows_land_with_the_packet(tmp_path: Path) -> None:
         assert not work.has_writes
 
 
-async def test_f7_nobody_is_told_before_the_rows_are_there(tmp_path: Path) -> None:
-    async with home_with_data(sqlite(tmp_path)) as (home, data), unit(data) as work:
+async def test_f7_nobody_is_told_before_the_rows_are_there(log: Joining) -> None:
+    async with home_with_data(log) as (home, data), unit(data) as work:
         channel = await home.open(A_B_A)
         told: list[bool] = []
         home.hub.add_listener(lambda _: told.append(work.has_writes))
@@ -60,8 +77,7 @@ async def test_f7_nobody_is_told_before_the_rows_are_there(tmp_path: Path) -> No
         assert told == [False]
 
 
-async def test_f7_after_a_conflict_the_same_transaction_is_tried_again(tmp_path: Path) -> None:
-    log = sqlite(tmp_path)
+async def test_f7_after_a_conflict_the_same_transaction_is_tried_again(log: Joining) -> None:
     async with home_with_data(log) as (home, data):
         channel = await home.open(A_B_A)
         async with house(log, clock=home.clock) as elsewhere, unit(data) as work:
@@ -74,8 +90,7 @@ async def test_f7_after_a_conflict_the_same_transaction_is_tried_again(tmp_path:
             assert said[0].seq == len(await home.wal(channel))
 
 
-async def test_f7_what_has_become_wrong_by_a_conflict_undoes_the_rows(tmp_path: Path) -> None:
-    log = sqlite(tmp_path)
+async def test_f7_what_has_become_wrong_by_a_conflict_undoes_the_rows(log: Joining) -> None:
     async with home_with_data(log) as (home, data):
         channel = await home.open(A_B_A)
         async with house(log, clock=home.clock) as elsewhere, unit(data) as work:
@@ -91,8 +106,8 @@ async def test_f7_what_has_become_wrong_by_a_conflict_undoes_the_rows(tmp_path: 
             assert await stored(data) == []
 
 
-async def test_f7_a_refused_draft_undoes_its_rows_before_its_sender_is_told(tmp_path: Path) -> None:
-    async with home_with_data(sqlite(tmp_path)) as (home, data), unit(data) as work:
+async def test_f7_a_refused_draft_undoes_its_rows_before_its_sender_is_told(log: Joining) -> None:
+    async with home_with_data(log) as (home, data), unit(data) as work:
         channel = await home.open(A_B_A)
         await work.db["Lead"].add(email="jane@example.com")
         await work.flush()
@@ -102,8 +117,8 @@ async def test_f7_a_refused_draft_undoes_its_rows_before_its_sender_is_told(tmp_
         assert await stored(data) == []
 
 
-async def test_f7_rows_of_a_worker_that_was_replaced_do_not_land(tmp_path: Path) -> None:
-    async with home_with_data(sqlite(tmp_path)) as (home, data), unit(data) as work:
+async def test_f7_rows_of_a_worker_that_was_replaced_do_not_land(log: Joining) -> None:
+    async with home_with_data(log) as (home, data), unit(data) as work:
         channel = await home.open(A_B_A)
         alice = home["alice"].agent_id
         old = await home.hub.turns.claim(channel.channel_id, alice, worker=DEAD, turn=1)
@@ -115,9 +130,9 @@ async def test_f7_rows_of_a_worker_that_was_replaced_do_not_land(tmp_path: Path)
         assert await stored(data) == []
 
 
-async def test_f7_a_draft_that_was_sent_again_does_not_double_its_rows(tmp_path: Path) -> None:
+async def test_f7_a_draft_that_was_sent_again_does_not_double_its_rows(log: Joining) -> None:
     """E1: it is answered with its first result, and its rows landed with that."""
-    async with home_with_data(sqlite(tmp_path)) as (home, data):
+    async with home_with_data(log) as (home, data):
         channel = await home.open(A_B_A)
         packet = draft(home["alice"], envelope_id="once")
         answers = []
@@ -131,9 +146,9 @@ async def test_f7_a_draft_that_was_sent_again_does_not_double_its_rows(tmp_path:
         assert await emails(data) == ["first"]
 
 
-async def test_f7_an_id_that_is_taken_undoes_the_rows(tmp_path: Path) -> None:
+async def test_f7_an_id_that_is_taken_undoes_the_rows(log: Joining) -> None:
     """Also where the rules would accept the draft, and only the log knows the id."""
-    async with home_with_data(sqlite(tmp_path)) as (home, data):
+    async with home_with_data(log) as (home, data):
         channel = await home.talk()
         await home.hub.post(channel.channel_id, draft(home["alice"], envelope_id="once"))
         async with unit(data) as work:
@@ -146,9 +161,9 @@ async def test_f7_an_id_that_is_taken_undoes_the_rows(tmp_path: Path) -> None:
 
 
 async def test_f7_rows_that_are_refused_keep_the_packet_from_landing_and_harm_nobody_else(
-    tmp_path: Path,
+    log: Joining,
 ) -> None:
-    async with home_with_data(sqlite(tmp_path)) as (home, data), unit(data) as work:
+    async with home_with_data(log) as (home, data), unit(data) as work:
         channel = await home.open(A_B_A)
         before = len(await home.wal(channel))
         for _ in range(2):
@@ -165,8 +180,7 @@ async def test_f7_rows_that_are_refused_keep_the_packet_from_landing_and_harm_no
         assert await stored(data) == []
 
 
-async def test_f7_a_draft_that_only_read_shares_a_commit(tmp_path: Path) -> None:
-    log = sqlite(tmp_path)
+async def test_f7_a_draft_that_only_read_shares_a_commit(log: Joining) -> None:
     async with home_with_data(log) as (home, data), unit(data) as work:
         channel = await home.open(A_B_A)
         await work.db["Lead"].list()
@@ -176,8 +190,8 @@ async def test_f7_a_draft_that_only_read_shares_a_commit(tmp_path: Path) -> None
         assert log.stats().works == works + 1
 
 
-async def test_f7_drafts_behind_and_before_one_with_a_transaction_keep_their_order(tmp_path: Path) -> None:
-    async with home_with_data(sqlite(tmp_path)) as (home, data), unit(data) as work:
+async def test_f7_drafts_behind_and_before_one_with_a_transaction_keep_their_order(log: Joining) -> None:
+    async with home_with_data(log) as (home, data), unit(data) as work:
         channel = await home.talk()
         await work.db["Lead"].add(email="jane@example.com")
         said = await asyncio.gather(
@@ -207,8 +221,8 @@ async def test_f7_a_transaction_never_waits_behind_a_draft_that_waits_for_it(tmp
         assert await stored(data) == []
 
 
-async def test_f7_a_sender_that_is_cancelled_leaves_both_or_neither(tmp_path: Path) -> None:
-    async with home_with_data(sqlite(tmp_path)) as (home, data):
+async def test_f7_a_sender_that_is_cancelled_leaves_both_or_neither(log: Joining) -> None:
+    async with home_with_data(log) as (home, data):
         channel = await home.talk()
         before = len(await home.wal(channel))
         for rounds in range(20):
@@ -267,8 +281,7 @@ def note_it(ctx: dict[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def flow_with_data(folder: Path, flow: str = FLOW) -> AsyncIterator[tuple[Stage, Database]]:
-    log = sqlite(folder)
+async def flow_with_data(log: Joining, flow: str = FLOW) -> AsyncIterator[tuple[Stage, Database]]:
     data = await open_data(MODELS, log=log)
     nodes = {"save_lead": save_lead, "score_lead": score_lead, "note_it": note_it}
     services = Services(flows=flows_of(flow), nodes=nodes, data=data)
@@ -279,8 +292,8 @@ async def flow_with_data(folder: Path, flow: str = FLOW) -> AsyncIterator[tuple[
         await data.close()
 
 
-async def test_f7_a_flow_s_rows_and_its_context_agree(tmp_path: Path) -> None:
-    async with flow_with_data(tmp_path, FLOW.replace("[Lead]", "[{name: Lead, version: v1}]")) as (
+async def test_f7_a_flow_s_rows_and_its_context_agree(log: Joining) -> None:
+    async with flow_with_data(log, FLOW.replace("[Lead]", "[{name: Lead, version: v1}]")) as (
         house,
         data,
     ):
@@ -292,9 +305,9 @@ async def test_f7_a_flow_s_rows_and_its_context_agree(tmp_path: Path) -> None:
         assert verdict.data["id"] == row.id
 
 
-async def test_f5_what_the_database_refuses_is_an_error_of_the_step(tmp_path: Path) -> None:
+async def test_f5_what_the_database_refuses_is_an_error_of_the_step(log: Joining) -> None:
     flow = FLOW.replace("[Lead]", "[{name: Lead}]")
-    async with flow_with_data(tmp_path, flow) as (house, data):
+    async with flow_with_data(log, flow) as (house, data):
         await house.run(email="jane@example.com")
         verdict = await house.run(email="jane@example.com")
 
@@ -303,9 +316,9 @@ async def test_f5_what_the_database_refuses_is_an_error_of_the_step(tmp_path: Pa
         assert await emails(data) == ["jane@example.com"]
 
 
-async def test_f12_a_flow_for_another_version_fails_before_data_is_touched(tmp_path: Path) -> None:
+async def test_f12_a_flow_for_another_version_fails_before_data_is_touched(log: Joining) -> None:
     flow = FLOW.replace("[Lead]", "[{name: Lead, version: v2}]").replace(", routes: {error: taken}", "")
-    async with flow_with_data(tmp_path, flow) as (house, data):
+    async with flow_with_data(log, flow) as (house, data):
         verdict = await house.run(email="jane@example.com")
 
         assert verdict.status == "failed"

@@ -32,6 +32,11 @@ class Hold(Protocol):
     """Why the database cannot be asked any more; empty if it can. Nothing is wrong with the step then."""
 
     @property
+    def keeps_others_out(self) -> bool:
+        """Whether nobody else can write until it has ended."""
+        ...
+
+    @property
     def is_spoiled(self) -> bool:
         """Whether the connection has to be closed, to be sure that nothing of the step is left on it."""
         ...

@@ -1,9 +1,11 @@
 """Where data models are kept.
 
-no url, the log on a file     the log's own file: rows land with the packet (F7)
-no url, any other log         in memory, for as long as the process lasts
-sqlite:///app.db              a file of their own: rows land just before the packet
-postgresql://host/app         a PostgreSQL database: rows land just before the packet
+no url, the log on a file        the log's own file: rows land with the packet (F7)
+no url, the log on PostgreSQL    the log's own database: rows land with the packet (F7)
+no url, any other log            in memory, for as long as the process lasts
+sqlite:///app.db                 a file of their own: rows land just before the packet
+postgresql://host/app            a PostgreSQL database: rows land just before the packet, unless it is
+                                 the log's own and named in the same words
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ def find_home(log: Log, url: str | None) -> Home:
         return sqlite.SqliteHome(address=MEMORY, url=sqlite.memory_url(uuid4().hex))
     if url.startswith(sqlite.SCHEME) and url != sqlite.SCHEME:
         return _file(Path(url.removeprefix(sqlite.SCHEME)).absolute(), shared)
-    found = postgres.read_url(url)
+    found = (postgres.with_log(shared, url) if shared else None) or postgres.read_url(url)
     if found is None:
         do = "Or give the path of a file, sqlite:///app.db, or a server, postgresql://host/name."
         raise UnknownName("data address", _shown(url), [MEMORY], do=do)

@@ -6,9 +6,9 @@ Rule 1: who connects, and with which password, is known to the pool alone. No ad
 Rule 2: a connection that is lost, and whatever else passes by itself, is a `DataUnavailable`: nothing
 is wrong with the step, and it is tried again.
 
-The log is kept elsewhere, so rows land just before the packet. A log on PostgreSQL that is to share
-the database has to give its address as `JoinsTransactions.database`, write with `%s` for a parameter
-and `RETURNING` in the place of `lastrowid`; `PostgresHold.commit` runs it on the step's connection.
+Where the log is in the same database (`with_log`), it appends a step's packet on the step's own
+connection (`PostgresHold.commit`), and both land with one COMMIT. A log that is kept elsewhere has the
+packet just after the rows.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from turnwise.flow.data import postgres_errors
 from turnwise.flow.data.hold import OPTION, READS
 from turnwise.flow.data.postgres_hold import PostgresHold
 from turnwise.hub.clock import Clock
+from turnwise.log.joined import SharedDatabase
 
 SCHEMES: Final = ("postgresql", "postgres", "postgresql+psycopg")
+_LIBPQ_SCHEMES: Final = ("postgresql://", "postgres://")
 CONNECTIONS: Final = 16
 """At a time, in this process. A step has one from its first staged write on, or while it reads."""
 KEPT_CONNECTIONS: Final = 4
@@ -69,6 +71,8 @@ class PostgresHome:
     """What the driver is called with."""
     shares_log: bool = False
     reserved: frozenset[str] = frozenset()
+    prepare: tuple[str, ...] = ()
+    """The statements every connection begins with, for the log's sake."""
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
@@ -92,7 +96,13 @@ class PostgresHome:
             parameters.update(self.connecting)
 
         event.listen(engine.sync_engine, "do_connect", connect)
-        event.listen(engine.sync_engine, "connect", _connected)
+
+        def connected(connection: Any, _: object) -> None:
+            for statement in (*self.prepare, _PREPARE):
+                connection.cursor().execute(statement)
+            connection.commit()
+
+        event.listen(engine.sync_engine, "connect", connected)
         event.listen(engine.sync_engine, "reset", _given_back)
         event.listen(engine.sync_engine, "before_cursor_execute", _before_statement)
         event.listen(engine.sync_engine, "commit", _before_commit)
@@ -149,6 +159,30 @@ def read_url(url: str) -> PostgresHome | None:
     )
 
 
+def with_log(shared: SharedDatabase, url: str) -> PostgresHome | None:
+    """Return the log's own database, if that is where `url` leads; None if it is not."""
+    if not shared.url.startswith(_LIBPQ_SCHEMES) or _without_driver(url) != _without_driver(shared.url):
+        return None
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415  the log has loaded it already.
+
+    # Read as the log reads it: a list of hosts, say, SQLAlchemy writes in another way.
+    found = conninfo_to_dict(shared.url)
+    host = found.get("host") or "localhost"
+    place = f"{host}:{found['port']}" if found.get("port") else host
+    return PostgresHome(
+        address=f"postgresql://{place}/{found.get('dbname') or ''}",
+        connecting={**_CONNECTING, **found},
+        shares_log=True,
+        reserved=shared.tables,
+        prepare=shared.prepare,
+    )
+
+
+def _without_driver(url: str) -> str:
+    scheme, mark, rest = url.partition("://")
+    return f"postgresql{mark}{rest}" if scheme in SCHEMES else url
+
+
 def _dumped(value: object) -> str:
     return _encoder.encode(_spelled_out(value)).decode()
 
@@ -172,11 +206,6 @@ def _cursor() -> type[Any]:
     except ImportError:
         raise MissingExtra("data models on PostgreSQL", extra="postgres") from None
     return OneStatementCursor
-
-
-def _connected(connection: Any, _: object) -> None:
-    connection.cursor().execute(_PREPARE)
-    connection.commit()
 
 
 def _given_back(connection: Any, _: object, state: PoolResetState) -> None:

@@ -44,6 +44,10 @@ class PostgresHold:
         self._is_committing = False
 
     @property
+    def keeps_others_out(self) -> bool:
+        return False
+
+    @property
     def is_spoiled(self) -> bool:
         return self._is_committing
 

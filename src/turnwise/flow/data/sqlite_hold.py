@@ -60,6 +60,10 @@ class SqliteHold:
         self._is_overdue = False
 
     @property
+    def keeps_others_out(self) -> bool:
+        return self.begun
+
+    @property
     def is_spoiled(self) -> bool:
         return self.begun or bool(self.undone)
 

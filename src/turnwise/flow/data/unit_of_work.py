@@ -52,7 +52,7 @@ class SqlUnitOfWork:
 
     @property
     def holds_database(self) -> bool:
-        return self._hold.begun
+        return self._hold.keeps_others_out
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
