@@ -1,0 +1,210 @@
+"""`turnwise log`: exit codes, pipes, what is printed, and an import that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from turnwise.cli import app
+from turnwise.core.codec import Record
+from turnwise.errors import BadExport, LogUnavailable
+from turnwise.log.export_file import PART_BYTES
+from turnwise.log.records import open_records
+from turnwise.log.sqlite import SqliteLog
+from turnwise.testing import flip_sqlite
+from turnwise.testing.lines import closing_line, line
+
+from .projects import call, turnwise
+
+CHANNELS = 12
+LOOK_AGAIN_SECONDS = 0.05
+SAFETY_SECONDS = 60.0
+
+
+def a_log(path: Path) -> Path:
+    """Small channels, and one that an import needs several appends for. The fold leaves `_` names alone."""
+    asyncio.run(_fill(path))
+    return path
+
+
+async def _fill(path: Path) -> None:
+    log = SqliteLog(path, durability="process")
+    for number in range(CHANNELS):
+        name = f"_c{number:02}"
+        await log.append(name, [line(name, 1), line(name, 2), closing_line(name, 3)], after=0)
+    for seq in range(1, 8):
+        await log.append("_long", [line("_long", seq, data={"text": "x" * (PART_BYTES // 3)})], after=seq - 1)
+    await log.close()
+
+
+def kept(path: Path) -> dict[str, list[Record]]:
+    return asyncio.run(_kept(path))
+
+
+async def _kept(path: Path) -> dict[str, list[Record]]:
+    records = await open_records(str(path))
+    try:
+        return {name: [one async for one in records.read(name)] async for name in records.channels()}
+    finally:
+        await records.close()
+
+
+def test_a_good_log_is_exit_code_0(tmp_path: Path) -> None:
+    told = call("log", "verify", str(a_log(tmp_path / "log.db")))
+
+    assert told.code == 0
+    assert "13 channels, 43 records" in told.out
+
+
+def test_a_bad_record_is_exit_code_1_and_named(tmp_path: Path) -> None:
+    path = a_log(tmp_path / "log.db")
+    flip_sqlite(path, "_c03", 2)
+
+    told = call("log", "verify", str(path))
+    [bad] = json.loads(call("log", "verify", str(path), "--json").out)["bad"]
+
+    assert told.code == 1
+    assert "channel '_c03', seq 2: found its checksum does not match its bytes" in told.out
+    assert (bad["channel_id"], bad["seq"]) == ("_c03", 2)
+
+
+@pytest.mark.parametrize("verb", ["verify", "stats", "export"])
+@pytest.mark.parametrize(
+    "address", ["none.db", "sqlite:///none.db", "nowhere://user:hidden@host/db", "memory:"]
+)
+def test_a_log_that_cannot_be_looked_at_is_exit_code_2_and_is_not_made(
+    verb: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    told = call("log", verb, address)
+
+    assert (told.code, told.out) == (2, "")
+    assert told.err
+    assert "hidden" not in told.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stats_count_for_people_and_for_scripts(tmp_path: Path) -> None:
+    path = a_log(tmp_path / "log.db")
+
+    told = json.loads(call("log", "stats", str(path), "--json").out)
+
+    assert (told["open"], told["closed"], told["records"]) == (1, CHANNELS, 43)
+    assert told["largest"][0]["channel_id"] == "_long"
+    assert "_long" in call("log", "stats", str(path)).out
+
+
+def test_export_to_import_through_a_pipe(tmp_path: Path) -> None:
+    path = a_log(tmp_path / "log.db")
+    program = f"{sys.executable} -m turnwise log"
+
+    piped = f"{program} export log.db | {program} import - other.db"
+    done = subprocess.run(
+        piped, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "43 records written" in done.stdout
+    assert kept(tmp_path / "other.db") == kept(path)
+
+
+def test_a_file_is_read_through_before_anything_is_written(tmp_path: Path) -> None:
+    path, file, target = a_log(tmp_path / "log.db"), tmp_path / "log.jsonl", tmp_path / "new.db"
+    call("log", "export", str(path), "-o", str(file))
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-20])
+
+    with pytest.raises(BadExport) as told:
+        call("log", "import", str(file), str(target))
+
+    assert told.value.line == whole.count(b"\n")
+    assert not target.exists()
+
+
+def test_an_export_that_fails_leaves_no_file_and_an_earlier_one_as_it_was(tmp_path: Path) -> None:
+    path, file = a_log(tmp_path / "log.db"), tmp_path / "log.jsonl"
+    file.write_bytes(b"an earlier one")
+
+    told = call("log", "export", str(path), "-o", str(file), "--channel", "_nobody")
+
+    assert told.code != 0
+    assert file.read_bytes() == b"an earlier one"
+    assert [one.name for one in tmp_path.glob("*.part")] == []
+
+
+def test_what_could_not_be_exported_and_what_differs_are_exit_code_1(tmp_path: Path) -> None:
+    path, file = a_log(tmp_path / "log.db"), tmp_path / "log.jsonl"
+    call("log", "export", str(path), "-o", str(file))
+    asyncio.run(_other(tmp_path / "other.db"))
+    flip_sqlite(path, "_c03", 2)
+
+    export = call("log", "export", str(path), "-o", str(tmp_path / "less.jsonl"))
+    differs = call("log", "import", str(file), str(tmp_path / "other.db"))
+
+    assert (export.code, differs.code) == (1, 1)
+    assert "'_c03'" in export.err
+    assert "channel '_c01' is there already, and differs at seq 1" in differs.err
+
+
+async def _other(path: Path) -> None:
+    log = SqliteLog(path, durability="process")
+    await log.append("_c01", [line("_c01", 1, envelope_id="mine")], after=0)
+    await log.close()
+
+
+def test_an_import_killed_in_the_middle_is_completed_by_the_next(tmp_path: Path) -> None:
+    path, file, target = a_log(tmp_path / "log.db"), tmp_path / "log.jsonl", tmp_path / "new.db"
+    call("log", "export", str(path), "-o", str(file))
+    content = file.read_bytes()
+    command = [sys.executable, "-m", "turnwise", "log", "import", "-", str(target)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as importing:
+        assert importing.stdin is not None
+        # Up to the last record but one of the long channel: the rest of it never comes.
+        importing.stdin.write(content[: content.index(b'"channel":"_long","seq":6')])
+        importing.stdin.flush()
+        wait_for_records(target, "_long")
+        os.kill(importing.pid, signal.SIGKILL)
+    before = kept(target)
+
+    told = call("log", "import", str(file), str(target))
+
+    assert importing.returncode == -signal.SIGKILL
+    assert 0 < len(before["_long"]) < 7
+    assert told.code == 0
+    assert kept(target) == kept(path)
+    assert call("log", "verify", str(target)).code == 0
+
+
+def wait_for_records(path: Path, channel_id: str) -> None:
+    until = time.monotonic() + SAFETY_SECONDS
+    while time.monotonic() < until:
+        try:
+            if kept(path).get(channel_id):
+                return
+        except LogUnavailable:
+            pass  # It is not there yet.
+        time.sleep(LOOK_AGAIN_SECONDS)
+    raise AssertionError(f"the import has not written {channel_id}")
+
+
+def test_every_verb_shows_an_example() -> None:
+    for verb in ("verify", "stats", "export", "import"):
+        assert "Example: turnwise log" in call("log", verb, "--help").out
+
+
+def test_nothing_of_the_progress_goes_to_a_pipe(tmp_path: Path) -> None:
+    a_log(tmp_path / "log.db")
+
+    told = turnwise("log", "verify", "log.db", cwd=tmp_path)
+
+    assert (told.code, told.err) == (0, "")
+    assert app.info.name == "turnwise"
