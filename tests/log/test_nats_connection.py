@@ -13,7 +13,7 @@ from tests.nats_servers import NatsServer
 from turnwise.errors import LogUnavailable
 from turnwise.log.nats import NatsLog
 from turnwise.log.nats_address import NatsAddress
-from turnwise.log.nats_connection import Connection
+from turnwise.log.nats_connection import Connection, heeding
 
 PATIENCE_SECONDS = 60.0
 INFO = b'INFO {"server_id":"x","version":"2.11.0","proto":1,"max_payload":1048576,"headers":true}\r\n'
@@ -140,3 +140,33 @@ async def test_those_who_ask_while_it_connects_share_one_attempt() -> None:
         assert [type(error) for error in refused] == [LogUnavailable] * 3
         assert server.came == 1
         await connection.close()
+
+
+async def test_a_cancellation_that_comes_with_an_answer_is_not_lost() -> None:
+    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(heeding(asyncio.wait_for(answer, PATIENCE_SECONDS)))
+    await asyncio.sleep(0)
+    answer.set_result("here")
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_whoever_was_cancelled_before_may_still_ask() -> None:
+    """As it does to release what it holds."""
+    answers = [asyncio.get_running_loop().create_future() for _ in range(2)]
+
+    async def work() -> str:
+        try:
+            await heeding(answers[0])
+        except asyncio.CancelledError:
+            return str(await heeding(answers[1]))
+        return ""
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    answers[1].set_result("released")
+
+    assert await task == "released"

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import random
 from asyncio import Task
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -76,6 +76,7 @@ class Refused(Exception):
 
 
 A = TypeVar("A", bound=Answer)
+T = TypeVar("T")
 
 
 class Patience:
@@ -157,7 +158,7 @@ class Connection:
 
     async def _request(self, subject: str, body: bytes, headers: dict[str, Any] | None, answer: type[A]) -> A:
         client = await self._connected()
-        reply = await client.request(subject, body, timeout=ATTEMPT_SECONDS, headers=headers)
+        reply = await heeding(client.request(subject, body, timeout=ATTEMPT_SECONDS, headers=headers))
         found = msgspec.json.decode(reply.data, type=answer)
         if found.error is None:
             return found
@@ -231,6 +232,20 @@ class Connection:
 async def _close(client: Client) -> None:
     with suppress(*NATS_RAISES):  # Its last words may have nobody to go to.
         await client.close()
+
+
+async def heeding(waiting: Awaitable[T]) -> T:
+    """Wait for something of nats-py's, and be cancelled when this is.
+
+    It waits with `asyncio.wait_for`, which on Python 3.11 loses a cancellation that comes with the result.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        return await waiting
+    finally:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 def reason(error: BaseException) -> str:

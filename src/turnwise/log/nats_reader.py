@@ -21,7 +21,7 @@ from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from turnwise.log.nats_connection import NATS_RAISES, PAUSE_SECONDS, Answer, Connection, Refused
+from turnwise.log.nats_connection import NATS_RAISES, PAUSE_SECONDS, Answer, Connection, Refused, heeding
 from turnwise.log.nats_message import Message
 
 NO_MESSAGE: Final = 10037
@@ -174,7 +174,7 @@ class Reader:
                 if not owed:
                     await client.publish(next_ones, PULL, reply=inbox)
                     owed = BATCH
-                message = await subscription.next_msg(timeout=SILENCE_SECONDS)
+                message = await heeding(subscription.next_msg(timeout=SILENCE_SECONDS))
                 match (message.headers or {}).get("Status"):
                     case "100":  # A heartbeat.
                         continue

@@ -160,6 +160,8 @@ class PostgresLog:
         await self._ask(partial(queries.save_snapshot, channel_id=channel_id, seq=seq, body=body))
 
     async def load_snapshot(self, channel_id: str) -> tuple[int, bytes] | None:
+        if not is_name(channel_id):
+            return None
         return await self._ask(partial(queries.snapshot_of, channel_id=channel_id))
 
     async def delete_snapshots(self) -> None:
