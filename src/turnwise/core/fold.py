@@ -23,7 +23,7 @@ from turnwise.core.state import KEPT_SAID, Claim, Pause, State
 from turnwise.core.undo import OTHERS, Write, has_own, kept, others, own, recorded, written
 from turnwise.core.variables import applied, is_number
 
-FOLD_VERSION: Final = 2
+FOLD_VERSION: Final = 3
 """Raise it whenever a fold or a state changes: states that an older one folded are not believed."""
 
 S = TypeVar("S", bound=State)
@@ -112,6 +112,14 @@ def _accepted(state: S, envelope: Envelope) -> S:
 def _opened(state: S, envelope: Envelope) -> S:
     state = replace(state, status=ChannelState.ACTIVE, opened_at=envelope.created_at, spoken_seq=envelope.seq)
     return _moved(state, envelope)
+
+
+def _forked(state: S, envelope: Envelope) -> S:
+    """Everything is as it was, but nobody works on it yet, and every deadline is measured from here."""
+    at = envelope.created_at
+    state = _abandoned(state, envelope) if envelope.decision is not None else state
+    state = replace(state, claim=None, claims=0, pause=None, awaiting=[], warned={}, rested_seconds=0.0)
+    return _moved(replace(state, created_at=at, floor_at=at, spoken_at=at), envelope)
 
 
 def _expired(state: S, envelope: Envelope) -> S:
@@ -226,6 +234,7 @@ _FOLDS: Final[dict[str, Callable[[Any, Envelope], Any]]] = {
     ev.EV_CHANNEL_INVITE: _invited,
     ev.EV_CHANNEL_INVITE_ACK: _accepted,
     ev.EV_CHANNEL_OPENED: _opened,
+    ev.EV_CHANNEL_FORKED: _forked,
     ev.EV_CHANNEL_EXPIRED: _expired,
     ev.EV_CHANNEL_CLOSED: _closed,
     ev.EV_TURN_CLAIMED: _claimed,
