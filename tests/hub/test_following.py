@@ -11,7 +11,7 @@ from turnwise.client.turn import Turn
 from turnwise.core.graph import round_robin, sequence
 from turnwise.log.sqlite import SqliteLog
 
-from .scenes import A_B, CountingLog, House, house
+from .scenes import A_B, CountingLog, House, answers, house
 
 
 @asynccontextmanager
@@ -45,6 +45,18 @@ async def test_t6_agents_of_two_hubs_take_turns_on_one_channel(tmp_path: Path) -
         said = [line.event_data["body"] for line in await here.wal(channel) if line.event_type == "packet"]
 
     assert said == ["bob 2", "alice 3", "bob 4", "alice 5", "bob 6"]
+
+
+async def test_t6_a_fork_of_one_hub_is_taken_up_by_whoever_has_the_floor_at_another(tmp_path: Path) -> None:
+    async with houses(tmp_path, ("alice",), ("bob",)) as (here, there):
+        there["bob"].on_turn(answers("two", "two, otherwise"))
+        await knows(here, "bob")
+        channel = await here["alice"].open("workflow", ["bob"], {"graph": A_B.to_dict()}, message="one")
+        await channel.result()
+        said = next(line.seq for line in await here.wal(channel) if line.event_type == "text")
+        fork = here["alice"].channel(await here.hub.fork(channel.channel_id, at=said))
+
+        assert (await fork.result()).text == "two, otherwise"
 
 
 async def test_l6_who_registers_at_one_hub_is_known_at_the_other(tmp_path: Path) -> None:

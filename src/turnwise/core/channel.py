@@ -52,6 +52,13 @@ class Expectation(Struct, frozen=True):
     """`warn` or `auto_close`."""
 
 
+class ForkedFrom(Struct, frozen=True):
+    """Whose past a fork has, and up to which line."""
+
+    channel: str
+    seq: int
+
+
 class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything `open` was given, with names looked up."""
 
@@ -74,6 +81,7 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The channel this one was opened from, if it was."""
     depth: int = 0
     """How many channels are above this one."""
+    forked_from: ForkedFrom | None = None
     traceparent: str | None = None
     """The span it was opened in; whoever works on it goes on in that trace."""
 

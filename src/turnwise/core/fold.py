@@ -116,6 +116,14 @@ def _opened(state: S, envelope: Envelope) -> S:
     return _moved(state, envelope)
 
 
+def _forked(state: S, envelope: Envelope) -> S:
+    """Everything is as it was, but nobody works on it yet, and every deadline is measured from here."""
+    at = envelope.created_at
+    state = _abandoned(state, envelope) if envelope.decision is not None else state
+    state = replace(state, claim=None, claims=0, pause=None, awaiting=[], warned={}, rested_seconds=0.0)
+    return _moved(replace(state, created_at=at, floor_at=at, spoken_at=at), envelope)
+
+
 def _expired(state: S, envelope: Envelope) -> S:
     return replace(state, status=ChannelState.EXPIRED)
 
@@ -232,6 +240,7 @@ _FOLDS: Final[dict[str, Callable[[Any, Envelope], Any]]] = {
     ev.EV_CHANNEL_INVITE: _invited,
     ev.EV_CHANNEL_INVITE_ACK: _accepted,
     ev.EV_CHANNEL_OPENED: _opened,
+    ev.EV_CHANNEL_FORKED: _forked,
     ev.EV_CHANNEL_EXPIRED: _expired,
     ev.EV_CHANNEL_CLOSED: _closed,
     ev.EV_TURN_CLAIMED: _claimed,

@@ -37,13 +37,13 @@ class Router:
     def __init__(self, graph: TransitionGraph, spec: ChannelSpec) -> None:
         self.initial_speaker = spec.resolve(graph.initial_speaker)
         self._spec = spec
-        self._max_turns = graph.max_turns
-        ready = [_Ready(i, t.when, t.then, spec) for i, t in enumerate(graph.transitions)]
+        self.max_turns = graph.max_turns
+        ready = [Ready(i, t.when, t.then, spec) for i, t in enumerate(graph.transitions)]
         priorities = [t.priority for t in graph.transitions]
-        self._on_turn = sorted(ready, key=lambda one: priorities[one.index])
-        self._on_failure = [one for one in self._on_turn if one.is_about_failure]
+        self.on_turn = sorted(ready, key=lambda one: priorities[one.index])
+        self.on_failure = [one for one in self.on_turn if one.is_about_failure]
         self._default = _resolved(graph.default_target, spec)
-        self._default_text = _text(graph.default_target)
+        self.default_text = _text(graph.default_target)
         self.routing_tools = frozenset(_tool_names(t.when for t in graph.transitions))
         """The tools that some transition waits for: what a round looks for among its calls (T4)."""
 
@@ -54,12 +54,8 @@ class Router:
             if envelope.event_type == EV_TURN_FAILED
             else self._turn(state, envelope)
         )
-        if (
-            isinstance(decision, Speak)
-            and self._max_turns is not None
-            and state.turn_count >= self._max_turns
-        ):
-            return Close("max_turns", Basis(kind="max_turns", target=f"max_turns={self._max_turns}"))
+        if isinstance(decision, Speak) and self.max_turns is not None and state.turn_count >= self.max_turns:
+            return Close("max_turns", Basis(kind="max_turns", target=f"max_turns={self.max_turns}"))
         return decision
 
     def _turn(self, state: State, envelope: Envelope) -> Decision:
@@ -69,10 +65,10 @@ class Router:
                 return Close(routing.get("reason") or "finished", Basis(kind="finish"))
             case "handoff":
                 return self._handoff(str(routing["target"]), str(routing.get("tool", "")))
-        return self._first(self._on_turn, state, envelope) or self._fallback(state, envelope)
+        return self._first(self.on_turn, state, envelope) or self._fallback(state, envelope)
 
     def _failed(self, state: State, envelope: Envelope) -> Decision:
-        return self._first(self._on_failure, state, envelope) or Close(
+        return self._first(self.on_failure, state, envelope) or Close(
             "turn_failed", Basis(kind="turn_failed")
         )
 
@@ -80,7 +76,7 @@ class Router:
         basis = Basis(kind="handoff", condition=tool, target=target)
         return Speak(self._on_channel(f"the handoff to {target!r}", target), basis)
 
-    def _first(self, ready: Iterable[_Ready], state: State, envelope: Envelope) -> Decision | None:
+    def _first(self, ready: Iterable[Ready], state: State, envelope: Envelope) -> Decision | None:
         for one in ready:
             if _guarded(one.when_text, one.index, partial(one.when.evaluate, state, envelope)):
                 basis = Basis(
@@ -90,8 +86,8 @@ class Router:
         return None
 
     def _fallback(self, state: State, envelope: Envelope) -> Decision:
-        basis = Basis(kind="default", target=self._default_text)
-        return self._answer(self._default, self._default_text, state, envelope, basis)
+        basis = Basis(kind="default", target=self.default_text)
+        return self._answer(self._default, self.default_text, state, envelope, basis)
 
     def _answer(
         self, target: TransitionTarget, text: str, state: State, envelope: Envelope, basis: Basis
@@ -116,7 +112,7 @@ def compile_graph(data: JsonObject, spec: ChannelSpec) -> Router:
     return Router(TransitionGraph.loads(data), spec)
 
 
-class _Ready:
+class Ready:
     """A transition with names looked up, and the texts that go on the envelope."""
 
     def __init__(self, index: int, when: Condition, then: TransitionTarget, spec: ChannelSpec) -> None:

@@ -32,12 +32,13 @@ MAX_PENDING_LINES: Final = 10_000
 """Lines kept while the log cannot be written; what comes beyond them is counted, and the count is told."""
 _AUDITED: Final = {
     ev.EV_CHANNEL_OPENED: "channel_opened",
+    ev.EV_CHANNEL_FORKED: "channel_forked",
     ev.EV_CHANNEL_CLOSED: "channel_closed",
     ev.EV_CHANNEL_INVITE_REJECT: "invite_rejected",
     ev.EV_EXPECTATION_VIOLATED: "expectation_violated",
     ev.EV_TURN_FAILED: "turn_failed",
 }
-_AUDITED_FACTS: Final = frozenset({"reason", "by", "agent_id", "name", "handler", "turn"})
+_AUDITED_FACTS: Final = frozenset({"reason", "forked_from", "by", "agent_id", "name", "handler", "turn"})
 
 
 class AuditLog:

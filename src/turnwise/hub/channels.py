@@ -95,6 +95,16 @@ class Channels:
         self._entries.move_to_end(channel_id)
         return self._entries[channel_id]
 
+    def begin(self, first: Envelope) -> tuple[AnyAdapter, State]:
+        """Return the rules of the channel that `first` begins, and its state after that line."""
+        if first.event_type != EV_CHANNEL_INVITE:
+            raise CorruptRecord(
+                first.channel_id, seq=1, because=f"a {first.event_type!r} where an invite has to be"
+            )
+        spec = msgspec.convert(first.event_data, ChannelSpec)
+        adapter = self.adapter(spec.type)
+        return adapter, adapter.fold(adapter.initial(spec), first)
+
     async def catch_up(self, entry: Entry) -> list[Envelope]:
         """Fold what others have appended; return it."""
         new = [envelope async for envelope in self._log.read(entry.channel_id, after=entry.state.seq)]
@@ -161,7 +171,7 @@ class Channels:
         first = await anext(envelopes, None)
         if first is None:
             raise UnknownChannel(channel_id)
-        adapter, state = self._begin(first)
+        adapter, state = self.begin(first)
         entry = Entry(adapter, state)
         last = deque([first], maxlen=RECENT_ENVELOPES)
         async for envelope in envelopes:
@@ -169,15 +179,6 @@ class Channels:
             last.append(envelope)
         entry.advance(state, last)
         return entry
-
-    def _begin(self, first: Envelope) -> tuple[AnyAdapter, State]:
-        if first.event_type != EV_CHANNEL_INVITE:
-            raise CorruptRecord(
-                first.channel_id, seq=1, because=f"a {first.event_type!r} where an invite has to be"
-            )
-        spec = msgspec.convert(first.event_data, ChannelSpec)
-        adapter = self.adapter(spec.type)
-        return adapter, adapter.fold(adapter.initial(spec), first)
 
     async def _from_snapshot(self, channel_id: str) -> Entry | None:
         found = await self._snapshots.load_snapshot(channel_id) if self._snapshots else None

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from turnwise.core.channel import ChannelState
 from turnwise.core.envelope import Envelope, gives_floor_to, visible_to
+from turnwise.core.event_types import EV_CHANNEL_FORKED
 from turnwise.core.state import State
 from turnwise.core.step_targets import STEP_PREFIX
 from turnwise.errors import NameTaken
@@ -64,14 +65,19 @@ class Delivery:
 
     def tell_all(self, state: State) -> None:
         """Wake every attached participant of a channel that was not in memory; it reads what it has not."""
+        waits, past = _waits_for(state), state.spec.forked_from
+        first = 1 if past is None else past.seq + 1
         for agent_id in state.participant_order:
             receiver = self._receivers.get(agent_id)
             if receiver is not None:
-                receiver.wake(state.channel_id, 1)
+                receiver.wake(state.channel_id, min(first, waits.get(agent_id, first)))
                 receiver.wake(state.channel_id, state.seq)
 
     def tell(self, state: State, envelopes: Sequence[Envelope]) -> None:
         """Wake every attached participant that one of `envelopes` concerns."""
+        if any(one.event_type == EV_CHANNEL_FORKED for one in envelopes):
+            self.tell_all(state)  # Whoever has the floor was given it by a line of the past.
+            return
         for agent_id in state.participant_order:
             receiver = self._receivers.get(agent_id)
             if receiver is None:

@@ -44,6 +44,7 @@ from turnwise.hub.entry import Entry
 from turnwise.hub.following import Following
 from turnwise.hub.governance import Gate, Listener, tell
 from turnwise.hub.health import Health
+from turnwise.hub.history import History
 from turnwise.hub.ids import sortable_ids
 from turnwise.hub.observed import Observed, observed
 from turnwise.hub.opening import Opening, first_of
@@ -54,6 +55,7 @@ from turnwise.hub.texts import Texts
 from turnwise.hub.timers import Timers
 from turnwise.hub.turns import Turns
 from turnwise.log.base import Log
+from turnwise.log.forks import with_forks
 from turnwise.log.joined import Transaction
 
 logger = logging.getLogger(__name__)
@@ -70,6 +72,8 @@ class Hub:
         self.clock: Clock = options.get("clock") or SystemClock()
         self.new_id = options.get("new_id") or sortable_ids(self.clock)
         self.log = log
+        self.lines = with_forks(log)
+        """The log as channels are read and written: a fork reads on from the past it shares."""
         known = built_in()
         for adapter in options.get("adapters", ()):
             known.register(adapter)
@@ -77,14 +81,23 @@ class Hub:
         self._audit_log = self.audit_log  # The name a seed uses.
         self._gate = Gate(options.get("arbiter"), self.audit_log)
         self._listeners = list(options.get("listeners", ()))
-        self._channels = Channels(log, known, cached=options.get("cached_channels", CACHED_CHANNELS))
+        self._channels = Channels(self.lines, known, cached=options.get("cached_channels", CACHED_CHANNELS))
         self._directory = HubDirectory(log, self.clock, self.new_id)
         self._delivery = Delivery()
         self._timers = Timers(self.clock.now())
-        self._posting = Posting(log, self._channels, self.clock, self._appended, self._landed)
+        self._posting = Posting(self.lines, self._channels, self.clock, self._appended, self._landed)
         self._opening = Opening(
-            log, self._channels, self._posting, timers=self._timers, clock=self.clock, new_id=self.new_id
+            self.lines,
+            self._channels,
+            self._posting,
+            timers=self._timers,
+            clock=self.clock,
+            new_id=self.new_id,
         )
+        self.history = History(
+            self.lines, self._channels, self._opening, participant=self.participant, may_open=self._may_open
+        )
+        self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
         self.turns = Turns(self)
         self.texts = Texts()
         self._open: set[str] = set()
@@ -154,7 +167,7 @@ class Hub:
     async def observed(self, name: str) -> Observed:
         """Count what the log says of a participant's turns and tasks. Nothing of it is stored elsewhere."""
         self._check_open()
-        return await observed(self.log, self.participant(name).agent_id)
+        return await observed(self.lines, self.participant(name).agent_id)
 
     async def resume(self, name: str) -> Resume:
         """Return the participant's resume, with its observed record as of now."""
@@ -200,8 +213,8 @@ class Hub:
     async def read_wal(self, channel_id: str, since: int = 0) -> list[Envelope]:
         """Return the channel's envelopes behind `since`, in order."""
         self._check_open()
-        envelopes = [envelope async for envelope in self.log.read(channel_id, after=since)]
-        if not envelopes and await self.log.head(channel_id) is None:
+        envelopes = [envelope async for envelope in self.lines.read(channel_id, after=since)]
+        if not envelopes and await self.lines.head(channel_id) is None:
             raise UnknownChannel(channel_id)
         return envelopes
 
@@ -236,7 +249,7 @@ class Hub:
         wanted = None if state is None else ChannelState(state)
         closed = None if wanted is None else wanted in (ChannelState.CLOSED, ChannelState.EXPIRED)
         found = []
-        for head in await self.log.channels(closed=closed):
+        for head in await self.lines.channels(closed=closed):
             if head.channel_id.startswith(OWN_PREFIX):
                 continue
             with suppress(ChannelQuarantined):
@@ -280,7 +293,7 @@ class Hub:
         await self._directory.hydrate()
         await self.audit_log.hydrate()
         position = 0
-        for head in await self.log.channels(closed=False):
+        for head in await self.lines.channels(closed=False):
             position = max(position, head.position)
             if head.channel_id.startswith(OWN_PREFIX):
                 continue
@@ -293,7 +306,7 @@ class Hub:
         if self._sweep_seconds > 0:
             self._tasks.append(asyncio.create_task(self._sweep()))
         if self.follows:
-            known = (self.log, self._channels, self._posting, self._opening, self._directory)
+            known = (self.lines, self._channels, self._posting, self._opening, self._directory)
             following = Following(*known, clock=self.clock, found=self._found)
             self._tasks.append(asyncio.create_task(following.run(position)))
 
@@ -345,7 +358,7 @@ class Hub:
             return await self._invite(request, opener)
         channel_id = request.channel_id
         async with self._naming.setdefault(channel_id, asyncio.Lock()):
-            if await self.log.head(channel_id) is None:
+            if await self.lines.head(channel_id) is None:
                 with suppress(LogConflict):  # Another hub on the same log was faster.
                     await self._invite(request, opener)
         if (await self.state(channel_id)).creator_id != opener.agent_id:
@@ -354,9 +367,12 @@ class Hub:
 
     async def _invite(self, request: OpenRequest, opener: Registration) -> str:
         spec = await self._spec(request, opener)
-        await self._gate.may_open(opener, spec, self._directory.known, self._delivery.waited_for)
+        await self._may_open(opener, spec)
         await self._opening.invite(spec, worker=request.worker)
         return spec.channel_id
+
+    async def _may_open(self, opener: Registration, spec: ChannelSpec) -> None:
+        await self._gate.may_open(opener, spec, self._directory.known, self._delivery.waited_for)
 
     async def _spec(self, request: OpenRequest, opener: Registration) -> ChannelSpec:
         parent = await self.state(request.parent_id) if request.parent_id else None

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from turnwise.core import event_types as ev
-from turnwise.core.channel import ChannelSpec, ChannelState
-from turnwise.core.envelope import Draft
-from turnwise.core.state import LONG_AGO
+from turnwise.core.adapter import AnyAdapter
+from turnwise.core.channel import ChannelSpec, ChannelState, ForkedFrom
+from turnwise.core.envelope import Draft, JsonObject
+from turnwise.core.state import LONG_AGO, State
 from turnwise.errors import InviteRejected, InviteTimeout, OpenFailed
 from turnwise.hub.channels import Channels
 from turnwise.hub.clock import Clock
@@ -33,7 +34,7 @@ class Opening:
         self._posting = posting
         self._timers = timers
         self._clock = clock
-        self._new_id = new_id
+        self.new_id = new_id
         self.now: set[str] = set()
         """The channels whose first line is on its way."""
 
@@ -45,18 +46,29 @@ class Opening:
         adapter = self._channels.adapter(spec.type)
         entry = Entry(adapter, adapter.initial(spec))
         draft = Draft(
-            envelope_id=self._new_id(),
+            envelope_id=self.new_id(),
             sender_id=ev.HUB,
             event_type=ev.EV_CHANNEL_INVITE,
             event_data=msgspec.to_builtins(spec),
             audience=spec.invited,
             goes_on=worker,
         )
-        self.now.add(spec.channel_id)
+        await self._begin(entry, draft)
+
+    async def fork(self, adapter: AnyAdapter, past: State, origin: ForkedFrom, *, by: str) -> None:
+        """Write the first line of a fork's own, after the `past` it has from its origin."""
+        data: JsonObject = {"forked_from": msgspec.to_builtins(origin), "by": by}
+        draft = Draft(
+            envelope_id=self.new_id(), sender_id=ev.HUB, event_type=ev.EV_CHANNEL_FORKED, event_data=data
+        )
+        await self._begin(Entry(adapter, past), draft)
+
+    async def _begin(self, entry: Entry, draft: Draft) -> None:
+        self.now.add(entry.channel_id)
         try:
             await self._posting.post(entry, draft)
         finally:
-            self.now.discard(spec.channel_id)
+            self.now.discard(entry.channel_id)
 
     async def wait(self, channel_id: str, fire: Callable[[Entry], Coroutine[Any, Any, None]]) -> None:
         """Wait for the invited. Whoever opens keeps the ack timeout, also where no timers run."""

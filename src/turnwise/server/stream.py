@@ -92,7 +92,7 @@ class Streams:
         if (await runtime.runs.state(run_id)).seq - after <= PAGE_LINES:
             return await runtime.runs.lines(run_id, after=after)
         found: list[Envelope] = []
-        async with aclosing(runtime.hub.log.read(run_id, after=after)) as lines:  # type: ignore[type-var]
+        async with aclosing(runtime.hub.lines.read(run_id, after=after)) as lines:  # type: ignore[type-var]
             async for line in lines:
                 found.append(line)
                 if len(found) == PAGE_LINES:

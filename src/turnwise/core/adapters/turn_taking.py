@@ -23,7 +23,7 @@ from turnwise.core import claims, event_types as ev, lifecycle, pauses, variable
 from turnwise.core.adapter import Manifest
 from turnwise.core.batch import Batch
 from turnwise.core.channel import ChannelSpec, ChannelState, Expectation, check_id
-from turnwise.core.envelope import Basis, Close, Decision, Draft, Envelope, JsonObject
+from turnwise.core.envelope import Basis, Close, Decision, Draft, Envelope, JsonObject, Speak
 from turnwise.core.expectations import Deadline, check_expectations, check_seconds, deadlines
 from turnwise.core.fold import fold, taken
 from turnwise.core.json import normalised
@@ -88,7 +88,7 @@ class TurnTaking(ABC, Generic[S]):
     def decide(self, state: S, draft: Draft, now: datetime) -> tuple[Envelope, ...]:
         check_id(draft.envelope_id, "envelope_id")
         ev.check_event_type(draft.event_type, draft.sender_id)
-        if state.is_over:
+        if state.is_over and draft.event_type != ev.EV_CHANNEL_FORKED:
             raise ChannelClosed(state.channel_id, reason=state.pending_close_reason)
         batch = Batch(self.fold, state, self._checked(state, draft), now)
         _ROWS.get(draft.event_type, TurnTaking._keep)(self, batch)
@@ -152,6 +152,15 @@ class TurnTaking(ABC, Generic[S]):
         self._check_spec(batch.state)
         lifecycle.invite(batch, self.first_speaker(batch.state), self._take_turn)
         claims.claim_next(batch)
+
+    def _fork(self, batch: Batch[S]) -> None:
+        """The first line of a fork's own. Nobody is asked to accept; a step in progress begins anew."""
+        state, floor = batch.state, batch.state.expected_next_speaker or ""
+        batch.accept(decision=Speak(floor, Basis(kind="initial")) if _is_step(state.spec, floor) else None)
+        if state.status not in (ChannelState.PENDING, ChannelState.ACTIVE):
+            lifecycle.close(batch, state.pending_close_reason or "ttl_expired")
+        elif state.status is ChannelState.PENDING or (state.spec.message is not None and not state.said):
+            lifecycle.open_channel(batch, self.first_speaker(state), self._take_turn)
 
     def _acknowledge(self, batch: Batch[S]) -> None:
         lifecycle.acknowledge(batch, self.first_speaker(batch.state), self._take_turn)
@@ -299,6 +308,7 @@ _ROWS: Final[dict[str, Callable[[TurnTaking[Any], Batch[Any]], None]]] = {
     ev.EV_CONTEXT_SET: TurnTaking._set_context,
     ev.EV_CHANNEL_INVITE: TurnTaking._invite,
     ev.EV_CHANNEL_INVITE_ACK: TurnTaking._acknowledge,
+    ev.EV_CHANNEL_FORKED: TurnTaking._fork,
     ev.EV_CHANNEL_INVITE_REJECT: lambda _, batch: lifecycle.reject(batch),
     ev.EV_CHANNEL_CLOSED: lambda _, batch: lifecycle.close_on_request(batch),
     ev.EV_CHANNEL_EXPIRED: lambda _, batch: lifecycle.expire(batch),
