@@ -44,7 +44,7 @@ def test_a_file_is_one_idea_of_readable_size_and_says_what_it_is(path: Path) -> 
 def test_errors_core_and_hub_are_an_afternoons_reading() -> None:
     house = ROOT / "src" / "turnwise"
     rooms = (house / "errors", house / "core")
-    # `core/study` reads graphs before anybody speaks; nothing on the path of an envelope leads there.
+    # `core/study` reads graphs before anybody speaks; nothing that decides or folds imports it.
     study = house / "core" / "study"
     files = (path for room in rooms for path in room.rglob("*.py") if study not in path.parents)
     reading = [house / "hub" / "hub.py", *files]

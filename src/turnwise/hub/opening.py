@@ -19,6 +19,7 @@ from turnwise.hub.entry import Entry
 from turnwise.hub.ids import NewId
 from turnwise.hub.posting import Posting
 from turnwise.hub.timers import Timers
+from turnwise.hub.traps import Traps
 from turnwise.log.base import Log
 
 
@@ -34,6 +35,7 @@ class Opening:
         self._timers = timers
         self._clock = clock
         self._new_id = new_id
+        self._traps = Traps()
         self.now: set[str] = set()
         """The channels whose first line is on its way."""
 
@@ -57,6 +59,7 @@ class Opening:
             await self._posting.post(entry, draft)
         finally:
             self.now.discard(spec.channel_id)
+        self._traps.tell(entry.state)
 
     async def wait(self, channel_id: str, fire: Callable[[Entry], Coroutine[Any, Any, None]]) -> None:
         """Wait for the invited. Whoever opens keeps the ack timeout, also where no timers run."""

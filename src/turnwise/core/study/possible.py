@@ -39,7 +39,7 @@ from turnwise.core.conditions import (
 from turnwise.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
 from turnwise.core.event_types import EV_PACKET, EV_TURN_FAILED, HUB
 from turnwise.core.graph import TransitionGraph
-from turnwise.core.router import resolved
+from turnwise.core.router import Router, resolved
 from turnwise.core.state import LONG_AGO, State
 from turnwise.core.step_targets import FanOutTarget, NestedTarget
 from turnwise.core.study.cast import Cast
@@ -118,7 +118,8 @@ class Possible:
         self.graph = graph
         self.cast = cast
         spec = cast.spec
-        self.initial = spec.resolve(graph.initial_speaker)
+        self.router = Router(graph, spec)
+        self.initial = self.router.initial_speaker
         rules = [
             Rule(index, resolved(one.when, spec), resolved(one.then, spec), one.priority)
             for index, one in enumerate(graph.transitions)

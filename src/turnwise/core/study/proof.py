@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from turnwise.core.conditions import Expr
 from turnwise.core.envelope import Decision, Speak
-from turnwise.core.router import Router
 from turnwise.core.study.possible import PLAIN, Move, Possible, Sign, envelope_of, state_of
 from turnwise.core.study.values import ELSE
 from turnwise.errors import Refused
@@ -46,7 +45,7 @@ def routed(possible: Possible, speaker: str, turn: int, variables: Variables, si
     """Return what the router decides after such a turn."""
     cast = possible.cast
     state = state_of(cast.spec.creator_id, cast.everyone, turn, variables)
-    return Router(possible.graph, cast.spec).route(state, envelope_of(speaker, sign, failed=False))
+    return possible.router.route(state, envelope_of(speaker, sign, failed=False))
 
 
 def _agrees(possible: Possible, move: Move, variables: Variables) -> bool:
