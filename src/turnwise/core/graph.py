@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,6 +22,10 @@ from turnwise.core.conditions import Always, AtTurn, Condition, FromSpeaker, con
 from turnwise.core.envelope import JsonObject
 from turnwise.core.targets import AgentTarget, RoundRobinTarget, TerminateTarget, TransitionTarget, targets
 from turnwise.errors import BadGraph
+
+if TYPE_CHECKING:
+    from turnwise.core.study.exploration import Exploration
+    from turnwise.core.study.simulation import Script, Simulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,18 @@ class TransitionGraph:
         order = _names(participants, "round_robin")
         turn = Transition(Always(), RoundRobinTarget(order))
         return cls(order[0], [turn], TerminateTarget("round_robin_complete"), max_turns)
+
+    def simulate(self, script: Script, **options: Any) -> Simulation:
+        """See `turnwise.core.study.simulation.simulate`."""
+        from turnwise.core.study.simulation import simulate  # noqa: PLC0415  Nobody who routes studies.
+
+        return simulate(self, script, **options)
+
+    def explore(self, **options: Any) -> Exploration:
+        """See `turnwise.core.study.exploration.explore`."""
+        from turnwise.core.study.exploration import explore  # noqa: PLC0415
+
+        return explore(self, **options)
 
     def to_dict(self) -> JsonObject:
         return {

@@ -42,7 +42,7 @@ class Router:
         priorities = [t.priority for t in graph.transitions]
         self.on_turn = sorted(ready, key=lambda one: priorities[one.index])
         self.on_failure = [one for one in self.on_turn if one.is_about_failure]
-        self._default = _resolved(graph.default_target, spec)
+        self._default = resolved(graph.default_target, spec)
         self.default_text = _text(graph.default_target)
         self.routing_tools = frozenset(_tool_names(t.when for t in graph.transitions))
         """The tools that some transition waits for: what a round looks for among its calls (T4)."""
@@ -117,8 +117,8 @@ class Ready:
 
     def __init__(self, index: int, when: Condition, then: TransitionTarget, spec: ChannelSpec) -> None:
         self.index = index
-        self.when = _resolved(when, spec)
-        self.then = _resolved(then, spec)
+        self.when = resolved(when, spec)
+        self.then = resolved(then, spec)
         self.when_text = _text(when)
         self.then_text = _text(then)
         self.is_about_failure = any(isinstance(part, TurnFailed) for part in parts_of(when))
@@ -132,7 +132,7 @@ def _is_decision(answer: object) -> bool:
     )
 
 
-def _resolved(thing: T, spec: ChannelSpec) -> T:
+def resolved(thing: T, spec: ChannelSpec) -> T:
     """`thing` with ids where names were written, at any depth."""
     agent_fields: tuple[str, ...] = getattr(thing, "agent_fields", ())
     changes: dict[str, Any] = {}
@@ -141,10 +141,10 @@ def _resolved(thing: T, spec: ChannelSpec) -> T:
         if f.name in agent_fields and (value is not None or f.default is not None):
             changes[f.name] = _ids(value, spec, f"{type(thing).__name__}.{f.name}")
         elif isinstance(value, list | tuple) and any(is_dataclass(item) for item in value):
-            inner = (_resolved(item, spec) if is_dataclass(item) else item for item in value)
+            inner = (resolved(item, spec) if is_dataclass(item) else item for item in value)
             changes[f.name] = type(value)(inner)
         elif is_dataclass(value):
-            changes[f.name] = _resolved(value, spec)
+            changes[f.name] = resolved(value, spec)
     return replace(thing, **changes) if changes else thing  # type: ignore[type-var]
 
 

@@ -20,6 +20,7 @@ from turnwise.hub.entry import Entry
 from turnwise.hub.ids import NewId
 from turnwise.hub.posting import Posting
 from turnwise.hub.timers import Timers
+from turnwise.hub.traps import Traps
 from turnwise.log.base import Log
 
 
@@ -35,6 +36,7 @@ class Opening:
         self._timers = timers
         self._clock = clock
         self.new_id = new_id
+        self._traps = Traps()
         self.now: set[str] = set()
         """The channels whose first line is on its way."""
 
@@ -54,6 +56,7 @@ class Opening:
             goes_on=worker,
         )
         await self._begin(entry, draft)
+        self._traps.tell(entry.state)
 
     async def fork(self, adapter: AnyAdapter, past: State, origin: ForkedFrom, *, by: str) -> None:
         """Write the first line of a fork's own, after the `past` it has from its origin."""

@@ -1,0 +1,64 @@
+"""`open` warns of the traps of a graph: once per graph, and opens all the same."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from turnwise.core.conditions import ContextEquals, FromSpeaker
+from turnwise.core.graph import Transition, TransitionGraph, round_robin
+from turnwise.core.targets import AgentTarget, TerminateTarget
+from turnwise.log.memory import MemoryLog
+
+from .scenes import house
+
+STUCK = TransitionGraph(
+    "alice",
+    [Transition(ContextEquals("route", "bob"), AgentTarget("bob"))],
+    TerminateTarget("done"),
+    max_turns=9,
+)
+CLEAN = TransitionGraph(
+    "bob", [Transition(FromSpeaker("bob"), AgentTarget("alice"))], TerminateTarget("done")
+)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.name == "turnwise.hub.traps"]
+
+
+async def test_opening_a_channel_tells_the_traps_of_its_graph_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        first = await home.open(STUCK)
+        await home.open(STUCK)
+        (warning,) = told(caplog)
+
+        assert {one.levelno for one in caplog.records} == {logging.WARNING}
+        assert "G301 after its own turn 'bob' gets the floor again, for as long as route is 'bob'" in warning
+        assert "G304 'alice' opens the channel and speaks first" in warning
+        assert first.channel_id in warning
+
+        await home.open(round_robin(["bob", "alice"]))
+        assert ["G302" in one for one in told(caplog)] == [False, True]
+
+
+async def test_a_graph_without_traps_is_opened_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        await home.open(CLEAN)
+
+    assert told(caplog) == []
+
+
+async def test_a_graph_that_cannot_be_linted_is_opened_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    odd = CLEAN.to_dict()
+    odd["transitions"].append(
+        {"when": {"name": "tool_called", "args": {"tool_name": ["a", "list"]}}, "then": odd["default_target"]}
+    )
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.open(TransitionGraph.loads(odd))
+
+    assert channel.channel_id
+    assert told(caplog) == []
