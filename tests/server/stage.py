@@ -43,6 +43,9 @@ PEOPLE: Final = {
     "bob": person("bob", "runs:start:other"),
     "reader": person("reader", "runs:read"),
     "seller": person("seller", "tasks:read", "tasks:answer", groups=["sales"]),
+    "carol": person("carol", "channels:read", "channels:write"),
+    "dave": person("dave", "channels:read", "channels:write"),
+    "onlooker": person("onlooker", "channels:read"),
     "buyer": person("buyer", "tasks:read", "tasks:answer", groups=["purchase"]),
 }
 """Token -> whose it is."""

@@ -39,6 +39,8 @@ from turnwise.hub.ids import sortable_ids
 from turnwise.server.access import Access, OpenAuthenticator
 from turnwise.server.answers import JSON, failure
 from turnwise.server.auth.authenticator import Authenticator
+from turnwise.server.channels.changing import ChannelChanges
+from turnwise.server.channels.looking import ChannelRoutes
 from turnwise.server.endpoint import Endpoint
 from turnwise.server.flows import FlowRoutes
 from turnwise.server.health import HealthRoutes
@@ -100,6 +102,8 @@ def _operations(house: House) -> list[Operation]:
         *FlowRoutes(house).operations(),
         *RunRoutes(house).operations(),
         *TaskRoutes(house).operations(),
+        *ChannelRoutes(house).operations(),
+        *ChannelChanges(house).operations(),
     ]
     triggers = [
         trigger_operation(house, flow, flow.spec.trigger)

@@ -34,7 +34,7 @@ from turnwise.server.problems import NO_CONTENT
 EVENT_STREAM: Final = "text/event-stream"
 PAGE_LINES: Final = 256
 HEARTBEAT: Final = b": still here\n\n"
-_HEADERS: Final = {
+STREAM_HEADERS: Final = {
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",
     "X-Content-Type-Options": "nosniff",
@@ -62,7 +62,7 @@ class Streams:
             return respond(None, status=NO_CONTENT, headers=headers)
         place = ExitStack()
         place.enter_context(self._house.streams.one())
-        return _Stream(self._told(run_id, after, principal), place, {**_HEADERS, **headers})
+        return EventStream(self._told(run_id, after, principal), place, {**STREAM_HEADERS, **headers})
 
     async def _told(self, run_id: str, after: int, principal: Principal) -> AsyncIterator[bytes]:
         """What goes over the wire, until the run has ended, the server stops, or the token does."""
@@ -119,7 +119,7 @@ class Streams:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class _Stream(StreamingResponse):
+class EventStream(StreamingResponse):
     """A stream that holds a place for as long as somebody reads it."""
 
     def __init__(self, content: AsyncIterator[bytes], place: ExitStack, headers: dict[str, str]) -> None:

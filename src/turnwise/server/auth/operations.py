@@ -27,6 +27,7 @@ _HERE: Final = "<flow>"
 OPERATIONS: Final = {
     "flows.list": "runs:read",
     "flows.read": "runs:read",
+    "flows.source": "admin",
     "runs.start": f"runs:start:{_HERE}",
     "runs.list": "runs:read",
     "runs.read": "runs:read",
@@ -44,6 +45,8 @@ OPERATIONS: Final = {
     "channels.open": "channels:write",
     "channels.post": "channels:write",
     "channels.close": "channels:write",
+    "channels.fork": "channels:write",
+    "channels.oversee": "admin",
     "channels.connect": "channels:write",
     "agents.list": "channels:read",
     "agents.rule": "admin",

@@ -1,0 +1,171 @@
+"""Taking part as a person, and closing: who may, as whom, and once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from turnwise.agent.tool import tool
+from turnwise.testing import call
+
+from .scene import scene
+
+WORK = """
+metadata: {name: work}
+spec: {trigger: {path: /work}, steps: [{id: only, kind: wait, wait: {event: x}}]}
+"""
+
+
+async def test_a_person_with_the_floor_takes_the_turn() -> None:
+    async with scene("Hello, carol.") as stage:
+        channel = await stage.open()
+        answer = await stage.server.post(f"/channels/{channel}/messages", {"text": "Hi!"}, token="carol")
+        await stage.until(channel, lambda state: state.turn_count == 2)
+        lines = await stage.lines(channel)
+
+    assert answer.status_code == 201
+    said = next(one for one in lines if one["seq"] == answer.json()["data"]["seq"])
+    assert (said["event_type"], said["event_data"]) == ("text", {"text": "Hi!"})
+    assert said["decision"]["kind"] == "speak"
+    assert lines[-1]["event_data"]["body"] == "Hello, carol."
+
+
+async def test_a_message_sent_again_is_said_once() -> None:
+    async with scene("Hello.") as stage:
+        channel = await stage.open()
+        body = {"text": "Hi!", "id": "mine-1"}
+        first = await stage.server.post(f"/channels/{channel}/messages", body, token="carol")
+        again = await stage.server.post(f"/channels/{channel}/messages", body, token="carol")
+        other = await stage.server.post(
+            f"/channels/{channel}/messages", {**body, "text": "Ho!"}, token="carol"
+        )
+
+    assert first.json() == again.json()
+    assert other.status_code == 409
+
+
+async def test_without_the_floor_a_person_interjects() -> None:
+    async with scene("Hello.") as stage:
+        channel = await stage.open(target=["helper", "dave"])
+        answer = await stage.server.post(f"/channels/{channel}/messages", {"text": "psst"}, token="dave")
+        state = await stage.hub.state(channel)
+
+    assert answer.status_code == 201
+    assert state.turn_count == 0
+
+
+async def test_an_interjection_that_would_wait_for_the_packet_too_long_is_not_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from turnwise.server.channels import changing
+
+    monkeypatch.setattr(changing, "WAIT_SECONDS", 0.01)
+    gate = asyncio.Event()
+
+    @tool
+    async def think() -> str:
+        """Think."""
+        await gate.wait()
+        return "done"
+
+    async with scene(call("think"), "Ready.", tools=[think]) as stage:
+        channel = await stage.open(target=["helper", "dave"])
+        await stage.people["carol"].channel(channel).send("go")
+        await stage.until(channel, lambda state: state.claim is not None)
+        answer = await stage.server.post(f"/channels/{channel}/messages", {"text": "psst"}, token="dave")
+        gate.set()
+        await stage.until(channel, lambda state: state.turn_count == 2)
+        lines = await stage.lines(channel)
+
+    assert (answer.status_code, answer.json()["error"]["type"]) == (503, "busy")
+    assert not any("psst" in str(one) for one in lines)
+
+
+@pytest.mark.parametrize(
+    ("token", "name", "status"),
+    [
+        ("carol", "carol", 201),
+        ("root", "carol", 201),
+        ("dave", "carol", 403),
+        ("carol", "dave", 403),
+        ("carol", "helper", 403),
+        ("root", "helper", 403),
+        ("root", "hub", 403),
+        ("root", "nobody", 403),
+        ("onlooker", "carol", 403),
+    ],
+)
+async def test_a_principal_speaks_as_itself_and_an_operator_for_the_people(
+    token: str, name: str, status: int
+) -> None:
+    async with scene("Hello.") as stage:
+        channel = await stage.open(target=["helper", "dave"])
+        answer = await stage.server.post(
+            f"/channels/{channel}/messages", {"text": "x", "as": name}, token=token
+        )
+
+    assert answer.status_code == status
+
+
+@pytest.mark.parametrize("verb", ["messages", "answers", "fork", "close"])
+async def test_whoever_is_not_on_a_channel_can_do_nothing_to_it_and_learns_nothing(verb: str) -> None:
+    async with scene() as stage:
+        channel = (await stage.people["carol"].open(type="conversation", target="helper")).channel_id
+        answers = [
+            await stage.server.post(f"/channels/{one}/{verb}", {}, token="dave")
+            for one in (channel, "nowhere")
+        ]
+
+    assert [one.status_code for one in answers] == [404, 404]
+    assert answers[0].text == answers[1].text.replace("nowhere", channel)
+
+
+@pytest.mark.parametrize(
+    ("verb", "body"),
+    [
+        ("messages", {}),
+        ("messages", {"text": 1}),
+        ("messages", {"text": "x", "sender": "hub"}),
+        ("messages", {"text": "x", "id": "a/b"}),
+        ("answers", {"request_id": "x"}),
+        ("close", {"reason": "x" * 201}),
+        ("close", {"reason": 5}),
+    ],
+)
+async def test_a_body_that_cannot_be_is_422(verb: str, body: object) -> None:
+    async with scene() as stage:
+        channel = await stage.open()
+        answer = await stage.server.post(f"/channels/{channel}/{verb}", body)
+
+    assert answer.status_code == 422
+
+
+async def test_an_answer_to_nothing_is_404() -> None:
+    async with scene() as stage:
+        channel = await stage.open()
+        first = (await stage.hub.read_wal(channel))[0].envelope_id
+        body = {"request_id": first, "answer": "x"}
+        answer = await stage.server.post(f"/channels/{channel}/answers", body)
+
+    assert answer.status_code == 404
+
+
+async def test_a_channel_is_closed_once_and_says_by_whom() -> None:
+    async with scene() as stage:
+        channel = await stage.open()
+        first = await stage.server.post(f"/channels/{channel}/close", {"reason": "enough"}, token="carol")
+        again = await stage.server.post(f"/channels/{channel}/close", {}, token="carol")
+        last = (await stage.lines(channel))[-1]
+
+    assert (first.status_code, again.status_code) == (200, 409)
+    assert last["event_data"] == {"reason": "enough", "by": "carol"}
+
+
+async def test_a_run_is_cancelled_as_a_run() -> None:
+    async with scene(flows=WORK) as stage:
+        run = (await stage.server.post("/work", {}, Prefer="respond-async")).headers["x-run-id"]
+        answer = await stage.server.post(f"/channels/{run}/close", {})
+
+    assert answer.status_code == 409
+    assert "/runs/" in answer.json()["error"]["message"]

@@ -1,0 +1,254 @@
+"""Looking at channels: lists, pages of lines, the state at any line; and what others are not told."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwise.agent.context import Context
+from turnwise.agent.tool import tool
+from turnwise.core.event_types import EV_CONTEXT_SET
+from turnwise.testing import call
+
+from .scene import HELP_DESK, scene
+
+LOOK = ["", "/envelopes", "/state", "/usage", "/stream", "/envelopes/1/why"]
+WORK = "metadata: {name: work}\nspec: {trigger: {path: /work}, steps: [{id: only, runner: work}]}"
+
+
+async def test_a_channel_tells_its_graph_its_floor_and_its_context_variables() -> None:
+    async with scene("Of course.") as stage:
+        channel = await stage.open("Help!", knobs={"context_vars": {"tier": "gold"}}, labels={"desk": "one"})
+        found = await stage.data(f"/channels/{channel}")
+
+    names = {one["id"]: one["name"] for one in found["participants"]}
+    assert names[found["speaker_id"]] == "carol"
+    assert (found["type"], found["status"], found["turn_count"]) == ("workflow", "active", 2)
+    assert (found["message"], found["labels"]) == ("Help!", {"desk": "one"})
+    assert found["context_vars"] == {"tier": "gold"}
+    assert {node["label"] for node in found["graph"]["nodes"]} >= {"carol", "helper"}
+
+
+async def test_lines_come_in_pages_forwards_and_backwards() -> None:
+    async with scene("Yes.") as stage:
+        channel = await stage.open("Help!")
+        every = await stage.data(f"/channels/{channel}/envelopes")
+        head = every["head"]
+        forwards = await stage.data(f"/channels/{channel}/envelopes?after=2&limit=2")
+        backwards = await stage.data(f"/channels/{channel}/envelopes?before={head}&limit=2")
+        none = await stage.data(f"/channels/{channel}/envelopes?after={head}")
+        before_all = await stage.data(f"/channels/{channel}/envelopes?before=1")
+
+    assert [one["seq"] for one in every["envelopes"]] == list(range(1, head + 1))
+    assert [one["seq"] for one in forwards["envelopes"]] == [3, 4]
+    assert (forwards["first"], forwards["last"], forwards["head"]) == (3, 4, head)
+    assert [one["seq"] for one in backwards["envelopes"]] == [head - 2, head - 1]
+    assert none["envelopes"] == before_all["envelopes"] == []
+
+
+@pytest.mark.parametrize(
+    "query", ["after=x", "before=-1", "after=1&before=2", "limit=0", "limit=201", f"text={'x' * 201}"]
+)
+async def test_a_page_that_cannot_be_is_422(query: str) -> None:
+    async with scene() as stage:
+        channel = await stage.open()
+        answer = await stage.server.get(f"/channels/{channel}/envelopes?{query}")
+
+    assert answer.status_code == 422
+
+
+async def test_the_state_at_every_line_is_what_the_lines_up_to_there_add_up_to() -> None:
+    async with scene("Yes.") as stage:
+        channel = await stage.open("Help!")
+        handle = stage.people["carol"].channel(channel)
+        await handle.send(event_type=EV_CONTEXT_SET, event_data={"set": {"mood": "calm"}})
+        head = (await stage.hub.state(channel)).seq
+        states = [await stage.data(f"/channels/{channel}/state?seq={seq}") for seq in range(1, head + 1)]
+        now = await stage.data(f"/channels/{channel}/state")
+
+    assert [one["seq"] for one in states] == list(range(1, head + 1))
+    assert [one["context_vars"] for one in states[-2:]] == [{}, {"mood": "calm"}]
+    assert states[0]["status"] == "pending"
+    assert now == states[-1]
+
+
+@pytest.mark.parametrize("seq", ["0", "999", "x", ""])
+async def test_there_is_no_state_at_a_line_that_is_not_there(seq: str) -> None:
+    async with scene() as stage:
+        channel = await stage.open()
+        answer = await stage.server.get(f"/channels/{channel}/state?seq={seq}")
+
+    assert answer.status_code == 422
+
+
+async def test_lines_of_one_channel_and_of_all_are_found_by_what_they_say() -> None:
+    async with scene("The lamp is blue.", "No.") as stage:
+        channel = await stage.open("Where is it?")
+        other = await stage.open("Hello?")
+        on_one = await stage.lines(channel, query="text=BLUE")
+        on_all = (await stage.data("/channels/search?text=lamp+is"))["found"]
+        nothing = (await stage.data("/channels/search?text="))["found"]
+
+    assert "blue" in on_one[-1]["event_data"]["body"]
+    assert {one["channel_id"] for one in on_all} == {channel}
+    assert on_all[-1]["text"] == "The lamp is blue."
+    assert nothing == []
+    assert other != channel
+
+
+async def test_usage_counts_turns_tokens_and_seconds_by_participant() -> None:
+    async with scene("Yes.") as stage:
+        channel = await stage.open("Help!")
+        usage = await stage.data(f"/channels/{channel}/usage")
+        state = await stage.hub.state(channel)
+
+    names = {one.agent_id: one.name for one in state.spec.participants}
+    by_name = {names[one["agent_id"]]: one for one in usage["participants"]}
+    assert {name: one["turns"] for name, one in by_name.items()} == {"carol": 1, "helper": 1}
+    assert by_name["helper"]["requests"] == usage["total"]["requests"] == 1
+    assert len(usage["turns"]) == 2
+
+
+async def test_a_question_of_an_agent_is_told_until_it_is_answered() -> None:
+    @tool
+    async def ask(context: Context) -> str:
+        """Ask."""
+        return await context.input("Which colour?")
+
+    async with scene(call("ask"), "Blue it is.", tools=[ask]) as stage:
+        channel = await stage.people["carol"].open(
+            type="workflow",
+            target=["helper"],
+            knobs={"graph": HELP_DESK.to_dict()},
+            message="Paint it.",
+        )
+        wal = stage.people["carol"].channel(channel.channel_id)
+        await wal.wait_for(lambda one: one.event_type == "human.requested")
+        asked = (await stage.data(f"/channels/{channel.channel_id}"))["questions"]
+        body = {"request_id": asked[0]["request_id"], "answer": "blue", "as": "carol"}
+        answer = await stage.server.post(f"/channels/{channel.channel_id}/answers", body, token="carol")
+        other = await stage.server.post(
+            f"/channels/{channel.channel_id}/answers", {**body, "answer": "red"}, token="carol"
+        )
+        await stage.until(channel.channel_id, lambda state: state.turn_count == 2)
+        after = (await stage.data(f"/channels/{channel.channel_id}"))["questions"]
+        lines = await stage.lines(channel.channel_id)
+
+    assert asked[0]["question"] == "Which colour?"
+    assert (answer.status_code, other.status_code) == (201, 409)
+    assert after == []
+    assert lines[-1]["event_data"]["body"] == "Blue it is."
+
+
+# --- the list ---
+
+
+async def test_channels_are_listed_the_latest_first_in_pages_that_fit_together() -> None:
+    async with scene() as stage:
+        ids = [await stage.open() for _ in range(5)]
+        await stage.people["carol"].channel(ids[0]).send("me first")
+        first = await stage.data("/channels?limit=2")
+        second = await stage.data(f"/channels?limit=2&before={first['next']}")
+        third = await stage.data(f"/channels?limit=2&before={second['next']}")
+
+    listed = [row["channel_id"] for page in (first, second, third) for row in page["channels"]]
+    assert listed == [ids[0], *reversed(ids[1:])]
+    assert third["next"] is None
+
+
+async def test_the_list_is_filtered_by_what_a_channel_is_and_where_it_stands() -> None:
+    def same(ctx: dict[str, object]) -> None:
+        return None
+
+    async with scene(flows=WORK, work=same) as stage:
+        run = (await stage.server.post("/work", {})).headers["x-run-id"]
+        closed = await stage.open(labels={"desk": "north"})
+        await stage.server.post(f"/channels/{closed}/close", {"reason": "done"})
+        talk = (await stage.people["carol"].open(type="conversation", target="dave")).channel_id
+
+        async def ids(query: str) -> list[str]:
+            return [row["channel_id"] for row in (await stage.data(f"/channels?{query}"))["channels"]]
+
+        assert await ids("kind=run") == [run]
+        assert await ids("kind=channel") == [talk, closed]
+        assert await ids("status=open") == await ids("status=active") == [talk]
+        assert await ids("status=closed&kind=channel") == [closed]
+        assert await ids("type=conversation") == [talk]
+        assert await ids("participant=dave") == [talk]
+        assert await ids("flow=work") == [run]
+        assert await ids("text=NORTH") == [closed]
+        assert await ids("text=north+nowhere") == []
+        assert (await stage.server.get("/channels?status=lost")).status_code == 422
+        assert (await stage.server.get("/channels?before=x")).status_code == 422
+
+
+# --- who may see what ---
+
+
+@pytest.mark.parametrize("path", LOOK)
+async def test_whoever_is_not_on_a_channel_is_told_what_they_are_told_of_none(path: str) -> None:
+    async with scene() as stage:
+        channel = await stage.open()
+        member = await stage.server.get(f"/channels/{channel}{path}", token="onlooker")
+        nobody = await stage.server.get(f"/channels/nowhere{path}", token="onlooker")
+
+    assert (member.status_code, nobody.status_code) == (404, 404)
+    assert member.text == nobody.text.replace("nowhere", channel)
+
+
+@pytest.mark.parametrize("path", LOOK)
+async def test_without_the_scope_it_is_403_whether_there_is_a_channel_or_not(path: str) -> None:
+    async with scene() as stage:
+        channel = await stage.open()
+        answers = [
+            await stage.server.get(f"/channels/{one}{path}", token="reader") for one in (channel, "nowhere")
+        ]
+
+    assert [one.status_code for one in answers] == [403, 403]
+
+
+async def test_a_member_is_listed_its_own_channels_and_an_operator_all() -> None:
+    async with scene() as stage:
+        hers = await stage.open()
+        theirs = (await stage.people["carol"].open(type="conversation", target="dave")).channel_id
+
+        async def ids(token: str) -> set[str]:
+            return {row["channel_id"] for row in (await stage.data("/channels", token=token))["channels"]}
+
+        assert await ids("carol") == await ids("root") == {hers, theirs}
+        assert await ids("dave") == {theirs}
+        assert await ids("onlooker") == set()
+
+
+async def test_a_member_is_shown_only_what_is_for_it() -> None:
+    async with scene("Yes.") as stage:
+        channel = await stage.open("Help!", target=["helper", "dave"])
+        handle = stage.people["carol"].channel(channel)
+        await handle.send("between us", audience=["helper"], interject=True)
+        whole = await stage.lines(channel)
+        seen = await stage.lines(channel, token="dave")
+        found = (await stage.data("/channels/search?text=between", token="dave"))["found"]
+
+    types = {one["event_type"] for one in whole}
+    assert "turn.claimed" in types
+    assert any("between us" in str(one) for one in whole)
+    assert not any("between us" in str(one) for one in seen)
+    assert "turn.claimed" not in {one["event_type"] for one in seen}
+    assert found == []
+
+
+async def test_f2_what_a_run_keeps_for_itself_is_in_no_line_no_state_and_no_list() -> None:
+    def work(ctx: dict[str, object]) -> dict[str, object]:
+        ctx["_canary"] = "kept inside"
+        return {"seen": "outside"}
+
+    async with scene(flows=WORK, work=work) as stage:
+        run = (await stage.server.post("/work", {"n": 1})).headers["x-run-id"]
+        paths = ["", "/envelopes", "/state", "/state?seq=2", "/usage", "/envelopes/3/why"]
+        texts = [(await stage.server.get(f"/channels/{run}{path}")).text for path in paths]
+        texts.append((await stage.server.get("/channels")).text)
+        texts.append((await stage.server.get("/channels/search?text=inside")).text)
+        private = (await stage.hub.state(run)).private_vars
+
+    assert private["_canary"] == "kept inside"
+    assert any("outside" in text for text in texts)
+    assert not any("kept inside" in text or "_user_id" in text for text in texts)
