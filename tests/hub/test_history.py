@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tests.logs import OpenLog
 from turnwise.client.channel import Channel, set_context, update_context
 from turnwise.client.turn import Turn, TurnHandler
 from turnwise.core.channel import ChannelState, ForkedFrom
@@ -32,7 +33,6 @@ from .scenes import (
     A_B,
     CountingLog,
     House,
-    OpenLog,
     answers,
     closed,
     house,

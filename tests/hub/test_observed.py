@@ -7,7 +7,7 @@ from typing import Any
 from turnwise.client.channel import Channel
 from turnwise.client.turn import Turn
 from turnwise.core.governance import Passport, Resume
-from turnwise.core.tasks import task_data
+from turnwise.core.study.tasks import task_data
 from turnwise.errors import UnknownParticipant
 from turnwise.hub.observed import Observed
 from turnwise.log.memory import MemoryLog

@@ -18,7 +18,7 @@ from turnwise.client.link import Seat
 from turnwise.core import event_types as ev
 from turnwise.core.channel import Participant
 from turnwise.core.envelope import Envelope, JsonObject
-from turnwise.core.tasks import Task, task_data, tasks_of
+from turnwise.core.study.tasks import Task, task_data, tasks_of
 from turnwise.errors import BadDraft
 from turnwise.errors.base import short
 

@@ -9,7 +9,6 @@ It brings them together, and everything it holds in memory can be read again.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, Self, Unpack
@@ -24,17 +23,10 @@ from turnwise.core.adapters import built_in
 from turnwise.core.channel import ChannelMetadata, ChannelSpec, ChannelState
 from turnwise.core.directory import DIRECTORY_CHANNEL
 from turnwise.core.envelope import Draft, Envelope, JsonObject
+from turnwise.core.expectations import Deadline
 from turnwise.core.governance import Passport, Registration, Resume, Rule
 from turnwise.core.state import State, metadata_of
-from turnwise.errors import (
-    ChannelQuarantined,
-    HubClosed,
-    LogConflict,
-    LogError,
-    NameTaken,
-    Refused,
-    UnknownChannel,
-)
+from turnwise.errors import ChannelQuarantined, HubClosed, LogConflict, NameTaken, UnknownChannel
 from turnwise.hub.audit import AuditLog
 from turnwise.hub.channels import CACHED_CHANNELS, Channels
 from turnwise.hub.clock import Clock, SystemClock
@@ -47,18 +39,17 @@ from turnwise.hub.health import Health
 from turnwise.hub.history import History
 from turnwise.hub.ids import sortable_ids
 from turnwise.hub.observed import Observed, observed
-from turnwise.hub.opening import Opening, first_of
+from turnwise.hub.opening import Opening
 from turnwise.hub.options import HubOptions
 from turnwise.hub.posting import Posting
 from turnwise.hub.request import OpenRequest, spec_of
+from turnwise.hub.sweep import Sweep
 from turnwise.hub.texts import Texts
 from turnwise.hub.timers import Timers
 from turnwise.hub.turns import Turns
 from turnwise.log.base import Log
 from turnwise.log.forks import with_forks
 from turnwise.log.joined import Transaction
-
-logger = logging.getLogger(__name__)
 
 OWN_PREFIX: Final = "_"
 """What the id of a channel of the hub's own starts with: the directory, the audit, definitions of flows."""
@@ -98,6 +89,7 @@ class Hub:
             self.lines, self._channels, self._opening, participant=self.participant, may_open=self._may_open
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
+        self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
         self.turns = Turns(self)
         self.texts = Texts()
         self._open: set[str] = set()
@@ -182,7 +174,7 @@ class Hub:
         with tracing.span(f"open_channel {request.type}") as recording:
             channel_id = await self._opened(request, self.participant(opener_id))
             recording.note({tracing.CONVERSATION: channel_id})
-            await self._opening.wait(channel_id, self._tick_channel)
+            await self._opening.wait(channel_id, self._sweep.channel)
         return channel_id
 
     async def post(
@@ -261,14 +253,7 @@ class Hub:
     async def tick(self) -> None:
         """Do whatever has fallen due by now."""
         self._check_open()
-        channels = self._timers.take_due(self.clock.now())
-        try:
-            while channels:
-                with suppress(ChannelQuarantined):
-                    await self._tick_channel(await self._channels.get(channels[0]))
-                channels.popleft()
-        finally:  # The log may fail; what could not be written is still due.
-            self._timers.put_back(channels, self.clock.now())
+        await self._sweep.once()
 
     # Governance.
 
@@ -304,7 +289,7 @@ class Hub:
             else:
                 self._watch(entry)
         if self._sweep_seconds > 0:
-            self._tasks.append(asyncio.create_task(self._sweep()))
+            self._tasks.append(asyncio.create_task(self._sweep.run(self._sweep_seconds)))
         if self.follows:
             known = (self.lines, self._channels, self._posting, self._opening, self._directory)
             following = Following(*known, clock=self.clock, found=self._found)
@@ -335,23 +320,8 @@ class Hub:
         self._timers.watch(entry)
         self._delivery.observe(entry.state)
 
-    async def _tick_channel(self, entry: Entry) -> None:
-        for deadline in self._timers.due(entry, self.clock.now()):
-            # Refused: the channel has moved on, and the timer was for a moment that has passed.
-            with suppress(Refused, ChannelQuarantined):
-                await self.write(entry.channel_id, deadline.event_type, deadline.event_data)
-        self._timers.watch(entry)
-
-    async def _sweep(self) -> None:
-        while True:
-            seen = self._timers.sooner.rung
-            seconds = self._timers.pause_until_next(self.clock.now(), self._sweep_seconds)
-            await first_of(self.clock.sleep(seconds), self._timers.sooner.wait(seen))
-            try:
-                await self.tick()
-            except LogError:
-                logger.exception("timers could not be written; trying again")
-                await self.clock.sleep(self._sweep_seconds)
+    async def _fire(self, channel_id: str, deadline: Deadline) -> None:
+        await self.write(channel_id, deadline.event_type, deadline.event_data)
 
     async def _opened(self, request: OpenRequest, opener: Registration) -> str:
         if request.channel_id is None:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from turnwise.core import event_types as ev
 from turnwise.core.envelope import Envelope
-from turnwise.core.tasks import Task, fold_task
+from turnwise.core.study.tasks import Task, fold_task
 from turnwise.errors import CorruptRecord
 from turnwise.log.base import Log
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from turnwise.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
-from turnwise.core.tasks import Task, task_data, tasks_of
+from turnwise.core.study.tasks import Task, task_data, tasks_of
 from turnwise.testing.lines import NOON
 
 
