@@ -40,8 +40,10 @@ def test_every_command_of_the_page_does_what_it_says(
     target = make_place(kind)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
-    assert len(COMMANDS) >= 10
-    for command in COMMANDS:
+    # What does not depend on the target is run once.
+    commands = [text for text in COMMANDS if kind == "sqlite" or "$TARGET" in text]
+    assert len(commands) >= 4
+    for command in commands:
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", command.replace("$TARGET", f"'{target.address}'")],
             cwd=tmp_path,
@@ -56,4 +58,5 @@ def test_every_command_of_the_page_does_what_it_says(
     kept = asyncio.run(target.kept())
     assert kept.pop("_doctor")
     assert kept == asyncio.run(source.kept())
-    assert asyncio.run(Place("sqlite", f"sqlite:///{tmp_path / 'restored.db'}").kept()) == kept
+    if kind == "sqlite":
+        assert asyncio.run(Place("sqlite", f"sqlite:///{tmp_path / 'restored.db'}").kept()) == kept
