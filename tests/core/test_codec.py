@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from turnwise.core.codec import HASH_BYTES, NO_HASH, Record, decode, encode, seal, unseal
+from turnwise.core.codec import HASH_BYTES, NO_HASH, Kept, Record, decode, encode, seal, unseal
 from turnwise.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
 from turnwise.errors import CorruptRecord
 from turnwise.testing.damage import flip_byte
@@ -29,6 +29,16 @@ def test_an_envelope_is_decoded_equal() -> None:
 
 def test_every_line_carries_its_schema_version() -> None:
     assert msgspec.json.decode(encode(FIRST))["v"] == SCHEMA_VERSION
+
+
+def test_an_envelope_that_was_kept_is_sealed_with_the_bytes_it_has() -> None:
+    fields = {name: getattr(FIRST, name) for name in Envelope.__struct_fields__}
+    spaced = msgspec.json.format(encode(FIRST))
+
+    record = seal(Kept(**fields, body=spaced), NO_HASH)
+
+    assert record.body == spaced
+    assert unseal("c", record, previous=NO_HASH, seq=1) == FIRST
 
 
 def test_fields_at_their_defaults_are_not_written() -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from turnwise import __version__
-from turnwise.cli import check, log as log_verbs, mcp, serve, token
+from turnwise.cli import check, doctor, log as log_verbs, mcp, serve, token
 from turnwise.errors import MissingExtra, TurnwiseError
 
 app = typer.Typer(
@@ -127,6 +127,7 @@ def schema() -> None:
 app.command(epilog=check.EXAMPLE)(check.check)
 app.command(epilog=serve.EPILOG)(serve.serve)
 app.command(epilog=mcp.EPILOG)(mcp.mcp)
+app.command(epilog=doctor.EXAMPLE)(doctor.doctor)
 app.add_typer(token.app, name="token")
 app.add_typer(log_verbs.app, name="log")
 

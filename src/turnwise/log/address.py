@@ -29,8 +29,12 @@ def open_log(address: str) -> Log:
         return _SCHEMES[scheme](rest)
     if address.endswith(PLAIN_SUFFIX) and "://" not in address:
         return SqliteLog(address)
+    # Of an address only the scheme: the rest may hold a password.
     raise UnknownName(
-        "log scheme", address, _SCHEMES, do=f"Or give the path of a file that ends in {PLAIN_SUFFIX!r}."
+        "log scheme",
+        address.partition("://")[0],
+        _SCHEMES,
+        do=f"Or give the path of a file that ends in {PLAIN_SUFFIX!r}.",
     )
 
 

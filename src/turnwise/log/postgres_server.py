@@ -195,11 +195,14 @@ class ReadOnlyServer(PostgresServer):
         try:
             with Connection.connect(**self._connecting, autocommit=True) as connection:
                 self._check(connection.execute(_SETTINGS).fetchone())
-                because = schema.refusal(connection)
+                because = self._refusal(connection)
         except (psycopg.Error, OSError) as error:
             because = self.reason(error)
         if because:
             raise LogUnavailable(self.address, because=because)
+
+    def _refusal(self, connection: Connection[Row]) -> str:
+        return schema.refusal(connection)
 
     def _check(self, row: Row | None) -> str:
         return super()._check((False, *row[1:]) if row else row)
