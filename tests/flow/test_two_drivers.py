@@ -126,3 +126,33 @@ async def test_t1_a_step_of_ten_minutes_is_heard_of_all_the_while() -> None:
 
     assert done["done"]
     assert [line.event_type for line in lines].count(EV_TURN_RENEWED) == 30
+
+
+async def test_f5_a_retry_that_falls_due_at_two_hubs_is_taken_once() -> None:
+    clock, log, calls = ManualClock(), MemoryLog(), list[int]()
+
+    async def flaky(ctx: dict[str, Any]) -> dict[str, Any]:
+        calls.append(len(calls))
+        if len(calls) == 1:
+            raise ValueError("not yet")
+        return {"done": True}
+
+    flow = "steps: [{id: try, runner: flaky, retry: {attempts: 2, backoff: 30}}]"
+    hubs = [await Hub.open(log, ttl_sweep_interval=0, follow=True, clock=clock) for _ in range(2)]
+    drivers = [Driver(hub, Services(flows=flows_of(flow), nodes={"flaky": flaky})) for hub in hubs]
+    for one in drivers:
+        await one.start()
+    run_id = await Runs(drivers[0]).start("main", {})
+    for hub in hubs:
+        while (state := await hub.state(run_id)).pause is None:
+            await hub.wait_beyond(run_id, state.seq)
+    clock.advance(30)
+    await asyncio.gather(*(hub.tick() for hub in hubs))
+    done = await ended(Runs(drivers[1]), run_id)
+    types = [line.event_type for line in await hubs[0].read_wal(run_id)]
+    for one, hub in zip(drivers, hubs, strict=True):
+        await one.stop()
+        await hub.close()
+
+    assert done["done"]
+    assert (types.count("timer.fired"), types.count("packet"), len(calls)) == (1, 1, 2)

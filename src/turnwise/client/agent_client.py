@@ -43,7 +43,7 @@ class AgentClient(ParticipantClient):
         self._handler = handler
         floors, self._floors = self._floors, {}
         for envelope in floors.values():
-            self._begin(self._take(envelope, handler))
+            self._begin(self._take(envelope, handler), envelope)
         return handler
 
     def on_envelope(self, callback: OnEnvelope) -> OnEnvelope:
@@ -51,7 +51,7 @@ class AgentClient(ParticipantClient):
         is_first = not self._callbacks
         super().on_envelope(callback)
         for envelope in self._floors.values() if is_first else ():
-            self._begin(super()._handle(envelope))
+            self._begin(super()._handle(envelope), envelope)
         return callback
 
     async def attach(self, link: Link) -> None:
@@ -76,7 +76,7 @@ class AgentClient(ParticipantClient):
             if self._handler is None:
                 self._floors[envelope.channel_id] = envelope
             else:
-                self._begin(self._take(envelope, self._handler))
+                self._begin(self._take(envelope, self._handler), envelope)
         await super()._handle(envelope)
 
     async def _take(self, envelope: Envelope, handler: TurnHandler) -> None:
@@ -85,4 +85,4 @@ class AgentClient(ParticipantClient):
         if is_opening and (await self.seat.metadata(envelope.channel_id)).creator_id == self.agent_id:
             return
         _turn.set((self.agent_id, envelope.channel_id))  # In this task, and those that are begun in it.
-        await take_turn(self.seat, envelope, handler)
+        await take_turn(self.seat, envelope, handler, at_work=self._at_work)

@@ -32,6 +32,13 @@ class Hub(BareHub):
         """See `HubClient.register`."""
         return await self._client.register(agent, passport, resume, rule=rule, attach_plugin=attach_plugin)
 
+    async def drain(self, *, grace_seconds: float = 10.0) -> None:
+        """Take no further turn; let those in progress end, for so long, and release the rest.
+
+        What is open stays open, and another process takes it up at once. The hub can still be asked.
+        """
+        await self._client.close(grace_seconds=grace_seconds)
+
     async def close(self) -> None:
         await self._client.close()
         await super().close()

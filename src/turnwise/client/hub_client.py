@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from turnwise.client.agent_client import AgentClient
 from turnwise.client.human_client import HumanClient
 from turnwise.client.link import Link
@@ -58,11 +60,10 @@ class HubClient:
         await self._attach(client)
         return client
 
-    async def close(self) -> None:
-        """Give up every seat. What is open stays open, on the log."""
-        for client in self._clients:
-            await client.close()
-        self._clients.clear()
+    async def close(self, *, grace_seconds: float = 0.0) -> None:
+        """Give up every seat. What is open stays open, on the log; see `ParticipantClient.close`."""
+        clients, self._clients = self._clients, []
+        await asyncio.gather(*(client.close(grace_seconds=grace_seconds) for client in clients))
 
     async def _attach(self, client: ParticipantClient) -> None:
         await client.attach(self._link)

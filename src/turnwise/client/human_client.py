@@ -30,11 +30,11 @@ class HumanClient(ParticipantClient):
             self._pushing = asyncio.create_task(self._push_unread())
         return callback
 
-    async def close(self) -> None:
+    async def close(self, *, grace_seconds: float = 0.0) -> None:
         if self._pushing is not None:
             self._pushing.cancel()
             await asyncio.gather(self._pushing, return_exceptions=True)
-        await super().close()
+        await super().close(grace_seconds=grace_seconds)
 
     async def answer(self, request: Envelope, answer: str) -> Envelope:
         """Answer a `human.requested` envelope: what a tool asked with `context.input` (H1)."""

@@ -35,7 +35,10 @@ class ParticipantClient:
         self._callbacks: list[OnEnvelope] = []
         self._inbox = Inbox(self._deliver)
         self._seat: Seat | None = None
-        self._working: set[asyncio.Task[None]] = set()
+        self._working: dict[asyncio.Task[None], str] = {}
+        """What is being done, and which line asked for it."""
+        self._at_work: set[str] = set()
+        """The lines that gave the turns which are claimed from here."""
 
     @property
     def agent_id(self) -> str:
@@ -57,12 +60,20 @@ class ParticipantClient:
         self._seat = await link.attach(self._registration, self._inbox)
         self._inbox.start(self._seat)
 
-    async def close(self) -> None:
-        """Give the seat up. What is open stays open, on the log."""
-        await self._inbox.stop()  # No further turn begins.
-        for task in list(self._working):
+    async def close(self, *, grace_seconds: float = 0.0) -> None:
+        """Give the seat up. What is open stays open, on the log.
+
+        No further turn begins; those in progress may end, for so long. What is left is released: another
+        process takes it up at once.
+        """
+        await self._inbox.stop()
+        in_progress = [task for task, line in self._working.items() if line in self._at_work]
+        if in_progress and grace_seconds > 0:
+            await asyncio.wait(in_progress, timeout=grace_seconds)
+        left = list(self._working)
+        for task in left:
             task.cancel()
-        await asyncio.gather(*self._working, return_exceptions=True)
+        await asyncio.gather(*left, return_exceptions=True)
         seat, self._seat = self._seat, None
         if seat is not None:  # Closing twice must not take the seat from whoever sits there by then.
             seat.leave()
@@ -138,7 +149,7 @@ class ParticipantClient:
         if envelope.event_type == EV_CHANNEL_INVITE and self._auto_ack:
             await self._acknowledge(envelope.channel_id)
         if is_for_a_step(envelope):
-            self._begin(self._work_on_step(envelope))
+            self._begin(self._work_on_step(envelope), envelope)
         if concerns(envelope, self.agent_id):
             await self._handle(envelope)
 
@@ -149,12 +160,13 @@ class ParticipantClient:
             return
         handler = handler_of(self, state, step)
         if handler is not None:
-            await take_turn(await self.seat.as_step(envelope.channel_id, step), envelope, handler)
+            seat = await self.seat.as_step(envelope.channel_id, step)
+            await take_turn(seat, envelope, handler, at_work=self._at_work)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None], asked_by: Envelope) -> None:
         task = asyncio.create_task(work)
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
+        self._working[task] = asked_by.envelope_id
+        task.add_done_callback(self._working.pop)
 
     async def _handle(self, envelope: Envelope) -> None:
         for callback in self._callbacks:

@@ -77,17 +77,25 @@ TurnHandler = Callable[[Turn], Awaitable[str | JsonObject | None]]
 """Returns what was said, or a whole packet's data (`turnwise.core.routing.packet`), or None."""
 
 
-async def take_turn(seat: Seat, envelope: Envelope, handler: TurnHandler) -> None:
+async def take_turn(
+    seat: Seat, envelope: Envelope, handler: TurnHandler, *, at_work: set[str] | None = None
+) -> None:
     """Take the turn that `envelope` gave to the seat's participant, for as long as it is to be taken.
 
     While another worker has it, wait for that one's packet, or for its lease to
-    end; while the log cannot be written, try again.
+    end; while the log cannot be written, try again. The turn's line is in `at_work`
+    for as long as this worker has it.
     """
+    at_work = set() if at_work is None else at_work
     while True:
         try:
             turn = await _claimed(seat, envelope)
             if turn is not None:
-                await _work(seat, turn, handler)
+                at_work.add(envelope.envelope_id)
+                try:
+                    await _work(seat, turn, handler)
+                finally:
+                    at_work.discard(envelope.envelope_id)
         except TurnTaken:
             await seat.wait_unclaimed(envelope.channel_id)
         except LogError as error:

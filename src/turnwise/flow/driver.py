@@ -70,6 +70,8 @@ class Driver:
         """Channels that were woken while they were worked on."""
         self._performing: set[str] = set()
         """Channels whose step is being performed; what it comes to is not being written yet."""
+        self._idle: set[str] = set()
+        """Channels whose step is another worker's: nothing is to be done but to wait."""
         self._below: dict[str, set[str]] = {}
         """Run -> its children that are open."""
         self._bells: WeakValueDictionary[str, Bell] = WeakValueDictionary()
@@ -94,8 +96,9 @@ class Driver:
         """Begin nothing new, and let what is performed end, for so long. Somebody takes up the rest."""
         self._stopping = True
         self.hub.detach(self.agent_id)
-        if self._working:
-            await asyncio.wait(set(self._working.values()), timeout=grace_seconds)
+        busy = [task for channel_id, task in self._working.items() if channel_id not in self._idle]
+        if busy:
+            await asyncio.wait(busy, timeout=grace_seconds)
         left = list(self._working.values())
         for task in left:
             task.cancel()
@@ -150,7 +153,11 @@ class Driver:
                 if not await self._take_turn(channel_id):
                     return
             except TurnTaken:
-                await self.hub.turns.wait_unclaimed(channel_id)
+                self._idle.add(channel_id)
+                try:
+                    await self.hub.turns.wait_unclaimed(channel_id)
+                finally:
+                    self._idle.discard(channel_id)
             except LogError as error:
                 logger.warning("a step of %s could not be written down: %s", channel_id, error)
                 await self.hub.clock.sleep(RETRY_SECONDS)

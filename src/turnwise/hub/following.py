@@ -22,6 +22,7 @@ from turnwise.hub.directory import HubDirectory
 from turnwise.hub.entry import Entry
 from turnwise.hub.opening import Opening
 from turnwise.hub.posting import Posting
+from turnwise.hub.timers import Timers
 from turnwise.log.base import Head, Log
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class Following:
         opening: Opening,
         directory: HubDirectory,
         *,
+        timers: Timers,
         clock: Clock,
         found: Callable[[Entry], None],
     ) -> None:
@@ -48,6 +50,7 @@ class Following:
         self._posting = posting
         self._opening = opening
         self._directory = directory
+        self._timers = timers
         self._clock = clock
         self._found = found
         """Told of a channel that was not in memory."""
@@ -61,6 +64,8 @@ class Following:
                     position = head.position
             except LogError as error:
                 logger.warning("the log could not be followed; trying again: %s", error)
+                # Nobody here could be told of anything: an outage expires nothing (page 08, rule 8).
+                self._timers.awake_since = self._clock.now()
                 await self._clock.sleep(RETRY_SECONDS)
             else:
                 return  # The log was closed.

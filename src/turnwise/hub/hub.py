@@ -292,7 +292,7 @@ class Hub:
             self._tasks.append(asyncio.create_task(self._sweep.run(self._sweep_seconds)))
         if self.follows:
             known = (self.lines, self._channels, self._posting, self._opening, self._directory)
-            following = Following(*known, clock=self.clock, found=self._found)
+            following = Following(*known, timers=self._timers, clock=self.clock, found=self._found)
             self._tasks.append(asyncio.create_task(following.run(position)))
 
     def _appended(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
@@ -303,12 +303,14 @@ class Hub:
     def _landed(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
         """Everything that follows an append, also of another hub on the same log."""
         self._channels.keep(entry)
+        self._timers.met(entry, self.clock.now())
         self._watch(entry)
         self._delivery.tell(entry.state, envelopes)
         if self._listeners:
             tell(self._listeners, envelopes)
 
     def _found(self, entry: Entry) -> None:
+        self._timers.met(entry, self.clock.now())
         self._watch(entry)
         self._delivery.tell_all(entry.state)
 

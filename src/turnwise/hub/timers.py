@@ -4,18 +4,28 @@ Nothing is stored. After every append the channel's adapter says what falls due
 next; when it does, the hub posts it, and `decide` has the last word on whether
 the moment it speaks of is still the current one. So with several hubs on one
 log each may try, and at most one succeeds.
+
+The lines of a channel have the times of whichever hub wrote them, and clocks
+differ. A hub counts from when it met a channel's last line, by its own clock
+(page 08, rule 7): one whose clock is fast must not end everybody's turns.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
+from typing import Final
+
+from msgspec.structs import replace
 
 from turnwise.core.expectations import Deadline
 from turnwise.hub.entry import Entry
 from turnwise.log.bell import Bell
+
+SAME_TIME: Final = timedelta(seconds=1)
+"""Clocks that differ by less are alike; reading the tail takes as long."""
 
 
 class Timers:
@@ -23,14 +33,25 @@ class Timers:
 
     def __init__(self, awake_since: datetime) -> None:
         self.awake_since = awake_since
+        """Since when nothing has kept the participants from answering: a start, or the end of an outage."""
+        self._ahead: dict[str, timedelta] = {}
+        """Channel -> by how much its last line was ahead of this hub's clock; only where that is much."""
         self._next: dict[str, datetime] = {}
         self._heap: list[tuple[datetime, str]] = []
         self.sooner = Bell()
         """Rung when something falls due earlier than whoever sleeps until then thinks."""
 
+    def met(self, entry: Entry, now: datetime) -> None:
+        """The channel's last line has landed just now."""
+        ahead = entry.state.last_at - now
+        if abs(ahead) >= SAME_TIME and not entry.state.is_over:
+            self._ahead[entry.channel_id] = ahead
+        else:
+            self._ahead.pop(entry.channel_id, None)
+
     def watch(self, entry: Entry) -> None:
         """Note when the channel has to be looked at next."""
-        due = entry.adapter.due(entry.state, self.awake_since)
+        due = self._due(entry)
         if not due:
             self._next.pop(entry.channel_id, None)
         elif self._next.get(entry.channel_id) != due[0].at:
@@ -61,11 +82,11 @@ class Timers:
 
     def due(self, entry: Entry, now: datetime) -> list[Deadline]:
         """What has fallen due on the channel."""
-        return [one for one in entry.adapter.due(entry.state, self.awake_since) if one.at <= now]
+        return [one for one in self._due(entry) if one.at <= now]
 
     def seconds_left(self, entry: Entry, now: datetime) -> float:
         """Until the channel's next deadline; 0 if it has passed."""
-        due = entry.adapter.due(entry.state, self.awake_since)
+        due = self._due(entry)
         return max((due[0].at - now) / timedelta(seconds=1), 0.0) if due else 0.0
 
     def pause_until_next(self, now: datetime, at_most_seconds: float) -> float:
@@ -74,6 +95,14 @@ class Timers:
         if at is None:
             return at_most_seconds
         return min(max((at - now) / timedelta(seconds=1), 0.0), at_most_seconds)
+
+    def _due(self, entry: Entry) -> Sequence[Deadline]:
+        """What falls due on the channel, by this hub's clock."""
+        ahead = self._ahead.get(entry.channel_id)
+        if ahead is None:
+            return entry.adapter.due(entry.state, self.awake_since)
+        due = entry.adapter.due(entry.state, self.awake_since + ahead)
+        return [replace(one, at=one.at - ahead) for one in due]
 
     def _drop_stale(self) -> None:
         while self._heap and self._next.get(self._heap[0][1]) != self._heap[0][0]:

@@ -160,11 +160,16 @@ class Runtime:
             await hub.register(agent)
         driver = Driver(hub, replace(self._services, data=data or self._services.data))
         await driver.start()
-        self._stack.push_async_callback(driver.stop, grace_seconds=self._grace_seconds)
+        self._stack.push_async_callback(self._drained, hub, driver)
         if self.open_runs.is_needed:
             for channel in await hub.list_channels(agent_id=driver.agent_id, state="active"):
                 self.open_runs.take_over(channel)
         self._hub, self._driver = hub, driver
+
+    async def _drained(self, hub: Hub, driver: Driver) -> None:
+        """Steps and agents may end what they do; the rest is released, and taken up elsewhere."""
+        seconds = self._grace_seconds
+        await asyncio.gather(driver.stop(grace_seconds=seconds), hub.drain(grace_seconds=seconds))
 
     async def _close(self) -> None:
         """What is performed may end; then the data, the hub and the log, in this order."""
