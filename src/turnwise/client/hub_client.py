@@ -63,6 +63,7 @@ class HubClient:
         for client in self._clients:
             await client.close()
         self._clients.clear()
+        await self._link.settle()
 
     async def _attach(self, client: ParticipantClient) -> None:
         await client.attach(self._link)
