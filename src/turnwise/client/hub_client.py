@@ -64,6 +64,7 @@ class HubClient:
         """Give up every seat. What is open stays open, on the log; see `ParticipantClient.close`."""
         clients, self._clients = self._clients, []
         await asyncio.gather(*(client.close(grace_seconds=grace_seconds) for client in clients))
+        await self._link.settle()
 
     async def _attach(self, client: ParticipantClient) -> None:
         await client.attach(self._link)

@@ -114,6 +114,10 @@ class Link(Protocol):
         """Take the participant's seat; `receiver` is woken when there is something for it."""
         ...
 
+    async def settle(self) -> None:
+        """Return once the seats that were left are free."""
+        ...
+
 
 class LocalLink:
     """The way to a hub of the same process."""
@@ -127,3 +131,6 @@ class LocalLink:
     async def attach(self, registration: Registration, receiver: Receiver) -> Seat:
         self._hub.attach(registration.agent_id, receiver)
         return HubSeat(self._hub, registration)
+
+    async def settle(self) -> None:
+        """Leaving a seat of this process frees it at once."""

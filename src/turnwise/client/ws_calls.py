@@ -19,7 +19,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -195,15 +195,19 @@ class Calls:
             if call.request.seat == seat:
                 self._end(request_id, error)
 
+    async def settle(self, op: str) -> None:
+        """Wait for the answers to these, for a moment."""
+        waiting = [one.answer for one in self._pending.values() if one.request.op == op]
+        if waiting:
+            await asyncio.wait(waiting, timeout=BYE_SECONDS)
+
     async def close(self) -> None:
         """Say bye, once what was asked of the server without waiting has gone out."""
         if self._closed:
             return
         self._closed = True
         if self._is_up:
-            leaving = [one.answer for one in self._pending.values() if one.request.op == "leave"]
-            if leaving:
-                await asyncio.wait(leaving, timeout=BYE_SECONDS)
+            await self.settle("leave")
             self._send(Bye(reason="closed"))
             with suppress(TimeoutError):
                 async with asyncio.timeout(BYE_SECONDS):
@@ -309,11 +313,13 @@ class Calls:
                 self._sent.set()
                 self._changed.clear()
                 await self._changed.wait()
-            frame = self._unsent[0] if self._unsent else self._words[0]
-            for piece in self._pieces(frame):
+            if self._words:  # They come before the packet they become.
+                for piece in self._pieces(self._words.popleft()):
+                    await wire.send(piece)
+                continue
+            for piece in self._pieces(self._unsent[0]):
                 await wire.send(piece)
-            queue: deque[Any] = self._unsent if self._unsent and self._unsent[0] is frame else self._words
-            queue.popleft()
+            self._unsent.popleft()
 
     def _pieces(self, frame: Frame) -> list[str]:
         self._parts += 1

@@ -114,6 +114,10 @@ class WsLink:
             self._calls, agent_id, place, new_id=self._new_id, listen=self._listen, leave=self._leave
         )
 
+    async def settle(self) -> None:
+        """See `Link.settle`. A server that does not answer is not waited for long."""
+        await self._calls.settle("leave")
+
     async def close(self) -> None:
         """Give up every seat and end the connection."""
         await self._calls.close()

@@ -19,7 +19,7 @@ from turnwise.server.ws_settings import WsCounters, WsSettings
 
 
 class Outbox:
-    """What waits to be sent: answers first, then news, then words."""
+    """What waits to be sent: words first, for they come before the packet they become; answers; news."""
 
     def __init__(self, settings: WsSettings, counters: WsCounters) -> None:
         self._settings = settings
@@ -72,13 +72,13 @@ class Outbox:
         while not (self._answers or self._news or self._words):
             self._changed.clear()
             await self._changed.wait()
+        if self._words:
+            return encode(self._words.popleft())
         if self._answers:
             return self._answers[0]
-        if self._news:
-            (seat, channel_id), (first, seq) = next(iter(self._news.items()))
-            del self._news[seat, channel_id]
-            return encode(Wake(seat=seat, channel_id=channel_id, first=first, seq=seq))
-        return encode(self._words.popleft())
+        (seat, channel_id), (first, seq) = next(iter(self._news.items()))
+        del self._news[seat, channel_id]
+        return encode(Wake(seat=seat, channel_id=channel_id, first=first, seq=seq))
 
     def sent(self, text: str) -> None:
         """`next` gave this, and it has gone."""

@@ -1,0 +1,337 @@
+"""What every link promises: a program does not notice over which one it speaks.
+
+class TestMyLink(LinkContract):
+    def served(self, hub): ...   # an async context manager that gives a function: a new link to the hub
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.hub.scenes import (
+    A_B,
+    A_B_A,
+    SAFETY_SECONDS,
+    House,
+    begin,
+    draft,
+    is_closed,
+    refused,
+    until,
+)
+from turnwise.client.channel import delete_context, set_context, update_context
+from turnwise.client.embedded import Hub
+from turnwise.client.hub_client import HubClient
+from turnwise.client.link import Link
+from turnwise.core.channel import ChannelState
+from turnwise.core.envelope import Envelope
+from turnwise.core.event_types import EV_PACKET
+from turnwise.core.governance import Passport, Resume, Rule
+from turnwise.core.routing import packet
+from turnwise.core.state import WorkflowState
+from turnwise.errors import (
+    BadDraft,
+    BadGraph,
+    ChannelClosed,
+    ContextMismatch,
+    Denied,
+    EnvelopeIdReused,
+    NameTaken,
+    OutOfTurn,
+    Refused,
+    ReservedEventType,
+    TurnwiseError,
+    UnknownChannel,
+    UnknownName,
+    UnknownParticipant,
+)
+from turnwise.hub.request import OpenRequest
+from turnwise.log.memory import MemoryLog
+from turnwise.testing.manual_clock import ManualClock
+
+NewLink = Callable[[], Link]
+
+
+class Deaf:
+    """A receiver that does not listen."""
+
+    def wake(self, channel_id: str, seq: int) -> None: ...
+
+
+class Linked:
+    """What a contract stands on; a subclass says how a hub is reached."""
+
+    def served(self, hub: Hub) -> AbstractAsyncContextManager[NewLink]:
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def home(self, *agents: str, people: tuple[str, ...] = ()) -> AsyncIterator[House]:
+        """A hub whose participants all come over links: agents over one, people over another."""
+        clock = ManualClock()
+        hub = await Hub.open(MemoryLog(), ttl_sweep_interval=0, clock=clock)
+        try:
+            async with asyncio.timeout(SAFETY_SECONDS), self.served(hub) as new_link:
+                home = House(hub, clock)
+                home.door = HubClient(new_link())
+                elsewhere = House(hub, clock)
+                elsewhere.door = HubClient(new_link())
+                for name in agents:
+                    await home.agent(name)
+                for name in people:
+                    home.people[name] = await elsewhere.person(name)
+                yield home
+                await home.door.close()
+                await elsewhere.door.close()
+        finally:
+            await hub.close()
+
+
+class LinkContract(Linked):
+    """Seats and channels, and what is refused. See `LinkTurnsContract` for turns and people."""
+
+    # Registering and seats.
+
+    async def test_a_participant_is_registered_and_found_again_by_its_name(self) -> None:
+        async with self.home("alice") as home:
+            known = home.hub.participant("alice")
+            await home.door.close()
+            again = await home.door.register(None, Passport(name="alice"), Resume(summary="writes"))
+
+            assert again.agent_id == known.agent_id
+            assert home.hub.participant("alice").resume.summary == "writes"
+
+    async def test_a_seat_is_taken_until_it_is_left(self) -> None:
+        async with self.home("alice") as home:
+            await refused(NameTaken, home.door.register(None, Passport(name="alice")))
+            await home.door.close()
+            await home.agent("alice")
+
+    async def test_a_bad_passport_is_refused_with_its_field(self) -> None:
+        async with self.home() as home:
+            error = await refused(BadDraft, home.door.register(None, Passport(name=" ")))
+            assert error.field == "passport.name"
+
+    async def test_whoever_is_not_registered_has_no_seat(self) -> None:
+        async with self.home("alice") as home, self.home() as elsewhere:
+            stranger = home.hub.participant("alice")
+            async with self.served(elsewhere.hub) as new_link:
+                await refused(UnknownParticipant, new_link().attach(stranger, Deaf()))
+
+    async def test_a_seat_is_all_that_a_participant_needs(self) -> None:
+        async with self.home("bob") as home, self.served(home.hub) as new_link:
+            link = new_link()
+            seat = await link.attach(await link.register(Passport(name="alice"), None, None), Deaf())
+            request = OpenRequest(type="workflow", target=["bob"], knobs={"graph": A_B.to_dict()})
+            channel_id = await seat.open(request)
+            claim = await seat.claim(channel_id, 1)
+            await seat.release(channel_id, claim.seq)
+            said = await seat.post(channel_id, draft(home["bob"], envelope_id=seat.new_id()))
+            await seat.close_channel(channel_id, "enough")
+            reading = await seat.read(channel_id, 0)
+
+            assert said.sender_id == seat.agent_id
+            assert (await seat.metadata(channel_id)).close_reason == "enough"
+            assert (await seat.state(channel_id)).turn_count == 1
+            assert [e.event_type for e in reading.envelopes] == ["channel.opened", "text", "channel.closed"]
+            assert reading.seq == len(await home.hub.read_wal(channel_id))
+            seat.leave()
+            await link.settle()
+
+    async def test_peers_and_channels_are_those_of_the_seat(self) -> None:
+        async with self.home("alice", "bob", "cyd") as home:
+            channel = await home.talk()
+
+            assert [one.name for one in await home["alice"].seat.peers()] == ["bob", "cyd"]
+            assert [one.channel_id for one in await home["bob"].seat.channels()] == [channel.channel_id]
+            assert await home["cyd"].seat.channels() == []
+
+    # Channels.
+
+    async def test_what_is_said_reaches_the_others_and_reads_back_equal(self) -> None:
+        async with self.home("alice", "bob") as home:
+            heard: list[Envelope] = []
+            home["bob"].on_envelope(heard.append)
+            channel = await home.talk(labels={"a": "b"})
+            data = {"text": "häh? \u2028 🙂", "n": 1.5, "list": [1, None, {"x": True}]}
+            said = await channel.send(event_data=data, causation_id="why", priority=3, envelope_id="mine")
+            await until(lambda: heard and heard[-1].event_type == "text")
+
+            assert heard[-1] == said == (await home.wal(channel))[-1]
+            assert (said.event_data, said.causation_id, said.priority) == (data, "why", 3)
+            assert (await channel.info()).labels == {"a": "b"}
+
+    async def test_e1_sending_again_under_one_id_is_answered_with_the_first_result(self) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.talk()
+            first = await channel.send("hello", envelope_id="once")
+
+            assert await channel.send("hello", envelope_id="once") == first
+            error = await refused(EnvelopeIdReused, channel.send("other", envelope_id="once"))
+            assert error.seq == first.seq
+
+    async def test_l1_opening_the_same_id_again_gives_the_channel_that_is_there(self) -> None:
+        async with self.home("alice", "bob") as home:
+            first = await home.open(A_B, channel_id="story", message="hello")
+            again = await home.open(A_B, channel_id="story", message="hello")
+
+            assert first.channel_id == again.channel_id == "story"
+            assert (await home.types(again)).count("text") == 1
+
+    async def test_a_state_is_the_state(self) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.open(A_B, knobs={"context_vars": {"n": 1}}, message="hello")
+            state, kept = await channel.state(), await home.hub.state(channel.channel_id)
+
+            assert isinstance(state, WorkflowState)
+            assert isinstance(kept, WorkflowState)
+            assert (state.spec, state.graph_data, state.graph_key) == (
+                kept.spec,
+                kept.graph_data,
+                kept.graph_key,
+            )
+            assert (state.said, state.floor_seq, state.last_at) == (kept.said, kept.floor_seq, kept.last_at)
+            assert state.context_vars == {"n": 1}
+
+    async def test_context_variables_are_set_deleted_and_compared(self) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.open(A_B, knobs={"context_vars": {"n": 1, "old": 1}})
+            await set_context(channel, "route", {"to": ["north"]})
+            await delete_context(home.handle("bob", channel), "old")
+            await update_context(channel, expect={"n": 1}, increment={"n": 2})
+            error = await refused(ContextMismatch, update_context(channel, expect={"n": [1]}, set={"n": 9}))
+
+            assert (await channel.state()).context_vars == {"n": 3, "route": {"to": ["north"]}}
+            assert (error.key, error.expected, error.found) == ("n", [1], 3)
+
+    async def test_l5_a_result_waits_for_the_end(self) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.open(A_B)
+            waiting = begin(channel.result())
+            await channel.send(event_type=EV_PACKET, event_data=packet("hello", context_updates={"n": 2}))
+            await home.handle("bob", channel).send("bye")
+            result = await waiting
+
+            assert (result.reason, result.text, result.turns) == ("sequence_complete", "bye", 2)
+            assert result.context_vars == {"n": 2}
+
+    async def test_a_long_channel_is_streamed_whole_and_in_order(self) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.talk()
+            await asyncio.gather(*(channel.send(str(n), envelope_id=f"n{n}") for n in range(400)))
+            await channel.close()
+            said = [e.envelope_id async for e in channel.stream()]
+
+            assert sorted(said[1:-1]) == sorted(f"n{n}" for n in range(400))
+
+    async def test_large_things_are_sent_and_read(self) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.talk()
+            texts = [letter * 700_000 for letter in "xyz"]
+            for text in texts:
+                await channel.send(text)
+            read = home.handle("bob", channel).stream()
+            heard: list[str] = []
+            async for envelope in read:
+                heard += [envelope.event_data["text"]] if envelope.event_type == "text" else []
+                if len(heard) == 3:
+                    break
+
+            assert heard == texts
+
+    async def test_waiting_ends_with_the_time_or_the_channel(self) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.talk()
+            await refused(TimeoutError, channel.wait_for(lambda e: False, timeout=0.01))
+            waiting = begin(channel.wait_for(lambda e: e.event_type == "never"))
+            other = begin(channel.wait_for(is_closed))
+            await channel.close("enough")
+
+            with pytest.raises(ChannelClosed, match="enough"):
+                await waiting
+            assert (await other).event_data["reason"] == "enough"
+
+    async def test_w9_out_of_turn_is_refused_and_a_person_interjects(self) -> None:
+        async with self.home("alice", "bob", people=("user",)) as home:
+            channel = await home.open(A_B_A)
+            error = await refused(OutOfTurn, home.handle("bob", channel).send("me first"))
+            said = await home.handle("user", channel).send("one thing")
+
+            assert (error.channel_id, error.speaker) == (channel.channel_id, home["alice"].agent_id)
+            assert isinstance(error, Refused)
+            assert said.decision is None
+
+    # Refusals.
+
+    @pytest.mark.parametrize(
+        ("kind", "said"),
+        [
+            (BadDraft, {"event_type": "context.set", "event_data": {"set": {"_x": 1}}}),
+            (ReservedEventType, {"event_type": "channel.closed"}),
+            (BadDraft, {"envelope_id": "not an id!"}),
+            (BadDraft, {"event_data": {"deep": 64}}),
+        ],
+    )
+    async def test_a_draft_that_is_refused_says_why(
+        self, kind: type[TurnwiseError], said: dict[str, Any]
+    ) -> None:
+        if said.get("event_data") == {"deep": 64}:
+            said = {"event_data": {"deep": _nested(64)}}
+        async with self.home("alice", "bob") as home:
+            channel = await home.talk()
+            error = await refused(kind, channel.send("x", **said))
+
+            assert type(error) is kind
+            assert str(error)
+            assert await channel.send("still here")
+
+    async def test_opening_what_cannot_be_opened_says_why(self) -> None:
+        async with self.home("alice", "bob") as home:
+            unknown = await refused(UnknownParticipant, home["alice"].open("conversation", "carl"))
+            await refused(UnknownName, home["alice"].open("nonsense", "bob"))
+            await refused(BadGraph, home["alice"].open("workflow", "bob", {"graph": {"x": 1}}))
+
+            assert (unknown.name, unknown.known) == ("carl", ("alice", "bob"))
+
+    async def test_a_rule_is_enforced(self) -> None:
+        async with self.home("bob") as home:
+            rule = Rule(may_address=["carl"])
+            alice = await home.door.register(None, Passport(name="alice"), rule=rule)
+            error = await refused(Denied, alice.open("conversation", "bob"))
+
+            assert error.who == "alice"
+
+    async def test_a_channel_that_is_not_there_is_unknown(self) -> None:
+        async with self.home("alice") as home:
+            handle = home["alice"].channel("nowhere")
+            await refused(UnknownChannel, handle.send("hello"))
+            await refused(UnknownChannel, handle.result())
+
+    async def test_a_closed_channel_takes_nothing(self) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.talk()
+            await channel.close("enough")
+            error = await refused(ChannelClosed, channel.send("one more"))
+            await channel.close("again")
+
+            assert error.reason == "enough"
+            assert (await channel.info()).status is ChannelState.CLOSED
+
+    async def test_sleeping_is_by_the_hubs_clock(self) -> None:
+        async with self.home("alice") as home:
+            sleeping = begin(home["alice"].seat.sleep(3600.0))
+            while not sleeping.done():
+                home.clock.advance(3600.0)
+                await asyncio.sleep(0)
+            assert sleeping.exception() is None
+
+
+def _nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value

@@ -1,0 +1,186 @@
+"""What every link promises of turns and people."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.client.link_contract import Linked
+from tests.client.tooling import actor
+from tests.hub.scenes import (
+    A_B,
+    A_B_A,
+    SAFETY_SECONDS,
+    answers,
+    begin,
+    closed,
+    refused,
+    until,
+)
+from turnwise.agent.agent import Agent
+from turnwise.agent.context import Context
+from turnwise.client.channel import set_context
+from turnwise.client.turn import Turn
+from turnwise.core.conditions import FromSpeaker
+from turnwise.core.graph import Transition, TransitionGraph, sequence
+from turnwise.core.step_targets import FanOutTarget
+from turnwise.core.targets import TerminateTarget
+from turnwise.errors import (
+    ClaimLost,
+    InviteRejected,
+    InviteTimeout,
+    TurnTaken,
+)
+from turnwise.hub.texts import TurnText
+from turnwise.testing import ScriptedModel, call
+
+
+class LinkTurnsContract(Linked):
+    """Turns and people."""
+
+    # Turns.
+
+    async def test_t1_turns_are_taken_and_committed(self) -> None:
+        async with self.home("alice", "bob") as home:
+            home["bob"].on_turn(answers("one"))
+            home["alice"].on_turn(answers("two"))
+            channel = await home.open(A_B_A, message="hello")
+
+            assert await closed(channel) == "sequence_complete"
+            assert [e.event_data["body"] for e in await home.wal(channel) if e.event_type == "packet"] == [
+                "one",
+                "two",
+            ]
+
+    async def test_t1_a_turn_has_one_claim(self) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.open(A_B)
+            seat, channel_id = home["alice"].seat, channel.channel_id
+            claim = await seat.claim(channel_id, 1)
+            taken = await refused(TurnTaken, seat.claim(channel_id, 1))
+            waiting = begin(seat.wait_unclaimed(channel_id))
+            await seat.record(channel_id, claim.seq, "turn.model", {"entry": {"n": 1}})
+            recorded = await seat.recorded(channel_id)
+            await waiting
+            await seat.release(channel_id, claim.seq)
+            lost = await refused(ClaimLost, seat.release(channel_id, claim.seq))
+
+            assert (taken.turn, taken.worker) == (1, claim.worker)
+            assert [one.event_data for one in recorded] == [{"entry": {"n": 1}}]
+            assert (lost.claim, lost.live) == (claim.seq, None)
+
+    async def test_t5_a_handler_that_raises_fails_the_turn_and_undoes_it(self) -> None:
+        async with self.home("alice", "bob") as home:
+
+            async def handler(turn: Turn) -> str:
+                await set_context(turn.channel, "half", True)
+                raise ValueError("no idea")
+
+            home["bob"].on_turn(handler)
+            channel = await home.open(A_B, message="hello")
+
+            assert await closed(channel) == "turn_failed"
+            assert (await channel.state()).context_vars == {}
+
+    async def test_an_agent_uses_its_tools_and_the_networks(self) -> None:
+        """Peers, context variables, tasks and delegation (K1, T7)."""
+        async with self.home(people=("user",)) as home:
+            bob, _ = actor("bob", "42")
+            ada, model = actor(
+                "ada",
+                [call("peers"), call("context", action="set", key="n", value=7)],
+                call("tasks", action="start", text="think"),
+                call("delegate", to="bob", task="six times seven?"),
+                "it is 42",
+            )
+            for agent in (ada, bob):
+                home.agents[agent.name] = await home.door.register(agent)
+            channel = await home.open(sequence(["user", "ada"]), by="user", target=["ada"], message="go")
+            result = await channel.result(timeout=SAFETY_SECONDS)
+
+            assert (result.text, result.context_vars) == ("it is 42", {"n": 7})
+            assert "42" in [getattr(one, "text", "") for one in model.requests[-1].messages][-1]
+            assert "task.started" in await home.types(channel)
+
+    async def test_l5_the_words_of_a_turn_come_as_they_are_said(self) -> None:
+        async with self.home("alice") as home:
+            await home.door.register(Agent("bob", config=ScriptedModel("one two three")), attach_plugin=False)
+            channel = await home.open(A_B, target=["bob"])
+            told: list[str] = []
+
+            async def listen() -> None:
+                async for one in channel.stream_with_text():
+                    told.append(one.text if isinstance(one, TurnText) else one.event_type)
+
+            listening = begin(listen())
+            await until(lambda: home.hub.texts.is_heard(channel.channel_id))
+            await channel.send("count")
+            await listening
+            await until(lambda: not home.hub.texts.is_heard(channel.channel_id))
+
+            words = [one for one in told if one in "one two three"]
+            assert "".join(words) == "one two three"
+            assert told.index(words[-1]) < told.index("packet") < told.index("channel.closed")
+
+    async def test_p1_a_fan_out_is_worked_on_by_whoever_opened_the_channel(self) -> None:
+        async with self.home("alice", "bob", "cyd") as home:
+            home["bob"].on_turn(answers("b"))
+            home["cyd"].on_turn(answers("c"))
+            graph = TransitionGraph(
+                "alice",
+                [Transition(FromSpeaker("alice"), FanOutTarget(["bob", "cyd"], into="said"))],
+                default_target=TerminateTarget("asked"),
+            )
+            channel = await home.open(graph, message="what do you say?")
+            result = await channel.result(timeout=SAFETY_SECONDS)
+
+            assert [one["text"] for one in result.context_vars["said"]] == ["b", "c"]
+
+    # People.
+
+    async def test_a_person_pulls_and_answers(self) -> None:
+        async with self.home("alice", people=("user",)) as home:
+            channel = await home.open(sequence(["alice", "user"]), message="hello")
+            user = home.people["user"]
+            pulled = [await user.next_envelope() for _ in range(3)]
+            await home.handle("user", channel).send("bye")
+
+            assert [e.event_type for e in pulled] == ["channel.invite", "channel.opened", "text"]
+            assert await closed(channel) == "sequence_complete"
+
+    async def test_l1_an_invitation_is_rejected_with_a_reason(self) -> None:
+        async with self.home("alice") as home:
+            user = await home.person("user", auto_ack_invites=False)
+            opening = begin(home.open(sequence(["alice", "user"])))
+            invite = await user.next_envelope()
+            await user.reject(invite.channel_id, "busy")
+
+            with pytest.raises(InviteRejected) as error:
+                await opening
+            assert (error.value.because, error.value.agent_id) == ("busy", user.agent_id)
+
+    async def test_l1_an_invitation_nobody_answers_times_out(self) -> None:
+        async with self.home("alice") as home:
+            user = await home.person("user", auto_ack_invites=False)
+            opening = begin(home.open(sequence(["alice", "user"]), ack_timeout=5.0))
+            await user.next_envelope()
+            await home.pass_time(6.0)
+
+            with pytest.raises(InviteTimeout) as error:
+                await opening
+            assert (error.value.awaiting, error.value.seconds) == ((user.agent_id,), 5.0)
+
+    async def test_h1_a_tool_asks_a_person(self) -> None:
+        async with self.home(people=("user",)) as home:
+            ada = Agent("ada", config=ScriptedModel(call("colour"), "thanks"), tools=(colour,))
+            home.agents["ada"] = await home.door.register(ada)
+            channel = await home.open(sequence(["user", "ada"]), by="user", target=["ada"], message="go")
+            user = home.people["user"]
+            while (envelope := await user.next_envelope()).event_type != "human.requested":
+                pass
+            await user.answer(envelope, "blue")
+
+            assert (await channel.result(timeout=SAFETY_SECONDS)).text == "thanks"
+
+
+async def colour(context: Context) -> str:
+    return await context.input("what colour?")
