@@ -55,7 +55,7 @@ async def test_a_graph_that_cannot_be_linted_is_opened_all_the_same(
 ) -> None:
     odd = CLEAN.to_dict()
     odd["transitions"].append(
-        {"when": {"name": "tool_called", "args": {"tool_name": ["a", "list"]}}, "then": odd["default_target"]}
+        {"when": {"name": "signal_is", "args": {"signal": ["a", "list"]}}, "then": odd["default_target"]}
     )
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await home.open(TransitionGraph.loads(odd))

@@ -63,6 +63,10 @@ from turnwise.core.graph import Transition, TransitionGraph, round_robin, sequen
 from turnwise.core.routing import Finish, Handoff
 from turnwise.core.state import State, WorkflowState
 from turnwise.core.step_targets import FanOutTarget, NestedTarget
+from turnwise.core.study.exploration import Exploration, explore
+from turnwise.core.study.finding import Finding
+from turnwise.core.study.lint import lint
+from turnwise.core.study.simulation import ScriptTurn, Simulation, simulate
 from turnwise.core.targets import (
     AgentTarget,
     RevertToInitiatorTarget,
@@ -147,8 +151,10 @@ __all__ = [
     "Draft",
     "Envelope",
     "Expectation",
+    "Exploration",
     "Expr",
     "FanOutTarget",
+    "Finding",
     "Finish",
     "FromSpeaker",
     "FullTranscript",
@@ -171,10 +177,12 @@ __all__ = [
     "RevertToInitiatorTarget",
     "RoundRobinTarget",
     "Rule",
+    "ScriptTurn",
     "SessionInject",
     "SessionMetadata",
     "SessionStateInject",
     "SignalIs",
+    "Simulation",
     "Speak",
     "State",
     "StayTarget",
@@ -194,6 +202,8 @@ __all__ = [
     "WindowedSummary",
     "WorkflowState",
     "acks_within",
+    "explore",
+    "lint",
     "max_silence",
     "register_condition",
     "register_target",
@@ -201,5 +211,6 @@ __all__ = [
     "reply_within",
     "round_robin",
     "sequence",
+    "simulate",
     "turn_within",
 ]
