@@ -23,7 +23,9 @@ from turnwise.core.study.looked import name_of
 from turnwise.core.study.spent import Spent, spent
 from turnwise.core.study.why import outcome
 
-_OF_ANY_TRY: Final = frozenset({ev.EV_CHANNEL_INVITE, ev.EV_CHANNEL_INVITE_ACK, ev.EV_CHANNEL_FORKED})
+_OF_ANY_TRY: Final = frozenset(
+    {ev.EV_CHANNEL_INVITE, ev.EV_CHANNEL_INVITE_ACK, ev.EV_CHANNEL_OPENED, ev.EV_CHANNEL_FORKED}
+)
 _WORK: Final = frozenset({ev.EV_TURN_CLAIMED, ev.EV_TURN_RELEASED, ev.EV_EXPECTATION_VIOLATED})
 _TEXT_CHARACTERS: Final = 160
 
