@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final, overload
@@ -103,7 +104,8 @@ class Agent:
         self.hitl_hook = hitl_hook
         self.summarise = summarise
         """Whether what falls out of its window on a channel is summed up for it, by its own model."""
-        self._instructions = Instructions(prompt, agent=name, context_keys=context_keys)
+        self._context_keys = tuple(context_keys)
+        self._instructions = Instructions(prompt, agent=name, context_keys=self._context_keys)
         self._toolbox = Toolbox(tools)
         self._variables = dict(variables or {})
         self._dependencies = dict(dependencies or {})
@@ -118,6 +120,15 @@ class Agent:
     @property
     def tools(self) -> Toolbox:
         return self._toolbox
+
+    def but(self, *, config: Config = None, prompt: Prompt | None = None) -> Agent:
+        """Return the same agent with another model, another prompt, or both."""
+        other = copy(self)
+        if config is not None:
+            other.config = config
+        if prompt is not None:
+            other._instructions = Instructions(prompt, agent=self.name, context_keys=self._context_keys)
+        return other
 
     @overload
     def tool(self, function: ToolLike) -> Tool[..., Any]: ...

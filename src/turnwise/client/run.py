@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from turnwise.agent.agent import Agent
@@ -17,11 +18,12 @@ from turnwise.client.channel import Channel
 from turnwise.client.embedded import Hub
 from turnwise.client.hub_client import HubClient
 from turnwise.client.link import LocalLink
-from turnwise.core.envelope import Basis, Envelope, JsonObject
-from turnwise.core.event_types import EV_PACKET, EV_TURN_FAILED, EV_TURN_MODEL, SUBSTANTIVE
+from turnwise.core.envelope import Basis, Envelope
+from turnwise.core.event_types import SUBSTANTIVE
 from turnwise.core.governance import Passport
 from turnwise.core.graph import TransitionGraph
 from turnwise.core.packet import body_of
+from turnwise.core.study.spent import spent
 from turnwise.log.address import open_log
 from turnwise.log.base import Log
 
@@ -103,25 +105,8 @@ async def _told(hub: Hub, channel: Channel) -> RunResult:
         transcript=[_line(one, names) for one in log if one.event_type in SUBSTANTIVE],
         context_vars=result.context_vars,
         turns=result.turns,
-        usage=_spent(log),
+        usage=Usage(**msgspec.to_builtins(spent(log))),
     )
-
-
-def _spent(log: Iterable[Envelope]) -> Usage:
-    """What a channel's model calls used. A packet says it of its turn; of a failed one, its entries do."""
-    total = unfinished = Usage()
-    for envelope in log:
-        data = envelope.event_data
-        if envelope.event_type == EV_TURN_MODEL:
-            unfinished += _usage(data.get("usage") or data.get("entry", {}).get("usage"))
-        elif envelope.event_type in (EV_PACKET, EV_TURN_FAILED):
-            total += _usage(data.get("usage")) if envelope.event_type == EV_PACKET else unfinished
-            unfinished = Usage()
-    return total + unfinished
-
-
-def _usage(data: JsonObject | None) -> Usage:
-    return Usage(**data) if data else Usage()
 
 
 def _line(envelope: Envelope, names: Mapping[str, str]) -> Line:

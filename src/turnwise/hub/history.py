@@ -15,9 +15,12 @@ from typing import Final
 
 from turnwise.core.adapter import AnyAdapter
 from turnwise.core.channel import ChannelSpec, ForkedFrom
-from turnwise.core.envelope import Envelope
+from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.governance import Registration
+from turnwise.core.graph import TransitionGraph
 from turnwise.core.state import State
+from turnwise.core.study.difference import Difference, Side, difference
+from turnwise.core.study.what_if import WhatIf, what_if
 from turnwise.core.study.why import Why, why
 from turnwise.errors import (
     BadSpec,
@@ -79,10 +82,11 @@ class History:
         """Yield every line of the channel with the state after it, in one reading."""
         await self._check(channel_id, 1)
         folded: Folded | None = None
-        async with reading(self._lines.read(channel_id)) as lines:
-            async for line in lines:
-                folded = self._fold(folded, line)
-                yield line, folded[1]
+        with _quarantine(channel_id):
+            async with reading(self._lines.read(channel_id)) as lines:
+                async for line in lines:
+                    folded = self._fold(folded, line)
+                    yield line, folded[1]
 
     async def why(self, channel_id: str, seq: int) -> Why:
         """Say why line `seq` moved the floor, or why it did not, rule by rule."""
@@ -112,7 +116,20 @@ class History:
         await self._opening.fork(*folded, origin, by=OPERATOR if who is None else who.agent_id)
         return fork_id
 
+    async def diff(self, a: str, b: str) -> Difference:
+        """Say where two channels part, and what is different in the end: context variables, turns, cost."""
+        return difference(await self._side(a), await self._side(b))
+
+    async def what_if(self, channel_id: str, graph: TransitionGraph | JsonObject | str) -> WhatIf:
+        """Say where another graph would have moved the floor differently, turn by turn."""
+        graph = graph if isinstance(graph, TransitionGraph) else TransitionGraph.loads(graph)
+        return what_if([one async for one in self.states(channel_id)], graph)
+
     # Inside.
+
+    async def _side(self, channel_id: str) -> Side:
+        past = [one async for one in self.states(channel_id)]
+        return Side(past[-1][1], [line for line, _ in past])
 
     async def _check(self, channel_id: str, seq: int) -> None:
         head = None if channel_id.startswith("_") else await self._lines.head(channel_id)

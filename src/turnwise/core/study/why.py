@@ -81,17 +81,17 @@ def why(before: State, envelope: Envelope, adapter: object = None) -> Why:
     `adapter` has the channel's rules; without it, only what the log recorded is told.
     """
     spec = before.spec
-    is_turn = _is_turn(envelope)
+    counts = is_turn(envelope)
     told = Why(
         channel_id=envelope.channel_id,
         seq=envelope.seq,
         event_type=envelope.event_type,
         speaker=name_of(speaker_of(envelope), spec),
-        turn=before.turn if is_turn else None,
+        turn=before.turn if counts else None,
         decision=envelope.decision,
         summary=_no_turn(before, envelope),
     )
-    if not is_turn or envelope.decision is None:
+    if not counts or envelope.decision is None:
         return told
     seen = taken(replace(before, seq=envelope.seq, last_at=envelope.created_at), envelope)
     rules, error = _rules(seen, envelope, adapter)
@@ -103,7 +103,8 @@ def why(before: State, envelope: Envelope, adapter: object = None) -> Why:
     )
 
 
-def _is_turn(envelope: Envelope) -> bool:
+def is_turn(envelope: Envelope) -> bool:
+    """Whether the line was somebody's turn, taken or failed."""
     decision = envelope.decision
     return envelope.event_type in _TURNS and decision is not None and decision.by.kind != "initial"
 
@@ -200,7 +201,7 @@ def _differs(seen: State, envelope: Envelope, adapter: object) -> str:
         return f"the rules cannot answer: {error}"
     if _same(today, recorded):
         return ""
-    return f"{outcome(today, seen.spec)}, by {_because(today.by)}. The log stands: it is what happened."
+    return f"{outcome(today, seen.spec)}, by {because(today.by)}. The log stands: it is what happened."
 
 
 def _same(one: Decision, other: Decision) -> bool:
@@ -228,10 +229,11 @@ _BECAUSE: Final = {
 
 def _moved(told: Why, decision: Decision, spec: ChannelSpec) -> str:
     turn = f"after turn {told.turn}, by {told.speaker},"
-    return f"{turn} {outcome(decision, spec)}: {_because(decision.by)}."
+    return f"{turn} {outcome(decision, spec)}: {because(decision.by)}."
 
 
-def _because(by: Basis) -> str:
+def because(by: Basis) -> str:
+    """What a decision rests on, in words."""
     if by.kind == "transition":
         return f"transition {by.index} held, {by.condition} -> {by.target}"
     if by.kind == "handoff":

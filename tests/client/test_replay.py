@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.hub.scenes import House, begin, house, quiet, refused
+from turnwise.agent.agent import Agent
+from turnwise.agent.context import Context
+from turnwise.agent.scripted import call
+from turnwise.client.replay import replay
+from turnwise.core.governance import Passport
+from turnwise.core.graph import TransitionGraph, sequence
+from turnwise.core.step_targets import FanOutTarget
+from turnwise.errors import BadSpec, NameTaken, UnknownParticipant
+from turnwise.log.base import Log
+from turnwise.log.memory import MemoryLog
+from turnwise.testing import ScriptedModel
+
+from .stage import heard, stage
+
+TALK = sequence(["user", "ada", "user", "bo"])
+
+
+async def told(log: Log) -> str:
+    """A conversation of a person and two agents, whose process has ended."""
+    agents = [Agent("ada", config=ScriptedModel("four")), Agent("bo", config=ScriptedModel("right"))]
+    async with stage(*agents, log=log) as home:
+        channel = await home.open(TALK, by="user", message="2 + 2?")
+        await home.people["user"].wait_for_channel_event(
+            channel.channel_id, lambda one: one.event_type == "packet"
+        )
+        await channel.send("is that so?")
+        await channel.result()
+        return channel.channel_id
+
+
+@asynccontextmanager
+async def recorded() -> AsyncIterator[tuple[House, str]]:
+    log = MemoryLog()
+    channel_id = await told(log)
+    async with house(log) as home:
+        yield home, channel_id
+
+
+async def said(home: House, channel_id: str) -> list[str]:
+    lines = await home.hub.read_wal(channel_id)
+    return [
+        str(one.event_data.get("body", one.event_data.get("text")))
+        for one in lines
+        if one.event_type in ("text", "packet")
+    ]
+
+
+def cast(ada: ScriptedModel, bo: ScriptedModel) -> list[Agent]:
+    return [Agent("ada", "You add.", config=ada), Agent("bo", "You check.", config=bo)]
+
+
+async def test_the_whole_conversation_is_held_again_and_people_say_what_they_said() -> None:
+    async with recorded() as (home, channel_id):
+        again = await replay(home.hub, channel_id, agents=cast(ScriptedModel("5"), ScriptedModel("wrong")))
+
+        assert await said(home, channel_id) == ["2 + 2?", "four", "is that so?", "right"]
+        assert await said(home, again) == ["2 + 2?", "5", "is that so?", "wrong"]
+        parted = await home.hub.history.diff(channel_id, again)
+        assert parted.first_a is not None
+        assert parted.first_b is not None
+        assert (parted.first_a.text, parted.first_b.text) == ("four", "5")
+        assert parted.b.reason == "sequence_complete"
+
+
+async def test_from_a_line_on_only_what_follows_is_said_anew() -> None:
+    async with recorded() as (home, channel_id):
+        ada, bo = ScriptedModel(), ScriptedModel("wrong")
+        lines = await home.hub.read_wal(channel_id)
+        second = [one.seq for one in lines if one.event_type == "text"][1]
+        again = await replay(home.hub, channel_id, agents=cast(ada, bo), from_seq=second)
+
+        assert await said(home, again) == ["2 + 2?", "four", "is that so?", "wrong"]
+        assert (len(ada.requests), len(bo.requests)) == (0, 1)
+
+
+async def test_a_turn_in_progress_at_that_line_is_begun_anew_with_the_other_model() -> None:
+    async with recorded() as (home, channel_id):
+        claimed = next(
+            one.seq for one in await home.hub.read_wal(channel_id) if one.event_type == "turn.claimed"
+        )
+        agents = cast(ScriptedModel("5"), ScriptedModel("wrong"))
+        again = await replay(home.hub, channel_id, agents=agents, from_seq=claimed)
+
+        assert (await said(home, again))[1] == "5"
+
+
+async def test_a_model_or_a_prompt_is_replaced_for_all_or_for_some() -> None:
+    async with recorded() as (home, channel_id):
+        own, other = ScriptedModel("own"), ScriptedModel("other", "both", "both")
+        agents = cast(own, ScriptedModel())
+        await replay(home.hub, channel_id, agents=agents, model={"bo": other}, prompt={"ada": "You guess."})
+        again = await replay(home.hub, channel_id, agents=agents, model=other, prompt="Be brief.")
+
+        assert own.requests[0].instructions == "You guess."
+        assert [one.instructions for one in other.requests] == ["You check.", "Be brief.", "Be brief."]
+        assert (await said(home, again))[1::2] == ["both", "both"]
+        assert heard(other, 0)[0] == ("user", "2 + 2?")
+
+
+async def test_where_a_person_said_no_more_the_replay_is_left_open() -> None:
+    async with recorded() as (home, channel_id):
+        agents = cast(ScriptedModel("5"), ScriptedModel())
+        lines = await home.hub.read_wal(channel_id)
+        only_one = [one for one in lines if one.event_type == "text"][1].seq - 1
+        first = await home.hub.fork(channel_id, at=only_one)
+        again = await replay(home.hub, first, agents=agents)
+        state = await home.hub.state(again)
+
+        assert await said(home, again) == ["2 + 2?", "5"]
+        assert state.expected_next_speaker == home.hub.participant("user").agent_id
+
+
+async def test_h1_a_question_of_a_tool_is_answered_as_it_was() -> None:
+    log = MemoryLog()
+
+    def asking(model: ScriptedModel) -> Agent:
+        ada = Agent("ada", config=model)
+
+        @ada.tool
+        async def sure(context: Context) -> str:
+            return await context.input("Are you sure?")
+
+        return ada
+
+    async with stage(asking(ScriptedModel(call("sure"), "then yes")), log=log) as home:
+        channel = await home.open(sequence(["user", "ada"]), by="user", message="go")
+        person = home.people["user"]
+        asked = await person.wait_for_channel_event(
+            channel.channel_id, lambda one: one.event_type == "human.requested"
+        )
+        await person.answer(asked, "quite")
+        await channel.result()
+    async with house(log) as home:
+        model = ScriptedModel(call("sure"), "then no")
+        again = await replay(home.hub, channel.channel_id, agents=[asking(model)], timeout=10)
+
+        assert (await said(home, again))[-1] == "then no"
+        assert heard(model)[-1] == ("", "quite")
+
+
+async def test_an_agent_of_the_channel_that_is_not_given_is_named() -> None:
+    async with recorded() as (home, channel_id):
+        error = await refused(UnknownParticipant, replay(home.hub, channel_id, agents=[Agent("ada")]))
+        assert error.name == "bo"
+        agents = cast(ScriptedModel(), ScriptedModel())
+        await refused(UnknownParticipant, replay(home.hub, channel_id, agents=agents, model={"cy": "x:y"}))
+
+
+async def test_whoever_is_attached_keeps_its_seat_and_other_channels_are_left_alone() -> None:
+    log = MemoryLog()
+    channel_id = await told(log)
+    async with house(log, "ada") as home:
+        agents = cast(ScriptedModel("5"), ScriptedModel("wrong"))
+        before = len(await home.hub.list_channels())
+        await refused(NameTaken, replay(home.hub, channel_id, agents=agents))
+        assert len(await home.hub.list_channels()) == before
+    async with house(log, "eve") as home:
+        asked = await home.door.register_human(Passport(name="user", kind="human"))
+        waiting = begin(asked.open("consulting", "ada", message="anybody there?"))
+        await quiet()
+        again = await replay(home.hub, channel_id, agents=agents)
+
+        assert await said(home, again) == ["2 + 2?", "5", "is that so?", "wrong"]
+        assert not waiting.done()
+        waiting.cancel()
+
+
+async def test_a_channel_with_steps_is_refused() -> None:
+    graph = TransitionGraph("user", [], FanOutTarget(["ada"], step="ask"))
+    async with stage(Agent("ada", config=ScriptedModel("yes"))) as home:
+        channel = await home.open(graph, by="user")
+
+        await refused(BadSpec, replay(home.hub, channel.channel_id, agents=[Agent("ada")]))
