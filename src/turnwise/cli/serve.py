@@ -42,6 +42,10 @@ LogAddress = Annotated[
 Dev = Annotated[
     bool, typer.Option("--dev", help="Make a development key, print it, and serve this machine only.")
 ]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="NAME", help="A name this server is also known by, behind a proxy."),
+]
 AccessLog = Annotated[bool, typer.Option("--access-log", help="Tell every request.")]
 
 
@@ -52,9 +56,10 @@ def serve(
     port: Port = 8484,
     log: LogAddress = None,
     dev: Dev = False,
+    allow_host: AllowHost = None,
     access_log: AccessLog = False,
 ) -> None:
-    """Serve the flows of a project over HTTP, until SIGTERM or Ctrl-C."""
+    """Serve a project's flows, its channels and the studio over HTTP, until SIGTERM or Ctrl-C."""
     try:
         import fastapi
         import uvicorn
@@ -75,16 +80,26 @@ def serve(
         raise typer.Exit(1) from None
     if project.report:
         typer.echo(str(project.report), err=True)
+    hosts = _hosts(host, allow_host or [])
     provider = tracing.export(os.environ)
     try:
-        asyncio.run(_serve(project, runtime, host=host, port=port, dev=dev, access_log=access_log))
+        asyncio.run(
+            _serve(project, runtime, host=host, port=port, dev=dev, access_log=access_log, hosts=hosts)
+        )
     finally:
         if provider is not None:
             provider.shutdown()
 
 
 async def _serve(
-    project: Project, runtime: Runtime, *, host: str, port: int, dev: bool, access_log: bool
+    project: Project,
+    runtime: Runtime,
+    *,
+    host: str,
+    port: int,
+    dev: bool,
+    access_log: bool,
+    hosts: tuple[str, ...] | None,
 ) -> None:
     from turnwise.server.app import TITLE, create_app
     from turnwise.server.auth.keys import development_key
@@ -93,7 +108,7 @@ async def _serve(
 
     key = development_key() if dev else None
     opened = _authenticator(project.root, os.environ, host=host, key=key)
-    settings = ServerSettings(body_bytes=project.settings.limits.body_bytes)
+    settings = ServerSettings(body_bytes=project.settings.limits.body_bytes, hosts=hosts, same_origin=True)
     with bind(host, port) as listening:
         address = _address(host, listening)
         async with runtime, opened(runtime) as authenticator:
@@ -102,6 +117,16 @@ async def _serve(
             typer.echo("\n".join(_told(runtime, address, key)))
             await DrainingServer(app, runtime, settings, access_log=access_log).serve([listening])
     typer.echo("stopped.")
+
+
+def _hosts(host: str, allowed: list[str]) -> tuple[str, ...] | None:
+    """The names that requests may be for: on this machine its own, elsewhere any, unless some are named."""
+    from turnwise.server.origin import LOOPBACK_NAMES
+    from turnwise.server.serving import is_this_machine
+
+    if is_this_machine(host):
+        return (*LOOPBACK_NAMES, host, *allowed)
+    return tuple(allowed) or None
 
 
 def _authenticator(
@@ -139,8 +164,10 @@ def _told(runtime: Runtime, address: str, key: RootKey | None) -> Iterator[str]:
     width = max((len(row[0]) for row in rows), default=0)
     yield from (f"  {first:{width}}  {second}" for first, second in rows)
     if key is None:
+        yield f"Studio: {address}/studio"
         return
     token = _development_token(runtime, key)
+    yield f"Studio, signed in:\n  {address}/studio#token={token}"
     yield f"Development key, good on this machine for half a day, or until the server stops:\n  {token}"
     for flow in runtime.flows.values():
         if flow.spec.trigger is not None:

@@ -47,10 +47,12 @@ from turnwise.server.health import HealthRoutes
 from turnwise.server.house import House, house_of, placed
 from turnwise.server.openapi import document
 from turnwise.server.operation import Handler, Operation
+from turnwise.server.origin import OriginCheck
 from turnwise.server.problems import NOT_FOUND, Answer
 from turnwise.server.runs import RunRoutes
 from turnwise.server.runtime import Runtime
 from turnwise.server.settings import ServerSettings
+from turnwise.server.studio import pages
 from turnwise.server.tasks import TaskRoutes
 from turnwise.server.triggers import trigger_operation
 
@@ -93,6 +95,8 @@ def create_app(
         routes=list(_routes(house, operations, said)),
         exception_handlers={HTTPException: _no_such_path},
     )
+    if house.settings.same_origin or house.settings.hosts is not None:
+        app.add_middleware(OriginCheck, hosts=house.settings.hosts)
     app.openapi = lambda: said  # type: ignore[method-assign]
     return app
 
@@ -119,7 +123,7 @@ def _check_paths(own: Sequence[Operation], triggers: Sequence[Operation]) -> Non
     seen: set[tuple[str, tuple[str, ...]]] = set()
     for one in triggers:
         name = f"{one.method} {one.path}"
-        if one.path in _FREE or any(_answers(ours, one) for ours in own):
+        if one.path in _FREE or one.shape[1] == _STUDIO or any(_answers(ours, one) for ours in own):
             raise NameTaken("path", name, do="The server itself answers it; give the trigger another one.")
         if (one.method, one.shape) in seen:
             raise NameTaken("path", name, do="Two flows have it; give one of them another.")
@@ -144,6 +148,10 @@ def _routes(house: House, operations: Iterable[Operation], said: JsonObject) -> 
     }
     for path in _FREE:
         yield Route(path, Endpoint(path, {"GET": free[path]}, new_id))
+    if house.settings.studio:
+        yield Route(pages.PATH, Endpoint(pages.PATH, {"GET": pages.index}, new_id))
+        below = pages.PATH + "/{path:path}"
+        yield Route(below, Endpoint(below, {"GET": pages.file}, new_id))
     paths: defaultdict[tuple[str, ...], list[Operation]] = defaultdict(list)
     for one in operations:
         paths[one.shape].append(one)
@@ -171,3 +179,4 @@ async def _no_such_path(request: Request, error: Exception) -> Response:
 
 _FREE: Final = ("/health", "/ready", "/openapi.json")
 """What is answered without a token and without a place among the requests."""
+_STUDIO: Final = pages.PATH.strip("/")

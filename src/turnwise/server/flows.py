@@ -1,21 +1,25 @@
 """Flows as a resource: which there are, and runs of any of them.
 
 GET  /flows                          name, version, trigger, the input's JSON Schema
+GET  /flows/{name}                   the same, its steps as a picture, and what its author wrote
 POST /flows/{name}/runs {"input"}    201, whether the flow has a trigger or not
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from turnwise.core.envelope import JsonObject
+from turnwise.errors import Forbidden
 from turnwise.flow.definition.flow import Flow
 from turnwise.flow.fields import Problem, json_schema
 from turnwise.server.answers import run_headers, run_links, success
 from turnwise.server.body import json_body
+from turnwise.server.flow_picture import flow_picture
 from turnwise.server.house import House
 from turnwise.server.operation import Operation
 from turnwise.server.problems import CREATED, invalid, not_found
@@ -45,6 +49,17 @@ class FlowRoutes:
                 answers={200: "Every flow, with the JSON Schema of its input"},
             ),
             Operation(
+                id="read_flow",
+                method="GET",
+                path="/flows/{name}",
+                handler=self.read,
+                summary="A flow, its picture, and for an operator its source",
+                tag="flows",
+                parameters=[name],
+                answers={200: "The flow"},
+                refusals=(404,),
+            ),
+            Operation(
                 id="start_run",
                 method="POST",
                 path="/flows/{name}/runs",
@@ -61,6 +76,20 @@ class FlowRoutes:
     async def list_flows(self, request: Request) -> Response:
         await self._house.access.admit(request, "flows.list")
         return success({"flows": [described(flow) for flow in self._house.runtime.flows.values()]})
+
+    async def read(self, request: Request) -> Response:
+        """A flow. Its source may hold what somebody should not have written there: an operator's only."""
+        name = request.path_params["name"]
+        access, runtime = self._house.access, self._house.runtime
+        principal = await access.admit(request, "flows.read", name)
+        flow = runtime.flows.get(name)
+        if flow is None:
+            raise not_found(f"there is no flow {name[:80]!r}.")
+        told = {**described(flow), "picture": flow_picture(flow.steps), "source": None}
+        with suppress(Forbidden):
+            access.check(principal, "flows.source", name)
+            told["source"] = runtime.sources.get(name)
+        return success(told)
 
     async def start(self, request: Request) -> Response:
         """Start a run; whoever may not start this one does not learn whether there is such a flow."""

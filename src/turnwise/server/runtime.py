@@ -19,6 +19,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Final, Literal, Self
 from weakref import WeakSet
 
@@ -56,12 +57,15 @@ class Runtime:
         open_log: Callable[[], Log],
         open_data: OpenData | None = None,
         clock: Clock | None = None,
+        sources: Mapping[str, str] | None = None,
         runs_at_once: int | None = None,
         sweep_seconds: float = SWEEP_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self.status: Status = "new"
+        self.sources: Mapping[str, str] = sources or {}
+        """Flow -> the file it was read from, as its author wrote it."""
         self.open_runs = OpenRuns(services.flows, in_all=runs_at_once)
         self.stopping = asyncio.Event()
         """Set when the runtime is told to stop; who waits for long waits for it too."""
@@ -210,6 +214,7 @@ def runtime_of(
         open_log=partial(open_log, log_address or project.log_address),
         open_data=partial(_opened, models, settings.database, clock) if models else None,
         clock=clock,
+        sources=_sources(project),
         runs_at_once=settings.limits.concurrency,
         grace_seconds=grace_seconds,
     )
@@ -230,6 +235,15 @@ async def open_runtime(
     )
     async with runtime:
         yield runtime
+
+
+def _sources(project: Project) -> dict[str, str]:
+    """What the authors of the flows wrote, variables as they are named; nothing is filled in."""
+    found = {}
+    for name, loaded in project.flows.items():
+        with suppress(OSError, UnicodeDecodeError):
+            found[name] = Path(loaded.file).read_text(encoding="utf-8")
+    return found
 
 
 def _models(project: Project) -> tuple[list[ModelDefinition], Report]:

@@ -25,5 +25,11 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     drain_seconds: float = 10.0
     """How long requests in flight may take once the server is told to stop."""
     retry_after_seconds: int = 1
+    studio: bool = True
+    """Whether the studio is served, at `/studio`."""
+    hosts: tuple[str, ...] | None = None
+    """The names that requests may be for; None: any."""
+    same_origin: bool = False
+    """Whether what a page of another site asks is refused. `turnwise serve` does; a mounted app may not."""
     public_openapi: bool = True
     """Whether `/openapi.json` needs no token. It tells flows and their fields, never data."""

@@ -34,7 +34,7 @@ def drawn(graph: JsonObject, ids: Any, names: Any, kinds: Any) -> JsonObject:
             to = node("end:" + args["reason"], "end")
         else:
             to = node(str(target["name"]), "other")
-        edges.append({"from": source, "to": to, "label": label, "index": index})
+        edges.append({"source": source, "target": to, "label": label, "index": index})
 
     start = node(graph["initial_speaker"])
     nodes[start]["first"] = True

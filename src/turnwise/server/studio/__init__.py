@@ -1,0 +1,1 @@
+"""The studio: pages that show channels, runs, tasks and flows in a browser. `static/` is all of it."""

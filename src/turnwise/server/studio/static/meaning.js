@@ -1,0 +1,115 @@
+// What a line means to somebody who reads the log: who, what kind of line, and in which words.
+
+import { brief } from "./words.js";
+
+const HUB = "hub";
+
+/** Names by id, for everybody on a channel. */
+export function namesOf(channel) {
+  return Object.fromEntries(channel.participants.map((one) => [one.id, one.name]));
+}
+
+/** Whether a line is a turn or something said: what a conversation consists of. */
+export function isSaid(line) {
+  return line.event_type === "text" || line.event_type === "packet" || line.event_type === "turn.failed";
+}
+
+/** What somebody said, or what happened in place of it. */
+export function saidText(line) {
+  const data = line.event_data;
+  if (line.event_type === "turn.failed") return data.error?.message ?? "The turn failed.";
+  return String((line.event_type === "packet" ? data.body : data.text) ?? "");
+}
+
+/** Whose line it is. */
+export function speakerOf(line) {
+  return line.sender_id === HUB ? line.event_data.agent_id ?? HUB : line.sender_id;
+}
+
+/** A line that nobody said, in a few words: a label, and what it is about. */
+export function noteOf(line, names) {
+  const told = NOTES[line.event_type];
+  return told === undefined ? { label: line.event_type, text: brief(line.event_data, 160) } : told(line.event_data, names);
+}
+
+/** Where the floor went. */
+export function floorOf(line, names) {
+  const decision = line.decision;
+  if (!decision) return null;
+  const by = decision.by ?? {};
+  const to = decision.kind === "speak" ? names[decision.agent_id] ?? decision.agent_id : decision.reason;
+  return { closes: decision.kind === "close", to, because: reason(by) };
+}
+
+/** What a line changed in the context variables: [key, how, value]. */
+export function writesOf(line) {
+  const data = line.event_data;
+  if (line.event_type === "context.set") {
+    return [
+      ...entries(data.set, "set"),
+      ...entries(data.increment, "add"),
+      ...entries(data.append, "append"),
+      ...(data.delete ?? []).map((key) => [key, "delete", undefined]),
+    ];
+  }
+  if (line.event_type === "packet") {
+    return [
+      ...entries(data.context_updates, "set"),
+      ...(data.context_deletes ?? []).map((key) => [key, "delete", undefined]),
+    ];
+  }
+  return [];
+}
+
+function entries(object, how) {
+  return Object.entries(object ?? {}).map(([key, value]) => [key, how, value]);
+}
+
+function reason(by) {
+  if (by.kind === "transition") return `rule ${by.index + 1}: ${by.condition}`;
+  if (by.kind === "default") return "no rule held";
+  if (by.kind === "initial") return "the first speaker";
+  if (by.kind === "handoff") return `handed over${by.condition ? ` by ${by.condition}` : ""}`;
+  return [by.kind?.replaceAll("_", " "), by.target].filter(Boolean).join(": ");
+}
+
+function calls(entry) {
+  return (entry?.calls ?? []).map((call) => `${call.tool}(${brief(call.arguments ?? {}, 80)})`).join(", ");
+}
+
+const NOTES = {
+  "context.set": (data) => ({ label: "context", text: writesText(data) }),
+  "channel.invite": (data) => ({ label: "invited", text: (data.participants ?? []).map((one) => one.name).join(", ") }),
+  "channel.ack": (data, names) => ({ label: "accepted", text: names[data.agent_id] ?? "" }),
+  "channel.reject": (data, names) => ({ label: "declined", text: `${names[data.agent_id] ?? ""} ${data.reason ?? ""}` }),
+  "channel.opened": () => ({ label: "opened", text: "" }),
+  "channel.closed": (data) => ({ label: "closed", text: data.reason ?? "" }),
+  "channel.expired": (data) => ({ label: "expired", text: data.reason ?? "" }),
+  "channel.forked": (data) => ({ label: "forked", text: brief(data, 120) }),
+  "turn.claimed": (data, names) => ({ label: "working", text: names[data.agent_id] ?? data.agent_id ?? "" }),
+  "turn.released": () => ({ label: "released", text: "" }),
+  "turn.abandoned": (data, names) => ({ label: "abandoned", text: names[data.agent_id] ?? "" }),
+  "turn.model": (data) => ({ label: "model", text: calls(data.entry) || brief(data.entry?.text ?? data.summary?.text ?? "", 160) }),
+  "turn.tool": (data) => ({
+    label: data.entry?.failed ? "tool failed" : "tool",
+    text: `${data.entry?.tool ?? ""} → ${brief(data.entry?.text ?? "", 160)}`,
+  }),
+  "turn.paused": (data) => ({ label: "waits for", text: `${data.reason ?? ""} ${data.until ?? ""}` }),
+  "turn.resumed": () => ({ label: "goes on", text: "" }),
+  "timer.fired": () => ({ label: "timer", text: "" }),
+  "human.requested": (data) => ({ label: "asks", text: data.question ?? "" }),
+  "human.answered": (data) => ({ label: "answer", text: brief(data.answer ?? "", 160) }),
+  "task.started": (data) => ({ label: "task", text: data.title ?? "" }),
+  "task.progress": (data) => ({ label: "task", text: data.note ?? "" }),
+  "task.completed": (data) => ({ label: "task done", text: data.result ?? "" }),
+  "task.failed": (data) => ({ label: "task failed", text: data.reason ?? "" }),
+  "expectation.violated": (data) => ({ label: "late", text: data.name ?? "" }),
+};
+
+function writesText(data) {
+  return writesOf({ event_type: "context.set", event_data: data })
+    .map(([key, how, value]) => (how === "delete" ? `− ${key}` : `${key} ${SIGNS[how]} ${brief(value, 80)}`))
+    .join("   ");
+}
+
+const SIGNS = { set: "=", add: "+=", append: "<<" };

@@ -1,0 +1,156 @@
+// One channel: its graph with the floor, the timeline, the context variables through time.
+//
+// `at` is the moment that is looked at: null is now, and follows; a number is the state after
+// that line. `chosen` is the line whose details are shown.
+
+import { html, useCallback, useEffect, useMemo, useRef, useState } from "../ui.js";
+import { get, post } from "../api.js";
+import { go } from "../route.js";
+import { useAsked, useChannelStream } from "../live.js";
+import { Lines } from "../lines.js";
+import { isSaid, namesOf, saidText, speakerOf } from "../meaning.js";
+import { brief } from "../words.js";
+import { isTyping } from "../keys.js";
+import { Failure } from "../parts/notice.js";
+import { ChannelHeader } from "../parts/channel_header.js";
+import { Graph } from "../parts/graph.js";
+import { Timeline } from "../parts/timeline.js";
+import { Inspector } from "../parts/inspector.js";
+import { ContextPanel } from "../parts/context_panel.js";
+import { TimeSlider } from "../parts/time_slider.js";
+import { Reply } from "../parts/reply.js";
+
+const REST = 120;
+
+export function Channel({ channelId, query }) {
+  const asked = useAsked(`/channels/${channelId}`);
+  if (asked.error && !asked.data) return html`<${Failure} error=${asked.error} />`;
+  if (!asked.data) return html`<p class="nothing" role="status">Reading the channel…</p>`;
+  return html`<${Opened} channel=${asked.data} again=${asked.again} seq=${Number(query.get("seq")) || null} />`;
+}
+
+function Opened({ channel, again, seq }) {
+  const lines = useMemo(() => new Lines(channel.channel_id, channel.seq), [channel.channel_id]);
+  const names = useMemo(() => namesOf(channel), [channel.channel_id]);
+  const live = useLive(lines, names, again);
+  const [at, setAt] = useState(seq);
+  const [chosen, setChosen] = useState(seq);
+  const [tab, setTab] = useState("line");
+  const [error, setError] = useState(null);
+  const state = useStateAt(channel, lines, at, live.version);
+  const fork = useCallback(async (line) => attempt(setError, async () => {
+    const made = await post(`/channels/${channel.channel_id}/fork`, { at: line });
+    go("channels", made.channel_id);
+  }), [channel.channel_id]);
+  useChannelKeys({ lines, at, setAt, chosen, setChosen, setTab, fork });
+  return html`
+    <div class="channel">
+      <${ChannelHeader} channel=${channel} live=${live.state} state=${state} onError=${setError} again=${again} />
+      <${Failure} error=${error} />
+      <div class="columns">
+        <section class="left" aria-label="Graph and context">
+          <${Graph} picture=${channel.graph} floor=${state.speaker_id} from=${state.last_speaker_id} closed=${state.close_reason} />
+          <${ContextPanel} state=${state} lines=${lines} />
+        </section>
+        <section class="middle" aria-label="Conversation">
+          <${TimeSlider} lines=${lines} at=${at} state=${state} onMove=${(to) => (setAt(to), to !== null && setChosen(to))} version=${live.version} />
+          <${Timeline} lines=${lines} names=${names} at=${at} chosen=${chosen} onChoose=${setChosen} words=${live.words} />
+          <${Reply} channel=${channel} again=${again} />
+        </section>
+        <section class=${`right ${chosen ? "open" : ""}`} aria-label="Details">
+          <${Inspector} channel=${channel} lines=${lines} names=${names} chosen=${chosen} tab=${tab} onTab=${setTab}
+            onFork=${fork} onAt=${setAt} onClose=${() => setChosen(null)} version=${live.version} />
+        </section>
+      </div>
+      <div class="unseen" role="log" aria-live="polite">${live.told}</div>
+    </div>
+  `;
+}
+
+/** What the stream brings: lines, words of the turn in flight, and what a screen reader is told. */
+function useLive(lines, names, again) {
+  const [version, setVersion] = useState(0);
+  const [words, setWords] = useState({});
+  const [told, setTold] = useState("");
+  const refresh = useRef(null);
+  useEffect(() => () => clearTimeout(refresh.current), []);
+  useEffect(() => lines.onChange(() => setVersion(lines.version)), [lines]);
+  const state = useChannelStream(lines, ({ name, data }) => {
+    if (name === "words") setWords((before) => ({ ...before, [data.agent_id]: (before[data.agent_id] ?? "") + data.text }));
+    if (name === "passed") lines.pass(data.seq);
+    if (name === "envelope") {
+      lines.add(data);
+      if (isSaid(data)) {
+        const who = names[speakerOf(data)] ?? speakerOf(data);
+        setWords({});
+        setTold(`${who}: ${brief(saidText(data), 200)}`);
+      }
+      // Where the channel stands is asked once for all lines that come together.
+      refresh.current ??= setTimeout(() => ((refresh.current = null), again()), REST);
+    }
+  });
+  return { version, words, told, state };
+}
+
+/** How the channel stands now, or stood at a line. */
+function useStateAt(channel, lines, at, version) {
+  const [past, setPast] = useState(null);
+  const isNow = at === null || at >= lines.head;
+  useEffect(() => {
+    if (isNow) return undefined;
+    let isWanted = true;
+    const timer = setTimeout(async () => {
+      const found = await get(`/channels/${channel.channel_id}/state`, { seq: at }).catch(() => null);
+      if (isWanted && found) setPast(found);
+    }, 60);
+    return () => ((isWanted = false), clearTimeout(timer));
+  }, [at, isNow]);
+  return isNow || past === null ? channel : past;
+}
+
+async function attempt(setError, act) {
+  try {
+    setError(null);
+    await act();
+  } catch (error) {
+    setError(error);
+  }
+}
+
+function useChannelKeys({ lines, at, setAt, chosen, setChosen, setTab, fork }) {
+  useEffect(() => {
+    const pressed = (event) => {
+      if (isTyping(event)) return;
+      const isInList = event.target.getAttribute?.("role") === "listbox";
+      const key = isInList ? { ArrowDown: "j", ArrowUp: "k" }[event.key] ?? event.key : event.key;
+      if (key !== event.key) event.preventDefault();
+      const here = chosen ?? lines.head + 1;
+      const moves = {
+        j: () => setChosen(Math.min(lines.head, here + 1)),
+        k: () => setChosen(Math.max(1, here - 1)),
+        J: () => setChosen(nextTurn(lines, here, 1)),
+        K: () => setChosen(nextTurn(lines, here, -1)),
+        "[": () => setAt(Math.max(1, (at ?? lines.head) - 1)),
+        "]": () => setAt(at === null || at + 1 >= lines.head ? null : at + 1),
+        l: () => (setAt(null), setChosen(null)),
+        w: () => setTab("why"),
+        x: () => setTab("context"),
+        f: () => chosen && fork(chosen),
+        r: () => (event.preventDefault(), document.getElementById("reply")?.focus()),
+        Escape: () => setChosen(null),
+      };
+      moves[key]?.();
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  });
+}
+
+function nextTurn(lines, from, step) {
+  for (let seq = from + step; seq >= 1 && seq <= lines.head; seq += step) {
+    const line = lines.at(seq);
+    if (line && isSaid(line)) return seq;
+  }
+  return Math.min(Math.max(1, from), lines.head);
+}
+

@@ -1,0 +1,95 @@
+// Channels and runs: what goes on, the latest first, live.
+
+import { html, useState } from "../ui.js";
+import { get } from "../api.js";
+import { address } from "../route.js";
+import { useAsked, useNews, useSettled } from "../live.js";
+import { ago, plural } from "../words.js";
+import { namesOf } from "../meaning.js";
+import { Status } from "../parts/status.js";
+import { People } from "../parts/people.js";
+import { Failure, Nothing, Live } from "../parts/notice.js";
+
+const STATUSES = [
+  ["", "Any status"],
+  ["open", "Open"],
+  ["waiting", "Waiting"],
+  ["closed", "Closed"],
+  ["expired", "Expired"],
+  ["quarantined", "Quarantined"],
+];
+const KINDS = [
+  ["", "All"],
+  ["channel", "Channels"],
+  ["run", "Runs"],
+];
+
+export function Channels({ query }) {
+  const [asked, setAsked] = useState({ kind: query.get("kind") ?? "", status: "", text: "", participant: query.get("participant") ?? "" });
+  const settled = useSettled(asked);
+  const list = useAsked("/channels", { ...settled, limit: 50 });
+  const live = useNews(list.again);
+  const change = (part) => setAsked((before) => ({ ...before, ...part }));
+  return html`
+    <header class="top">
+      <h1>Channels</h1>
+      <${Live} state=${live} />
+    </header>
+    <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
+      <input data-search type="search" aria-label="Filter by id, label or participant" placeholder="Filter by id, label, participant…  ( / )"
+        value=${asked.text} onInput=${(event) => change({ text: event.target.value })} />
+      <div class="segments" role="group" aria-label="Kind">
+        ${KINDS.map(
+          ([id, name]) => html`<button type="button" aria-pressed=${asked.kind === id} onClick=${() => change({ kind: id })}>${name}</button>`,
+        )}
+      </div>
+      <select aria-label="Status" value=${asked.status} onChange=${(event) => change({ status: event.target.value })}>
+        ${STATUSES.map(([id, name]) => html`<option value=${id}>${name}</option>`)}
+      </select>
+      ${asked.participant && html`<button type="button" class="chip" onClick=${() => change({ participant: "" })}>with ${asked.participant} ×</button>`}
+    </form>
+    <${Failure} error=${list.error} />
+    ${list.data && html`<${Rows} key=${JSON.stringify(settled)} page=${list.data} asked=${settled} onParticipant=${(participant) => change({ participant })} />`}
+  `;
+}
+
+/** The first page is live; what was asked for beyond it stays as it was. */
+function Rows({ page, asked, onParticipant }) {
+  const [more, setMore] = useState({ rows: [], next: undefined });
+  const known = new Set(page.channels.map((row) => row.channel_id));
+  const rows = [...page.channels, ...more.rows.filter((row) => !known.has(row.channel_id))];
+  const next = more.next === undefined ? page.next : more.next;
+  const load = async () => {
+    const found = await get("/channels", { ...asked, limit: 50, before: next });
+    setMore((before) => ({ rows: [...before.rows, ...found.channels], next: found.next }));
+  };
+  if (rows.length === 0 && next === null) return html`<${Nothing}>No channel is like this.<//>`;
+  return html`
+    <div class="table-wrap">
+      <table class="table channels">
+        <thead><tr><th>Channel</th><th>Status</th><th>Floor</th><th>Participants</th><th class="number">Turns</th><th class="number">Active</th></tr></thead>
+        <tbody>${rows.map((row) => html`<${Row} key=${row.channel_id} row=${row} onParticipant=${onParticipant} />`)}</tbody>
+      </table>
+    </div>
+    ${next !== null && html`<button class="more" onClick=${load}>Show more</button>`}
+  `;
+}
+
+function Row({ row, onParticipant }) {
+  const names = namesOf(row);
+  const title = row.labels.flow ?? row.labels.title ?? row.message ?? "";
+  const floor = row.speaker_id ? names[row.speaker_id] ?? row.speaker_id : row.close_reason ?? "";
+  return html`
+    <tr>
+      <td class="wide">
+        <a class="row-link" href=${address("channels", row.channel_id)}>${title || row.type}</a>
+        <span class="under"><span class="tag">${row.is_run ? "run" : row.type}</span><code>${row.channel_id}</code></span>
+      </td>
+      <td data-name="Status"><${Status} row=${row} /></td>
+      <td data-name="Floor">${floor}${row.working && html` <span class="pulse" title="Working on the turn"></span>`}</td>
+      <td data-name="Participants"><${People} people=${row.participants} most=${4} onChoose=${onParticipant} /></td>
+      <td class="number" data-name="Turns">${row.turn_count ?? ""}</td>
+      <td class="number muted" data-name="Active" title=${row.updated_at ?? ""}>${ago(row.updated_at ?? row.created_at)}</td>
+    </tr>
+  `;
+}

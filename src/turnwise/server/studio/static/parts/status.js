@@ -1,0 +1,29 @@
+// How a channel or a run stands, as a coloured word.
+
+import { html } from "../ui.js";
+
+const TONES = {
+  active: "busy",
+  running: "busy",
+  waiting: "wait",
+  pending: "wait",
+  closing: "wait",
+  succeeded: "good",
+  closed: "done",
+  failed: "bad",
+  expired: "bad",
+  quarantined: "bad",
+};
+
+/** One word for where a row stands. */
+export function standing(row) {
+  if (row.run_status) return row.run_status;
+  if (row.status === "active" && row.waiting_for) return "waiting";
+  return row.status;
+}
+
+export function Status({ row }) {
+  const word = standing(row);
+  const why = row.waiting_for ? ` for ${row.waiting_for.reason}` : "";
+  return html`<span class=${`status ${TONES[word] ?? "done"}`} title=${word + why}>${word}</span>`;
+}

@@ -1,0 +1,38 @@
+// Why the floor moved: every rule in the order in which it was asked, and the one that decided.
+
+import { classes, html } from "../ui.js";
+import { useAsked } from "../live.js";
+import { brief } from "../words.js";
+import { Failure } from "./notice.js";
+
+export function Why({ channelId, seq }) {
+  const asked = useAsked(`/channels/${channelId}/envelopes/${seq}/why`);
+  if (asked.error) return html`<${Failure} error=${asked.error} />`;
+  if (!asked.data) return html`<p class="nothing">Asking the rules…</p>`;
+  const why = asked.data;
+  return html`
+    <h3>Why, at line ${why.seq}</h3>
+    <p class="summary">${why.summary}</p>
+    ${why.differs && html`<p class="failure">Today the rules say otherwise: ${why.differs}</p>`}
+    <ol class="rules">${(why.rules ?? []).map((rule) => html`<${Rule} rule=${rule} />`)}</ol>
+  `;
+}
+
+function Rule({ rule }) {
+  const asked = rule.asked !== false;
+  const verdict = rule.decided ? "decided" : !asked ? "not asked" : rule.held === true ? "held" : rule.held === false ? "did not hold" : "unknown";
+  const values = Object.entries(rule.values ?? {});
+  return html`
+    <li class=${classes("rule", rule.decided && "decided", !asked && "unasked")}>
+      <div class="rule-head">
+        <span class="tag">${rule.kind}${rule.index === undefined || rule.index === null ? "" : ` ${rule.index + 1}`}</span>
+        <span class=${`verdict ${rule.decided ? "good" : ""}`}>${verdict}</span>
+      </div>
+      <code class="condition">${rule.text}</code>
+      ${rule.target && html`<span class="target">→ ${rule.target}</span>`}
+      ${values.length > 0 &&
+      html`<dl class="pairs">${values.map(([key, value]) => html`<div><dt>${key}</dt><dd><code>${brief(value, 120)}</code></dd></div>`)}</dl>`}
+      ${rule.error && html`<p class="failure">${rule.error}</p>`}
+    </li>
+  `;
+}
