@@ -28,3 +28,6 @@ STEPS_OF_A_HISTORY: Final = 50
 
 RACES: Final = 1000 * SOAK
 RACES_OF_THE_TWIN: Final = 50
+
+DRAINS: Final = 10 * SOAK
+DRAINS_OF_THE_TWIN: Final = 1

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
     from turnwise.server.auth.keys import RootKey
     from turnwise.server.runtime import Runtime
 
-EPILOG: Final = "Example: turnwise serve examples/leads --dev"
+EPILOG: Final = (
+    "Example: turnwise serve examples/leads --dev\n\n"
+    "Several processes: turnwise serve --log postgresql://db/turnwise --workers 4"
+)
 
 Directory = Annotated[Path, typer.Argument(metavar="[DIR]", help="The project's folder.")]
 Host = Annotated[str, typer.Option(help="The address to listen on.")]
@@ -36,9 +41,23 @@ Port = Annotated[int, typer.Option(help="The port to listen on; 0 takes a free o
 LogAddress = Annotated[
     str | None,
     typer.Option(
-        "--log", help="The log: sqlite:///path. Without it, what turnwise.yaml says, or DIR/.turnwise/log.db."
+        "--log",
+        help="The log: sqlite:///path, postgresql://host/name, nats://host/name or memory:. Without it, what "
+        "turnwise.yaml says, or DIR/.turnwise/log.db.",
     ),
 ]
+WorkerCount = Annotated[
+    int, typer.Option("--workers", help="Processes that serve, on one port and one log.", min=1, max=256)
+]
+Grace = Annotated[
+    float,
+    typer.Option(
+        help="Seconds that requests, and then steps and turns, may take to end after SIGTERM. What is left "
+        "is released, and goes on in another process.",
+        min=0,
+    ),
+]
+SocketNumber = Annotated[int | None, typer.Option("--socket", hidden=True, help="Of a worker.")]
 Dev = Annotated[
     bool, typer.Option("--dev", help="Make a development key, print it, and serve this machine only.")
 ]
@@ -58,6 +77,9 @@ def serve(
     dev: Dev = False,
     allow_host: AllowHost = None,
     access_log: AccessLog = False,
+    workers: WorkerCount = 1,
+    grace: Grace = 10.0,
+    socket_number: SocketNumber = None,
 ) -> None:
     """Serve a project's flows, its channels and the studio over HTTP, until SIGTERM or Ctrl-C."""
     try:
@@ -74,49 +96,106 @@ def serve(
 
     project = load_project(directory)
     try:
-        runtime = runtime_of(project, log_address=log)
+        runtime = runtime_of(project, log_address=log, grace_seconds=grace)
     except BadDocuments as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
-    if project.report:
+    if project.report and socket_number is None:
         typer.echo(str(project.report), err=True)
-    hosts = _hosts(host, allow_host or [])
+    if workers > 1:
+        given = _given(directory, host=host, log=log, dev=dev, access_log=access_log, grace=grace)
+        given[-1:-1] = [word for name in allow_host or [] for word in ("--allow-host", name)]
+        address = log or project.log_address
+        raise typer.Exit(asyncio.run(_supervise(given, workers, address, host=host, port=port, dev=dev)))
+    place = _Place(host, port, socket_number, _hosts(host, allow_host or []))
     provider = tracing.export(os.environ)
     try:
-        asyncio.run(
-            _serve(project, runtime, host=host, port=port, dev=dev, access_log=access_log, hosts=hosts)
-        )
+        asyncio.run(_serve(project, runtime, place, dev=dev, access_log=access_log, grace=grace))
     finally:
         if provider is not None:
             provider.shutdown()
 
 
+class _Place(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    port: int
+    number: int | None
+    """Of the parent's socket, in a worker."""
+    names: tuple[str, ...] | None
+    """The names that requests may be for."""
+
+    @property
+    def is_worker(self) -> bool:
+        return self.number is not None
+
+    def listen(self) -> socket.socket:
+        import socket
+
+        from turnwise.server.serving import bind
+
+        return bind(self.host, self.port) if self.number is None else socket.socket(fileno=self.number)
+
+
+def _given(
+    directory: Path, *, log: str | None, access_log: bool, dev: bool, host: str, grace: float
+) -> list[str]:
+    """The command of a worker, but for the number of its socket."""
+    words = [sys.executable, "-m", "turnwise", "serve", str(directory), "--host", host, "--grace", str(grace)]
+    words += ["--log", log] if log else []
+    words += ["--dev"] if dev else []
+    words += ["--access-log"] if access_log else []
+    return [*words, "--socket"]
+
+
+async def _supervise(
+    command: list[str], count: int, log_address: str, *, host: str, port: int, dev: bool
+) -> int:
+    """Run several workers until a signal. They share the development key, if there is one."""
+    from turnwise.server.serving import bind
+    from turnwise.server.workers import Workers, check_shared
+
+    check_shared(log_address)
+    secret = f"development:{secrets.token_hex(32)}" if dev else ""
+    with bind(host, port) as listening:
+        code = await Workers(command, count, listening, secret=secret, tell=typer.echo).run()
+    typer.echo("stopped.")
+    return code
+
+
 async def _serve(
-    project: Project,
-    runtime: Runtime,
-    *,
-    host: str,
-    port: int,
-    dev: bool,
-    access_log: bool,
-    hosts: tuple[str, ...] | None,
+    project: Project, runtime: Runtime, place: _Place, *, dev: bool, access_log: bool, grace: float
 ) -> None:
     from turnwise.server.app import TITLE, create_app
-    from turnwise.server.auth.keys import development_key
-    from turnwise.server.serving import DrainingServer, bind
+    from turnwise.server.auth.keys import RootKey, development_key
+    from turnwise.server.serving import DrainingServer
     from turnwise.server.settings import ServerSettings
+    from turnwise.server.workers import secret_of_parent, tell_ready
 
-    key = development_key() if dev else None
+    host = place.host
+    secret = secret_of_parent() if place.is_worker else ""
+    shared = RootKey.from_text(secret, where="--dev") if secret else None
+    key = (shared or development_key()) if dev else None
     opened = _authenticator(project.root, os.environ, host=host, key=key)
-    settings = ServerSettings(body_bytes=project.settings.limits.body_bytes, hosts=hosts, same_origin=True)
-    with bind(host, port) as listening:
+    settings = ServerSettings(
+        body_bytes=project.settings.limits.body_bytes,
+        drain_seconds=grace,
+        hosts=place.names,
+        same_origin=True,
+    )
+    with place.listen() as listening:
         address = _address(host, listening)
         async with runtime, opened(runtime) as authenticator:
             title = project.settings.name or TITLE
             app = create_app(runtime, authenticator=authenticator, settings=settings, title=title)
             typer.echo("\n".join(_told(runtime, address, key)))
-            await DrainingServer(app, runtime, settings, access_log=access_log).serve([listening])
-    typer.echo("stopped.")
+            server = DrainingServer(app, runtime, settings, access_log=access_log)
+            if place.is_worker:
+                server.tell_started = tell_ready
+            await server.serve([listening])
+    if not place.is_worker:
+        typer.echo("stopped.")
 
 
 def _hosts(host: str, allowed: list[str]) -> tuple[str, ...] | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from turnwise.core import event_types as ev
 from turnwise.core.claims import LEASE_SECONDS
@@ -21,7 +21,10 @@ from turnwise.errors import ClaimLost, TurnTaken, TurnwiseError
 from turnwise.hub.clock import Clock
 from turnwise.hub.heartbeat import beating
 from turnwise.hub.opening import first_of
-from turnwise.hub.worker import is_gone, is_here
+from turnwise.hub.worker import is_gone, is_here, is_near
+
+LOOK_SECONDS: Final = 2.0
+"""How often somebody who waits for a worker of this host looks whether its process is still there."""
 
 
 class Writer(Protocol):
@@ -104,6 +107,8 @@ class Turns:
             left = claim.lease_seconds - self._age(state, claim)
             # A worker of this process has no lease, but it may leave without a word.
             seconds = left if left > 0 else claim.lease_seconds
+            if is_near(claim.worker):
+                seconds = min(seconds, LOOK_SECONDS)
             await first_of(self._hub.wait_beyond(channel_id, state.seq), self._hub.clock.sleep(seconds))
             state = await self._hub.state(channel_id)
             if state.claim is None or state.claim.seq != claim.seq:

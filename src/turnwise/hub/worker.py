@@ -41,6 +41,12 @@ def is_here(worker: str) -> bool:
     return worker in _here
 
 
+def is_near(worker: str) -> bool:
+    """Whether the worker is one of another process of this host, so that its end can be noticed."""
+    host = worker.partition(":")[0]
+    return host == socket.gethostname() and worker not in _here
+
+
 def is_gone(worker: str) -> bool:
     """Whether the worker is known to have ended."""
     process = worker.partition("/")[0]

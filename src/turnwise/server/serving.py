@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -53,6 +53,14 @@ class DrainingServer(uvicorn.Server):
         )
         self._runtime = runtime
         self._drain_seconds = settings.drain_seconds
+        self.tell_started: Callable[[], None] | None = None
+        """Told when connections and signals are taken."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and tell."""
+        await super().startup(sockets)
+        if self.tell_started is not None:
+            self.tell_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain, then shut down."""
