@@ -31,7 +31,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 
 from turnwise.core.envelope import JsonObject
 from turnwise.errors import NameTaken
@@ -55,6 +55,7 @@ from turnwise.server.settings import ServerSettings
 from turnwise.server.studio import pages
 from turnwise.server.tasks import TaskRoutes
 from turnwise.server.triggers import trigger_operation
+from turnwise.server.ws_route import PATH as WS_PATH, WsRoute
 
 TITLE: Final = "Turnwise"
 
@@ -73,6 +74,7 @@ def create_app(
     """
     access = Access(runtime, None if callable(authenticator) else authenticator)
     house = house_of(runtime, access, settings or ServerSettings())
+    ws = WsRoute(house)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -81,6 +83,7 @@ def create_app(
                 await stack.enter_async_context(runtime)
             if callable(authenticator):
                 access.authenticator = await stack.enter_async_context(authenticator(runtime))
+            await stack.enter_async_context(ws.closing())
             yield
 
     operations = _operations(house)
@@ -92,7 +95,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        routes=list(_routes(house, operations, said)),
+        routes=[*_routes(house, operations, said), WebSocketRoute(WS_PATH, ws)],
         exception_handlers={HTTPException: _no_such_path},
     )
     if house.settings.same_origin or house.settings.hosts is not None:

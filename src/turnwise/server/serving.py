@@ -48,6 +48,9 @@ class DrainingServer(uvicorn.Server):
                 access_log=access_log,
                 proxy_headers=False,  # Who is asking is at the other end of the connection, not in a header.
                 server_header=False,
+                ws_max_size=settings.ws.frame_bytes,
+                ws_max_queue=4,
+                ws_per_message_deflate=False,  # A few bytes could become a great many.
                 timeout_graceful_shutdown=int(settings.drain_seconds + LEEWAY_SECONDS),
             )
         )

@@ -6,6 +6,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from turnwise.server.ws_settings import WsSettings
+
 PAGE: Final = 50
 MOST_IN_A_PAGE: Final = 200
 
@@ -33,3 +35,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """Whether what a page of another site asks is refused. `turnwise serve` does; a mounted app may not."""
     public_openapi: bool = True
     """Whether `/openapi.json` needs no token. It tells flows and their fields, never data."""
+    ws: WsSettings = WsSettings()
+    """Of the WebSocket connections."""
+    origins: tuple[str, ...] = ()
+    """Web pages whose scripts may connect to `/ws`: `https://app.example.com`."""

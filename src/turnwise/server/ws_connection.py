@@ -121,7 +121,8 @@ class Connection:
             logger.exception("a connection ended")
         finally:
             with suppress(Exception):
-                await self._wire.close("")
+                async with asyncio.timeout(BYE_SECONDS):
+                    await self._wire.close("")
             self.over.set_result(None)
 
     async def _talk(self) -> None:

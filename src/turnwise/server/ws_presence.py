@@ -150,6 +150,7 @@ class Presence:
         """Give everything up: the client does not come back."""
         for task in (*self._running.values(), *self._listening.values(), *self._errands):
             task.cancel()
+        self._errands.update(self._running.values())
         self._running.clear()
         for agent_id in list(self._seats):
             self._leave(agent_id)

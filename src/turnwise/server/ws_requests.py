@@ -13,6 +13,7 @@ asked again, here or of another process, writes nothing twice.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +25,15 @@ from turnwise.core.codec import encode as encode_line
 from turnwise.core.envelope import Draft, Envelope, JsonObject
 from turnwise.core.event_types import EV_TURN_MODEL, EV_TURN_TOOL
 from turnwise.core.state import State
-from turnwise.errors import BadDraft, BadFrame, BadSpec, ClaimLost, NotParticipant, UnknownChannel
+from turnwise.errors import (
+    BadDraft,
+    BadFrame,
+    BadSpec,
+    ClaimLost,
+    EnvelopeIdReused,
+    NotParticipant,
+    UnknownChannel,
+)
 from turnwise.hub.hub import OWN_PREFIX, Hub
 from turnwise.hub.request import OpenRequest
 from turnwise.hub.seat import Reading, Seat
@@ -174,12 +183,17 @@ async def metadata(asked: Asked) -> object:
 
 async def as_step(asked: Asked) -> object:
     """The step stands on the request, and has been looked up by now."""
+    await _member(asked, asked.args.channel_id)
     return asked.seat.agent_id
 
 
 async def claim(asked: Asked) -> object:
-    await _member(asked, asked.args.channel_id)
-    return await asked.seat.claim(asked.args.channel_id, asked.args.turn, envelope_id=asked.id)
+    channel_id = asked.args.channel_id
+    await _member(asked, channel_id)
+    try:
+        return await asked.seat.claim(channel_id, asked.args.turn, envelope_id=asked.id)
+    except EnvelopeIdReused:  # The first time it was one claim too many, or another one has replaced it.
+        raise ClaimLost(channel_id, claim=None, live=None) from None
 
 
 async def wait_unclaimed(asked: Asked) -> None:
@@ -217,7 +231,9 @@ async def release(asked: Asked) -> None:
 async def fail(asked: Asked) -> None:
     await _check_claim(asked)
     args: FailArgs = asked.args
-    await asked.seat.fail(args.channel_id, args.claim, args.error, envelope_id=asked.id)
+    # What stands under the id is not the draft but what came of it: then it was done the first time.
+    with suppress(EnvelopeIdReused):
+        await asked.seat.fail(args.channel_id, args.claim, args.error, envelope_id=asked.id)
 
 
 async def sleep(asked: Asked) -> None:

@@ -1,0 +1,281 @@
+"""Who is let in over WebSocket, and what they may do there (page 08, Connections)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.hub.scenes import A_B, refused
+from tests.server.ws_raw import Raw, Tokens, raw, served
+from turnwise.client.embedded import Hub
+from turnwise.client.ws_link import WsLink
+from turnwise.core.governance import Passport, Registration, Rule
+from turnwise.errors import (
+    Forbidden,
+    LinkLost,
+    NameTaken,
+    RemoteFailed,
+    Unauthenticated,
+    UnknownParticipant,
+)
+from turnwise.hub.request import OpenRequest
+from turnwise.log.memory import MemoryLog
+from turnwise.server.auth.operations import OPERATIONS
+from turnwise.server.serve_ws import serve_ws
+from turnwise.server.ws_requests import REQUESTS
+from turnwise.server.ws_settings import WsSettings
+from turnwise.testing.manual_clock import ManualClock
+
+ALL = ("channels:*",)
+
+
+def both() -> Tokens:
+    return Tokens(ann=ALL, ben=ALL)
+
+
+def draft(sender_id: str, **fields: Any) -> dict[str, Any]:
+    given = {"envelope_id": "e1", "event_type": "text", "event_data": {"text": "hello"}}
+    return {"sender_id": sender_id, **given, **fields}
+
+
+async def talk(client: Raw, by: str, to: str, channel_id: str = "story", **request: Any) -> str:
+    request = {"type": "conversation", "target": [to], "channel_id": channel_id, **request}
+    answer = await client.ask("open", seat=by, request=request)
+    assert "error" not in answer, answer
+    return channel_id
+
+
+async def accepting(hub: Hub, name: str) -> str:
+    """Somebody of the hub's own process, who accepts whatever it is invited to."""
+    return (await hub.register(None, Passport(name=name))).agent_id
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.com"])
+async def test_without_tokens_only_this_machine_is_served(host: str) -> None:
+    hub = await Hub.open(MemoryLog(), ttl_sweep_interval=0)
+    with pytest.raises(Forbidden, match=r"127\.0\.0\.1"):
+        serve_ws(hub, host)
+    await hub.close()
+
+
+async def test_nothing_but_a_hello_is_taken_first() -> None:
+    async with served(both()) as (_, serving), raw(serving.url) as client:
+        await client.send({"kind": "request", "id": "r1", "op": "register", "args": {}})
+        bye = await client.receive()
+
+        assert (bye["kind"], bye["reason"], bye["error"]["type"]) == ("bye", "bad_frames", "BadFrame")
+        assert serving.counters.turned_away == 1
+
+
+async def test_whoever_says_nothing_is_sent_away() -> None:
+    settings = WsSettings(hello_seconds=0.02)
+    async with served(both(), settings) as (_, serving), raw(serving.url) as client:
+        assert (await client.receive())["reason"] == "unauthenticated"
+
+
+async def test_a_bad_token_is_refused_and_not_repeated() -> None:
+    canary = "canary-token-4711"
+    async with served(both()) as (_, serving):
+        async with raw(serving.url) as client:
+            bye = await client.hello(canary)
+        async with WsLink(serving.url, token=canary) as link:
+            error = await refused(Unauthenticated, link.register(Passport(name="x"), None, None))
+
+        assert bye["reason"] == "unauthenticated"
+        assert canary not in json.dumps(bye) + str(error) + repr(link)
+
+
+async def test_another_version_is_not_spoken() -> None:
+    async with served(both()) as (_, serving), raw(serving.url) as client:
+        await client.send({"kind": "hello", "version": 2, "token": "ann"})
+        assert (await client.receive())["reason"] == "version"
+
+
+async def test_more_connections_than_there_are_places_are_sent_away() -> None:
+    async with (
+        served(both(), WsSettings(connections=1)) as (_, serving),
+        raw(serving.url, "ann"),
+        raw(serving.url) as second,
+    ):
+        assert (await second.receive())["reason"] == "too_many"
+
+
+def test_every_request_needs_an_operation_that_is_known() -> None:
+    assert {operation for operation, _, _ in REQUESTS.values()} <= set(OPERATIONS)
+
+
+async def test_a_request_needs_its_scope() -> None:
+    tokens = Tokens(ann=["channels:write"])
+    async with served(tokens) as (hub, serving), raw(serving.url, "ann") as client:
+        bob = await accepting(hub, "bob")
+        alice = await client.join("alice")
+        await talk(client, alice, bob)
+
+        assert await client.refused("read", seat=alice, channel_id="story", after=0) == "Forbidden"
+        tokens.scopes["ann"] = frozenset({"channels:*"})
+        assert await client.refused("nonsense", seat=alice) == "BadFrame"
+
+
+async def test_a_token_that_has_expired_since_is_good_for_nothing() -> None:
+    tokens = both()
+    async with served(tokens) as (hub, serving):
+        tokens.expires_at = hub.clock.now() + timedelta(minutes=1)
+        async with raw(serving.url, "ann") as client:
+            alice = await client.join("alice")
+            assert isinstance(hub.clock, ManualClock)
+            hub.clock.advance(61)
+
+            assert await client.refused("peers", seat=alice) == "Unauthenticated"
+
+
+async def test_a_token_that_is_taken_away_ends_the_connection() -> None:
+    tokens, settings = both(), WsSettings(recheck_seconds=0.01)
+    async with served(tokens, settings) as (_, serving), raw(serving.url, "ann") as client:
+        del tokens.scopes["ann"]
+
+        assert (await client.receive())["reason"] == "unauthenticated"
+
+
+async def test_the_sender_is_whoever_has_the_seat() -> None:
+    async with served(both()) as (hub, serving), raw(serving.url, "ann") as client:
+        bob = await accepting(hub, "bob")
+        alice = await client.join("alice")
+        await talk(client, alice, bob)
+        said = await client.ask("post", seat=alice, channel_id="story", draft=draft(bob))
+
+        assert said["result"]["sender_id"] == alice
+        assert await client.refused("post", seat=bob, channel_id="story", draft=draft(bob)) == "BadFrame"
+
+
+async def test_what_another_has_registered_is_another_ones() -> None:
+    async with served(both()) as (hub, serving), raw(serving.url, "ann") as ann:
+        alice = await ann.join("alice")
+        async with WsLink(serving.url, token="ben") as link:
+            await refused(NameTaken, link.register(Passport(name="alice"), None, None))
+            stranger = Registration(agent_id=alice, passport=Passport(name="alice"))
+            mine = await refused(UnknownParticipant, link.attach(stranger, Deaf()))
+            nobody = Registration(agent_id="nobody", passport=Passport(name="alice"))
+            other = await refused(UnknownParticipant, link.attach(nobody, Deaf()))
+
+        assert str(mine).replace(alice, "X") == str(other).replace("nobody", "X")
+        assert hub.participant("alice").passport.owner == "ann"
+
+
+async def test_nobody_gives_itself_a_rule() -> None:
+    async with served(both()) as (_, serving), WsLink(serving.url, token="ann") as link:
+        error = await refused(Forbidden, link.register(Passport(name="alice"), None, Rule()))
+        assert error.operation == "agents.rule"
+
+
+async def test_a_channel_of_others_is_as_unknown_as_one_that_is_not_there() -> None:
+    async with (
+        served(both()) as (hub, serving),
+        raw(serving.url, "ann") as ann,
+        raw(serving.url, "ben") as ben,
+    ):
+        bob = await accepting(hub, "bob")
+        await talk(ann, await ann.join("alice"), bob)
+        stranger = await ben.join("stranger")
+        given: dict[str, dict[str, Any]] = {
+            "read": {"after": 0},
+            "state": {},
+            "metadata": {},
+            "wait_beyond": {"after": 0},
+            "wait_unclaimed": {},
+            "recorded": {"after": 0},
+            "summary": {},
+            "close_channel": {"reason": "x"},
+            "answer_invite": {},
+            "claim": {"turn": 1},
+            "release": {"claim": 3},
+            "fail": {"claim": 3, "error": {}},
+            "record": {"claim": 3, "event_type": "turn.model", "data": {}},
+            "post": {"draft": draft(stranger)},
+            "as_step": {},
+        }
+        for op, args in given.items():
+            told = [
+                json.dumps((await ben.ask(op, seat=stranger, channel_id=name, **args))["error"]).replace(
+                    name, "X"
+                )
+                for name in ("story", "nowhere", "_directory")
+            ]
+            assert told[0] == told[1] == told[2], op
+        assert await ben.refused("listen", seat=stranger, channel_id="story") == "UnknownChannel"
+
+
+async def test_a_claim_of_somebody_else_on_the_channel_is_not_ones_own() -> None:
+    async with (
+        served(both()) as (hub, serving),
+        raw(serving.url, "ann") as ann,
+        raw(serving.url, "ben") as ben,
+    ):
+        alice, bob = await ann.join("alice"), await ben.join("bob")
+        opening = asyncio.ensure_future(
+            talk(ann, alice, bob, type="workflow", knobs={"graph": A_B.to_dict()})
+        )
+        assert (await ben.receive())["kind"] == "wake"
+        await ben.ask("answer_invite", seat=bob, channel_id="story")
+        await opening
+        claim = (await ann.ask("claim", seat=alice, channel_id="story", turn=1))["result"]["seq"]
+
+        assert await ben.refused("release", seat=bob, channel_id="story", claim=claim) == "ClaimLost"
+        event = {"claim": claim, "event_type": "channel.closed", "data": {"reason": "mine"}}
+        assert await ann.refused("record", seat=alice, channel_id="story", **event) == "BadDraft"
+        state = await hub.state("story")
+        assert state.claim is not None
+        assert state.claim.seq == claim
+
+
+async def test_only_the_hubs_own_process_has_steps() -> None:
+    async with served(both()) as (_, serving), raw(serving.url, "ann") as client:
+        alice = await client.join("alice")
+        request = {"type": "conversation", "channel_id": "c", "steps": [{"agent_id": "x", "name": "x"}]}
+
+        assert await client.refused("open", seat=alice, request=request) == "BadSpec"
+
+
+async def test_what_nobody_raised_on_purpose_is_told_without_its_text(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Careless:
+        async def may_open(self, *_: object) -> None:
+            raise ValueError("canary-4711")
+
+        async def may_post(self, *_: object) -> None:
+            raise ValueError("canary-4711")
+
+    async with served(both(), arbiter=Careless()) as (hub, serving), WsLink(serving.url, token="ann") as link:
+        bob = await accepting(hub, "bob")
+        seat = await link.attach(await link.register(Passport(name="alice"), None, None), Deaf())
+        error = await refused(RemoteFailed, seat.open(OpenRequest(type="conversation", target=[bob])))
+
+        assert "canary-4711" not in str(error) + caplog.text
+
+
+def test_a_token_does_not_go_over_the_network_in_the_clear() -> None:
+    with pytest.raises(LinkLost, match="wss"):
+        WsLink("ws://hub.example.com/ws", token="secret")
+    assert WsLink("ws://hub.example.com/ws", token="secret", allow_plain=True)
+    assert WsLink("wss://hub.example.com/ws", token="secret")
+
+
+@pytest.mark.parametrize("url", ["http://localhost", "localhost:80", ""])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(LinkLost, match="ws://"):
+        WsLink(url)
+
+
+async def test_where_no_server_is_the_first_request_says_so() -> None:
+    async with WsLink("ws://127.0.0.1:9", open_seconds=0.0) as link:
+        await refused(LinkLost, link.register(Passport(name="x"), None, None))
+
+
+class Deaf:
+    """A receiver that does not listen."""
+
+    def wake(self, channel_id: str, seq: int) -> None: ...
