@@ -25,3 +25,10 @@ AGENT_KILLS_OF_THE_TWIN: Final = 12
 
 RANDOM_HISTORIES: Final = 500 * SOAK
 STEPS_OF_A_HISTORY: Final = 50
+
+POSTGRES_STOPS: Final = 5 * SOAK
+POSTGRES_CUTS: Final = 100 * SOAK
+"""Backends terminated; and as many connections cut behind the commit."""
+
+NATS_BLOWS: Final = 3 * SOAK
+"""To the leader: killed, paused, cut off from the others, in turn."""
