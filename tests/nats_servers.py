@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -82,6 +82,10 @@ class NatsServer:
         self._process.wait()
         self._process = None
 
+    def lose_disk(self) -> None:
+        """Forget everything; it may not be running."""
+        shutil.rmtree(self.folder / "jetstream")
+
     def pause(self) -> None:
         self._signal(signal.SIGSTOP)
 
@@ -106,20 +110,17 @@ class NatsServer:
 
 
 class NatsCluster:
-    """Three servers that know each other."""
+    """Three servers that know each other. `line` says by which port one of them reaches another one's."""
 
-    def __init__(self, folder: Path) -> None:
-        routes = free_ports(NODES)
-        others = ", ".join(f"nats://127.0.0.1:{port}" for port in routes)
-        # Clients know the servers they were given and no others: a proxy stays between.
-        config = "cluster {{ name: three, no_advertise: true, listen: 127.0.0.1:{port}, routes: [{others}] }}"
+    def __init__(self, folder: Path, line: Callable[[str, str, int], int] = lambda _, __, port: port) -> None:
+        ports = {f"n{number}": port for number, port in enumerate(free_ports(NODES))}
         self.servers = [
             NatsServer(
-                folder / f"n{number}",
-                name=f"n{number}",
-                more=config.format(port=port, others=others),
+                folder / name,
+                name=name,
+                more=_cluster(ports[name], [line(name, to, ports[to]) for to in ports if to != name]),
             )
-            for number, port in enumerate(routes)
+            for name in ports
         ]
 
     def fresh(self) -> str:
@@ -148,6 +149,15 @@ def running(server: NatsServer) -> Iterator[NatsServer]:
         yield server
     finally:
         server.stop()
+
+
+def _cluster(port: int, others: Sequence[int]) -> str:
+    routes = ", ".join(f"nats://127.0.0.1:{other}" for other in others)
+    # Clients know the servers they were given, and servers the routes: a proxy stays between.
+    return (
+        "cluster { name: three, no_advertise: true, advertise: 127.0.0.1:1, "
+        f"listen: 127.0.0.1:{port}, routes: [{routes}] }}"
+    )
 
 
 def fresh(servers: Sequence[NatsServer]) -> str:

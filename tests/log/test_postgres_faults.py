@@ -1,29 +1,21 @@
-"""Connections cut, backends terminated, servers stopped at once: `PostgresLog` goes on (X6)."""
+"""Connections cut and answers lost: `PostgresLog` goes on. Many times over: `tests/faults` (X6)."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import traceback
 from collections.abc import AsyncIterator, Callable
 
-import psycopg
 import pytest
 
 from turnwise.errors import DuplicateEnvelope, LogConflict, LogUnavailable, TurnwiseError
 from turnwise.log.postgres import PostgresLog
-from turnwise.testing.lines import line, lines, say, until
+from turnwise.testing.lines import line, lines
 
-from ..faults.counts import SOAK
 from ..postgres import Postgres, run
-from .postgres_stage import Wire, own_folder, place_of, stoppable, wire_before
+from .postgres_stage import Wire, own_folder, place_of, wire_before
 
-CUTS = 100 * SOAK
-APPENDS_BETWEEN_CUTS = 3
-STOPS = 5 * SOAK
-APPENDS_BEFORE_A_STOP = 20
-WRITERS = 8
 PATIENCE_SECONDS = 120
 CANARY = "canary-hunter2"
 
@@ -69,26 +61,6 @@ async def test_a_commit_whose_answer_is_lost_is_resolved_by_its_id(log: Postgres
     assert wire.cuts == log.stats().lost == 1
     assert await lines(log, "c") == [line("c", seq) for seq in (1, 2, 3)]
     await log.append("c", [line("c", 4)], after=3)
-
-
-async def test_the_twin_that_takes_a_lost_answer_for_a_failure_doubles_it(
-    log: PostgresLog, wire: Wire, url: str
-) -> None:
-    """What resolving by id prevents: whoever asks the server in words of their own does it twice."""
-    wire.cut_answer = once(b"INSERT")
-    twin = "INSERT INTO twin VALUES (1)"
-    run(url, "CREATE TABLE twin (number integer)")
-    for _ in range(2):
-        connection = await psycopg.AsyncConnection.connect(wire.address(url), autocommit=True)
-        try:
-            await connection.execute(twin)
-        except psycopg.OperationalError:
-            continue
-        finally:
-            await connection.close()
-
-    assert wire.cuts == 1
-    assert len(run(url, "SELECT * FROM twin")) == 2
 
 
 async def test_a_request_that_never_arrived_is_sent_again(log: PostgresLog, wire: Wire) -> None:
@@ -182,106 +154,6 @@ async def test_a_connection_that_no_longer_answers_is_given_up(
 
     assert log.stats().lost == 1
     assert await lines(log, "c") == [line("c", 1)]
-
-
-async def test_x6_backends_terminated_in_mid_append_lose_nothing_and_double_nothing(url: str) -> None:
-    log = PostgresLog(url)
-    acknowledged: dict[str, list[str]] = {f"c{n}": [] for n in range(WRITERS)}
-    cut: set[int] = set()
-
-    async def write(channel_id: str) -> None:
-        count = 0
-        while len(cut) < CUTS:
-            count += 1
-            if await _sent(log, channel_id, f"{channel_id}-{count}"):
-                acknowledged[channel_id].append(f"{channel_id}-{count}")
-
-    async def terminate() -> None:
-        query = (
-            "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND state = 'active' AND "
-            f"application_name = '{place_of(url)}' AND query LIKE '%turnwise_append%'"
-        )
-        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as killer:
-            while len(cut) < CUTS:
-                for (pid,) in await (await killer.execute(query)).fetchall():
-                    await killer.execute("SELECT pg_terminate_backend(%s)", (pid,))
-                    cut.add(pid)
-                works = log.stats().works
-                while log.stats().works < works + APPENDS_BETWEEN_CUTS:
-                    await killer.execute("SELECT")
-
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await asyncio.gather(terminate(), *map(write, acknowledged))
-        found = {name: [envelope.envelope_id for envelope in await lines(log, name)] for name in acknowledged}
-    finally:
-        await log.close()
-
-    assert log.stats().lost >= CUTS // 2
-    for channel_id, names in acknowledged.items():
-        there = found[channel_id]
-        assert len(there) == len(set(there))
-        assert [name for name in there if name in set(names)] == names
-
-
-async def test_x6_answers_cut_after_the_commit_lose_nothing_and_double_nothing(
-    log: PostgresLog, wire: Wire
-) -> None:
-    answers = itertools.count(1)
-    wire.cut_answer = lambda data: b"written" in data and next(answers) % 3 == 0
-    names = [f"c{n}" for n in range(WRITERS)]
-    said = 0
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while wire.cuts < CUTS:
-            said += 1
-            seqs = await asyncio.gather(*(say(log, name, f"{name}-{said}") for name in names))
-            assert seqs == [said] * WRITERS
-    wire.cut_answer = lambda _: False
-
-    for name in names:
-        assert [envelope.envelope_id for envelope in await lines(log, name)] == [
-            f"{name}-{n}" for n in range(1, said + 1)
-        ]
-
-
-async def _sent(log: PostgresLog, channel_id: str, envelope_id: str) -> bool:
-    """Append behind whatever is last. Return whether it was acknowledged; a retry counts as one."""
-    try:
-        await say(log, channel_id, envelope_id)
-    except DuplicateEnvelope as error:
-        raise AssertionError("an append was sent once and refused as its own duplicate") from error
-    except LogUnavailable:
-        return False
-    return True
-
-
-async def test_x6_a_server_that_stops_at_once_keeps_what_it_acknowledged() -> None:
-    with own_folder() as folder, stoppable(folder / "data") as server:
-        log = PostgresLog(server.url)
-        for stop in range(STOPS):
-            appends = asyncio.create_task(_append_until_lost(log, f"c{stop}"))
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                async for _ in until(log, f"c{stop}", APPENDS_BEFORE_A_STOP):
-                    pass
-            await asyncio.to_thread(server.stop_at_once)
-            count = await appends
-            await asyncio.to_thread(server.start)
-            found = [envelope.seq for envelope in await lines(log, f"c{stop}")]
-
-            assert count >= APPENDS_BEFORE_A_STOP - 1  # The answer to the last one may not have come.
-            assert len(found) - count in (0, 1)
-            assert found == list(range(1, len(found) + 1))
-        await log.close()
-
-
-async def _append_until_lost(log: PostgresLog, channel_id: str) -> int:
-    seq = 0
-    while True:
-        try:
-            await log.append(channel_id, [line(channel_id, seq + 1)], after=seq)
-        except LogUnavailable:
-            return seq
-        seq += 1
 
 
 async def test_no_credential_of_the_address_is_told(

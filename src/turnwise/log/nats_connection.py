@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import random
 from asyncio import Task
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -82,13 +82,16 @@ T = TypeVar("T")
 class Patience:
     """How long to go on trying."""
 
-    def __init__(self, address: str, *, seconds: float) -> None:
+    def __init__(self, address: str, *, seconds: float, leave: Callable[[], Awaitable[None]]) -> None:
         self._address = address
+        self._leave = leave
         self._until = asyncio.get_running_loop().time() + seconds
 
     async def pause(self, because: str) -> None:
-        """Wait a little, or raise `LogUnavailable` when patience has ended."""
+        """Wait a little. When patience has ended, leave the server, which may be the one that is cut off
+        from the others, and raise `LogUnavailable`."""
         if asyncio.get_running_loop().time() >= self._until:
+            await self._leave()
             raise LogUnavailable(self._address, because=because)
         await asyncio.sleep(PAUSE_SECONDS)
 
@@ -105,7 +108,7 @@ class Connection:
         self._last_error = ""
 
     def patience(self) -> Patience:
-        return Patience(self.address.text, seconds=self.patience_seconds)
+        return Patience(self.address.text, seconds=self.patience_seconds, leave=self._leave)
 
     async def client(self) -> Client:
         """Return a connected client. Raises `LogUnavailable` when patience ends."""
@@ -150,6 +153,10 @@ class Connection:
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
+        if self._client is not None:
+            await _close(self._client)
+
+    async def _leave(self) -> None:
         if self._client is not None:
             await _close(self._client)
 
