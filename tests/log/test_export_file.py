@@ -73,6 +73,13 @@ async def test_a_line_twice_a_swap_and_something_behind_the_end_are_refused() ->
     assert bad_line(b"".join([*lines[:-1], *lines[1:4], lines[-1]])) == len(lines)
 
 
+async def test_a_channel_that_ends_with_another_hash_is_told_with_its_last_record() -> None:
+    lines = (await exported(a=2, b=1)).splitlines(keepends=True)
+    lines[1] = lines[1].replace(lines[1][-6:-3], b"000")
+
+    assert bad_line(b"".join(lines)) == 4
+
+
 async def test_a_channel_that_was_left_away_as_a_whole_is_noticed_at_the_end() -> None:
     lines = (await exported(a=2, b=1)).splitlines(keepends=True)
 

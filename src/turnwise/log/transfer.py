@@ -197,6 +197,8 @@ class _Taking:
             try:
                 await self._log.append(part.channel_id, new, after=part.records[-1].seq - len(new))
             except LogConflict as conflict:  # Somebody else appended: perhaps a second import of the same.
+                if conflict.found <= self._known:  # A channel only grows; one that does not is broken.
+                    raise
                 self._known = conflict.found
             else:
                 self._known = max(self._known, part.records[-1].seq)
