@@ -8,6 +8,7 @@ from tests.hub.scenes import A_B, House, answers, closed, house, quiet, until
 from turnwise.client.channel import Channel
 from turnwise.client.turn import Turn
 from turnwise.core.envelope import Envelope
+from turnwise.core.governance import Passport
 from turnwise.core.graph import sequence
 from turnwise.log.memory import MemoryLog
 
@@ -179,3 +180,26 @@ async def test_turns_of_several_channels_are_worked_on_at_once() -> None:
         let.set()
 
         assert {await closed(channel) for channel in channels} == {"sequence_complete"}
+
+
+async def test_t1_a_process_claims_no_more_turns_at_once_than_it_says() -> None:
+    """What it has no room for is claimed by others with the same agent."""
+    async with house(MemoryLog(), "alice") as home:
+        home.agents["bob"] = await home.door.register(passport=Passport(name="bob"), turns_at_once=2)
+        let = asyncio.Semaphore(0)
+
+        async def when_let(turn: Turn) -> str:
+            await let.acquire()
+            return "done"
+
+        home["bob"].on_turn(when_let)
+        channels = [await home.open(A_B, message="hello") for _ in range(5)]
+
+        async def claimed() -> list[bool]:
+            return [(await one.state()).claim is not None for one in channels]
+
+        await quiet()
+        assert sum(await claimed()) == 2
+        for _ in channels:
+            let.release()
+        assert [await closed(one) for one in channels] == ["sequence_complete"] * 5

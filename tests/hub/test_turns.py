@@ -357,3 +357,13 @@ async def speak(home: House, channel: Channel, agent_id: str, **fields: Any) -> 
         envelope_id=home.hub.new_id(), sender_id=agent_id, event_type="text", event_data=words, **fields
     )
     return (await home.hub.post(channel.channel_id, said))[0]
+
+
+async def test_t1_a_hub_says_how_long_its_workers_may_be_silent() -> None:
+    async with house(MemoryLog(), "alice", "bob", lease_seconds=7) as home:
+        channel = await home.open(A_B)
+        await channel.send("go")
+        claim = await home["bob"].seat.claim(channel.channel_id, 2)
+
+        assert claim.lease_seconds == 7
+        assert (await channel.state()).claim == claim

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Semaphore
 from contextvars import ContextVar
 from typing import Final
 
@@ -10,7 +11,7 @@ from turnwise.client.agent_turn import AgentTurns
 from turnwise.client.link import Link
 from turnwise.client.participant import OnEnvelope, ParticipantClient
 from turnwise.client.plugin import NO_PLUGIN, NetworkPlugin
-from turnwise.client.turn import TurnHandler, take_turn
+from turnwise.client.turn import NO_LIMIT, Room, TurnHandler, take_turn
 from turnwise.core.envelope import Envelope, gives_floor_to
 from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_OPENED
 from turnwise.core.governance import Registration
@@ -28,9 +29,15 @@ class AgentClient(ParticipantClient):
     """
 
     def __init__(
-        self, registration: Registration, agent: object = None, *, attach_plugin: bool = True
+        self,
+        registration: Registration,
+        agent: object = None,
+        *,
+        attach_plugin: bool = True,
+        turns_at_once: int | None = None,
     ) -> None:
         super().__init__(registration, auto_ack_invites=True)
+        self._room: Room = NO_LIMIT if turns_at_once is None else Semaphore(turns_at_once)
         self.agent = agent
         self.attach_plugin = attach_plugin
         self._handler: TurnHandler | None = None
@@ -85,4 +92,4 @@ class AgentClient(ParticipantClient):
         if is_opening and (await self.seat.metadata(envelope.channel_id)).creator_id == self.agent_id:
             return
         _turn.set((self.agent_id, envelope.channel_id))  # In this task, and those that are begun in it.
-        await take_turn(self.seat, envelope, handler, at_work=self._at_work)
+        await take_turn(self.seat, envelope, handler, at_work=self._at_work, room=self._room)

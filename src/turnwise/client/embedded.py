@@ -28,9 +28,12 @@ class Hub(BareHub):
         *,
         rule: Rule | None = None,
         attach_plugin: bool = True,
+        turns_at_once: int | None = None,
     ) -> AgentClient:
         """See `HubClient.register`."""
-        return await self._client.register(agent, passport, resume, rule=rule, attach_plugin=attach_plugin)
+        return await self._client.register(
+            agent, passport, resume, rule=rule, attach_plugin=attach_plugin, turns_at_once=turns_at_once
+        )
 
     async def drain(self, *, grace_seconds: float = 10.0) -> None:
         """Take no further turn; let those in progress end, for so long, and release the rest.

@@ -29,10 +29,13 @@ class HubClient:
         *,
         rule: Rule | None = None,
         attach_plugin: bool = True,
+        turns_at_once: int | None = None,
     ) -> AgentClient:
         """Register an agent, or find the one of that name, and attach it (L6).
 
-        With `attach_plugin=False` it gets none of the network's own tools.
+        With `attach_plugin=False` it gets none of the network's own tools. With `turns_at_once` this process
+        claims no more turns of it at once, so that others with the same agent take the rest. A turn keeps its
+        place while it waits for another agent: leave room for those that ask each other.
         """
         passport = passport or Passport(name=str(getattr(agent, "name", "")))
         if passport.kind == "human":
@@ -40,7 +43,7 @@ class HubClient:
                 "passport.kind", found="'human'", expected="an agent's; use `register_human` for a person"
             )
         registration = await self._link.register(passport, resume, rule)
-        client = AgentClient(registration, agent, attach_plugin=attach_plugin)
+        client = AgentClient(registration, agent, attach_plugin=attach_plugin, turns_at_once=turns_at_once)
         await self._attach(client)
         return client
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Final
 
 from turnwise import tracing
@@ -38,6 +38,9 @@ from turnwise.errors import (
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 1.0
+Room = AbstractAsyncContextManager[object]
+"""Where turns are worked on: a semaphore, say, lets in so many at once."""
+NO_LIMIT: Final[Room] = nullcontext()
 _ERROR_CHARACTERS: Final = 500
 
 
@@ -78,24 +81,24 @@ TurnHandler = Callable[[Turn], Awaitable[str | JsonObject | None]]
 
 
 async def take_turn(
-    seat: Seat, envelope: Envelope, handler: TurnHandler, *, at_work: set[str] | None = None
+    seat: Seat,
+    envelope: Envelope,
+    handler: TurnHandler,
+    *,
+    at_work: set[str] | None = None,
+    room: Room = NO_LIMIT,
 ) -> None:
     """Take the turn that `envelope` gave to the seat's participant, for as long as it is to be taken.
 
     While another worker has it, wait for that one's packet, or for its lease to
-    end; while the log cannot be written, try again. The turn's line is in `at_work`
-    for as long as this worker has it.
+    end; while the log cannot be written, try again. It is claimed and worked on in
+    `room`; the turn's line is in `at_work` for as long as this worker has it.
     """
     at_work = set() if at_work is None else at_work
     while True:
         try:
-            turn = await _claimed(seat, envelope)
-            if turn is not None:
-                at_work.add(envelope.envelope_id)
-                try:
-                    await _work(seat, turn, handler)
-                finally:
-                    at_work.discard(envelope.envelope_id)
+            async with room:
+                await _take(seat, envelope, handler, at_work)
         except TurnTaken:
             await seat.wait_unclaimed(envelope.channel_id)
         except LogError as error:
@@ -106,6 +109,16 @@ async def take_turn(
             return
         else:
             return
+
+
+async def _take(seat: Seat, envelope: Envelope, handler: TurnHandler, at_work: set[str]) -> None:
+    turn = await _claimed(seat, envelope)
+    if turn is not None:
+        at_work.add(envelope.envelope_id)
+        try:
+            await _work(seat, turn, handler)
+        finally:
+            at_work.discard(envelope.envelope_id)
 
 
 async def _claimed(seat: Seat, envelope: Envelope) -> Turn | None:

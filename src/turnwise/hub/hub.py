@@ -21,6 +21,7 @@ from turnwise.core import event_types as ev
 from turnwise.core.adapter import AnyAdapter
 from turnwise.core.adapters import built_in
 from turnwise.core.channel import ChannelMetadata, ChannelSpec, ChannelState
+from turnwise.core.claims import LEASE_SECONDS
 from turnwise.core.directory import DIRECTORY_CHANNEL
 from turnwise.core.envelope import Draft, Envelope, JsonObject
 from turnwise.core.expectations import Deadline
@@ -90,7 +91,7 @@ class Hub:
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
         self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
-        self.turns = Turns(self)
+        self.turns = Turns(self, lease_seconds=options.get("lease_seconds", LEASE_SECONDS))
         self.texts = Texts()
         self._open: set[str] = set()
         self._naming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

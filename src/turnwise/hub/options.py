@@ -24,3 +24,5 @@ class HubOptions(TypedDict, total=False):
     """How many channels are kept in memory at a time."""
     follow: bool
     """Whether to follow what other processes append to the same log."""
+    lease_seconds: float
+    """How long a worker of this hub may be silent before one of another process takes its turn over."""

@@ -49,8 +49,9 @@ class Writer(Protocol):
 class Turns:
     """What can be done about a turn."""
 
-    def __init__(self, hub: Writer) -> None:
+    def __init__(self, hub: Writer, *, lease_seconds: float = LEASE_SECONDS) -> None:
         self._hub = hub
+        self._lease_seconds = lease_seconds
         self._heard: dict[str, tuple[int, float]] = {}
         """Channel -> the last sign of life of a worker that is waited for, and when this hub met it."""
 
@@ -61,7 +62,6 @@ class Turns:
         *,
         worker: str,
         turn: int,
-        lease_seconds: float = LEASE_SECONDS,
         envelope_id: str = "",
     ) -> Claim:
         """Return the claim on a turn. Claiming again under the same `envelope_id` gives the same claim (E1).
@@ -77,7 +77,7 @@ class Turns:
             "agent_id": agent_id,
             "worker": worker,
             "turn": turn,
-            "lease_seconds": lease_seconds,
+            "lease_seconds": self._lease_seconds,
         }
         if state.claim is not None and self._can_replace(state):
             data |= {"replaces": state.claim.seq, "heard": state.alive_seq}
@@ -96,7 +96,7 @@ class Turns:
             envelope_id=first.envelope_id,
             agent_id=agent_id,
             worker=worker,
-            lease_seconds=lease_seconds,
+            lease_seconds=self._lease_seconds,
         )
 
     async def wait_unclaimed(self, channel_id: str) -> None:
