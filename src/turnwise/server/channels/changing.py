@@ -59,7 +59,7 @@ class ChannelChanges:
         body = _texts(
             await json_body(request, self._house.settings), needed=("request_id", "answer"), more=("as",)
         )
-        asked = await self._house.runtime.hub.log.find(state.channel_id, body["request_id"][:64])
+        asked = await self._house.runtime.hub.lines.find(state.channel_id, body["request_id"][:64])
         if asked is None or asked.event_type != ev.EV_HUMAN_REQUESTED or not sight.view(asked, state.spec):
             raise not_found(f"nobody asked {body['request_id'][:64]!r} on channel {state.channel_id!r}.")
         name = body.get("as") or _speaker(state, sight)
@@ -72,8 +72,13 @@ class ChannelChanges:
         return success(_landed(await self._post(state, draft)), status=CREATED)
 
     async def fork(self, request: Request) -> Response:
-        await seen(self._house, request, "channels.fork")
-        raise RequestRefused(CONFLICT, "conflict", "not yet")
+        state, sight = await seen(self._house, request, "channels.fork")
+        at = _line(await json_body(request, self._house.settings), state.seq)
+        if "flow" in state.spec.knobs:
+            self._house.access.check(sight.principal, "runs.fork", state.channel_id)
+        by = None if sight.sees_all else sight.principal.user_id
+        made = await self._house.runtime.hub.fork(state.channel_id, at=at, by=by)
+        return success({"channel_id": made, "forked_from": state.channel_id, "at": at}, status=CREATED)
 
     async def close(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.close")
@@ -126,6 +131,16 @@ def _texts(
     if problems:
         raise invalid(problems)
     return {key: value for key, value in body.items() if isinstance(value, str)}
+
+
+def _line(body: JsonObject, head: int) -> int:
+    problems = [Problem(("body", key), "no such field") for key in body if key != "at"]
+    at = body.get("at")
+    if not isinstance(at, int) or isinstance(at, bool) or not 1 <= at <= head:
+        problems.append(Problem(("body", "at"), f"expected the number of a line, from 1 to {head}"))
+    if problems or not isinstance(at, int):
+        raise invalid(problems)
+    return at
 
 
 def _id(given: str | None) -> str:

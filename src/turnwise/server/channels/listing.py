@@ -98,7 +98,7 @@ class Listing:
     @property
     def facts(self) -> KnownFacts:
         if self._facts is None:
-            self._facts = KnownFacts(self._house.runtime.hub.log)
+            self._facts = KnownFacts(self._house.runtime.hub.lines)
         return self._facts
 
     async def page(self, asked: Wanted, sight: Sight) -> Page:
@@ -132,7 +132,7 @@ class Listing:
 
     async def _heads(self, asked: Wanted) -> list[Head]:
         closed = _CLOSED.get(asked.status)
-        heads = latest_first(await self._house.runtime.hub.log.channels(closed=closed))
+        heads = latest_first(await self._house.runtime.hub.lines.channels(closed=closed))
         return [head for head in heads if asked.before is None or head.position < asked.before]
 
     async def _row(self, facts: Facts) -> JsonObject:

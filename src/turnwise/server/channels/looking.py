@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from turnwise.core import event_types as ev
-from turnwise.core.envelope import Envelope, JsonObject
+from turnwise.core.envelope import JsonObject
 from turnwise.core.state import State
 from turnwise.server.answers import success
 from turnwise.server.channels import documents
 from turnwise.server.channels.listing import Listing, wanted
-from turnwise.server.channels.past import lines_behind, state_at, why
+from turnwise.server.channels.past import lines_behind
 from turnwise.server.channels.picture import picture
 from turnwise.server.channels.reading import found_lines, lines_wanted, page_of, seq_of
 from turnwise.server.channels.shown import at_line, whole
@@ -74,13 +75,13 @@ class ChannelRoutes:
         seq = seq_of(request.query_params.get("seq", str(state.seq)), "query", state.seq)
         if seq == state.seq:
             return success(at_line(state))
-        return success(at_line(await state_at(self._house.runtime.hub, state.channel_id, seq)))
+        return success(at_line(await self._house.runtime.hub.state_at(state.channel_id, seq)))
 
     async def why(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.read")
         seq = seq_of(request.path_params["seq"], "path", state.seq)
-        line = await self._line(state, sight, seq)
-        return success(why(line))
+        await self._check_line(state, sight, seq)
+        return success(msgspec.to_builtins(await self._house.runtime.hub.why(state.channel_id, seq)))
 
     async def usage(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.read")
@@ -94,11 +95,11 @@ class ChannelRoutes:
         sight = await sight_of(self._house, request, "channels.stream")
         return await self._streams.of_all(sight)
 
-    async def _line(self, state: State, sight: Sight, seq: int) -> Envelope:
+    async def _check_line(self, state: State, sight: Sight, seq: int) -> None:
+        """Refuse a line that is not for whoever asks as if it were not there."""
         lines = await lines_behind(self._house.runtime.hub, state.channel_id, seq - 1, 1)
         if not lines or sight.view(lines[0], state.spec) is None:
             raise not_found(f"there is no line {seq} on channel {state.channel_id!r}.")
-        return lines[0]
 
     async def _questions(self, state: State, sight: Sight) -> Sequence[JsonObject]:
         """What people were asked in the turn in progress, and have not answered."""

@@ -86,7 +86,7 @@ async def found_lines(hub: Hub, state: State, sight: Sight, asked: LinesWanted) 
     """The lines that hold a text, as whoever asks is shown them."""
     shown: list[JsonObject] = []
     last = asked.after
-    async with aclosing(hub.log.read(state.channel_id, after=asked.after)) as lines:  # type: ignore[type-var]
+    async with aclosing(hub.lines.read(state.channel_id, after=asked.after)) as lines:  # type: ignore[type-var]
         async for line in lines:
             last = line.seq
             one = sight.shown(line, state.spec)

@@ -59,7 +59,7 @@ class ChannelStreams:
 
     async def of_all(self, sight: Sight) -> Response:
         """Which channels something happens on, from now on."""
-        heads = await self._house.runtime.hub.log.channels()
+        heads = await self._house.runtime.hub.lines.channels()
         after = max((head.position for head in heads), default=0)
         return self._stream(self._heads(after, sight))
 
@@ -92,7 +92,7 @@ class ChannelStreams:
 
     async def _heads(self, after: int, sight: Sight) -> AsyncIterator[bytes]:
         hub = self._house.runtime.hub
-        async with aclosing(hub.log.tail(after=after)) as tail:  # type: ignore[type-var]
+        async with aclosing(hub.lines.tail(after=after)) as tail:  # type: ignore[type-var]
             coming = asyncio.ensure_future(anext(tail, None))
             try:
                 yield HEARTBEAT

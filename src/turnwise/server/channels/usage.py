@@ -58,7 +58,7 @@ class Counting:
 async def usage_of(hub: Hub, state: State, sight: Sight) -> JsonObject:
     """Count what whoever asks may see of a channel."""
     counting = Counting()
-    async with aclosing(hub.log.read(state.channel_id)) as lines:  # type: ignore[type-var]
+    async with aclosing(hub.lines.read(state.channel_id)) as lines:  # type: ignore[type-var]
         async for line in lines:
             shown = sight.view(line, state.spec)
             if shown is not None:
