@@ -14,10 +14,10 @@ from turnwise.core.graph import TransitionGraph
 from turnwise.core.study.lint import lint
 from turnwise.errors import TurnwiseError
 from turnwise.flow.check.problem import Path, Problem, every_step
+from turnwise.flow.conversation import graph_of
 from turnwise.flow.definition.flow import Flow
 from turnwise.flow.definition.steps import ChannelStep
 from turnwise.flow.finding import Finding
-from turnwise.flow.steps.channel import graph_of
 from turnwise.flow.yaml_document import YamlDocument
 
 NO_GRAPH: Final = "TW020"
