@@ -95,6 +95,7 @@ def test_f15_json_is_the_same_for_scripts() -> None:
     assert json.loads(turnwise_check(warned, "--json", "--strict").stdout)["ok"] is False
     assert json.loads(turnwise_check(good, "--json").stdout) == {
         "flows": 1,
+        "graphs": 0,
         "ok": True,
         "errors": 0,
         "warnings": 0,

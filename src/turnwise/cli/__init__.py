@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from turnwise import __version__
-from turnwise.cli import check, doctor, log as log_verbs, mcp, serve, token
+from turnwise.cli import check, doctor, graph, log as log_verbs, mcp, serve, token
 from turnwise.errors import MissingExtra, TurnwiseError
 
 app = typer.Typer(
@@ -125,6 +125,7 @@ def schema() -> None:
 
 
 app.command(epilog=check.EXAMPLE)(check.check)
+app.command(epilog=graph.EXAMPLE)(graph.graph)
 app.command(epilog=serve.EPILOG)(serve.serve)
 app.command(epilog=mcp.EPILOG)(mcp.mcp)
 app.command(epilog=doctor.EXAMPLE)(doctor.doctor)

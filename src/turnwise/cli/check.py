@@ -20,18 +20,23 @@ if TYPE_CHECKING:
     from turnwise.flow.project import Project
 
 FAILED: Final = 1
+PYTHON: Final = ".py"
 EXAMPLE: Final = "Example: turnwise check workflows/lead_processing.yaml --strict"
 
 Paths = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="PATHS", help="Files, or folders of projects; without any, this folder."),
+    typer.Argument(
+        metavar="PATHS",
+        help="Files, or folders of projects; without any, this folder. "
+        "A Python file that is named is run, and its graphs are checked.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Take warnings for errors.")]
 
 
 def check(paths: Paths = None, as_json: AsJson = False, strict: Strict = False) -> None:
-    """Find what is wrong with flows before they run: mistakes, missing names, lost steps, secrets."""
+    """Find what is wrong with flows and graphs before they run: mistakes, missing names, traps, secrets."""
     given = paths or [Path()]
     found = _checked(given)
     is_bad = bool(found.report.errors or (strict and found.report.warnings))
@@ -40,7 +45,7 @@ def check(paths: Paths = None, as_json: AsJson = False, strict: Strict = False) 
     elif found.report:
         typer.echo(found.report)
     elif found.documents:
-        typer.echo(f"{found.flows} {'flow' if found.flows == 1 else 'flows'}, no problems.")
+        typer.echo(f"{found.counted}, no problems.")
     if not found.documents and not found.report:
         named = ", ".join(map(str, given))
         typer.echo(
@@ -56,18 +61,28 @@ class _Checked:
 
     report: Report
     flows: int = 0
+    graphs: int = 0
     documents: int = 0
     """Of all kinds, as far as they could be read."""
+
+    @property
+    def counted(self) -> str:
+        flows = f"{self.flows} {'flow' if self.flows == 1 else 'flows'}"
+        graphs = f"{self.graphs} {'graph' if self.graphs == 1 else 'graphs'}"
+        return graphs if self.graphs and not self.flows else f"{flows}, {graphs}" if self.graphs else flows
 
 
 def _checked(paths: Sequence[Path]) -> _Checked:
     from turnwise.flow.finding import Report  # noqa: PLC0415  A verb costs its imports only when it is called.
 
     each = [*map(_folder, dict.fromkeys(path for path in paths if path.is_dir()))]
-    each += map(_files, _by_project([path for path in paths if not path.is_dir()]))
+    each += map(_python, dict.fromkeys(path for path in paths if path.suffix == PYTHON))
+    files = [path for path in paths if path.suffix != PYTHON and not path.is_dir()]
+    each += map(_files, _by_project(files))
     return _Checked(
         Report(finding for one in each for finding in one.report.findings),
         flows=sum(one.flows for one in each),
+        graphs=sum(one.graphs for one in each),
         documents=sum(one.documents for one in each),
     )
 
@@ -97,9 +112,21 @@ def _project(project: Project, asked: Callable[[str], bool], settings: Path | No
     has_settings = settings is not None and settings.is_file()
     if settings is not None and has_settings:
         report.add(*settings_secrets(settings.read_bytes(), file=str(settings)))
-    others = [document for document in (*project.models, *project.tests) if asked(document.file)]
+    documents = (*project.models, *project.tests, *project.graphs)
+    others = [document for document in documents if asked(document.file)]
     flows = len(project.chosen)
-    return _Checked(report, flows, flows + len(others) + has_settings)
+    graphs = sum(asked(document.file) for document in project.graphs)
+    return _Checked(report, flows, graphs, flows + len(others) + has_settings)
+
+
+def _python(file: Path) -> _Checked:
+    """The graphs of a Python file, which is executed: somebody named it."""
+    from turnwise.flow.finding import Report  # noqa: PLC0415
+    from turnwise.flow.graph_module import graphs_of  # noqa: PLC0415
+
+    graphs, findings = graphs_of(file)
+    report = Report([*findings, *(finding for one in graphs for finding in one.findings)])
+    return _Checked(report, graphs=len(graphs), documents=len(graphs))
 
 
 def _by_project(files: Iterable[Path]) -> list[list[Path]]:
@@ -113,5 +140,5 @@ def _by_project(files: Iterable[Path]) -> list[list[Path]]:
 
 
 def _tell_scripts(found: _Checked, *, is_ok: bool) -> None:
-    data = {"flows": found.flows, **found.report.to_dict(), "ok": is_ok}
+    data = {"flows": found.flows, "graphs": found.graphs, **found.report.to_dict(), "ok": is_ok}
     typer.echo(json.dumps(data, indent=2, ensure_ascii=False))

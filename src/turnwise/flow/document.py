@@ -4,7 +4,8 @@
     contents.flows[0].position("spec", "steps", 3, "routes")
 
 A workflow may also be a bare list of steps, or `steps:` alone; it is named after its
-file then. Data models and tests are handed on as they are: `mistake.parsed` reads them.
+file then. Data models, tests and graphs are handed on as they are: `mistake.parsed` and
+`check.graphs` read them.
 
 Rule 1: every mistake of every document is found, and none is found twice. Whatever the
 definition refuses as a whole (two steps of one id, a route to nowhere) is looked for in
@@ -32,6 +33,8 @@ from turnwise.flow.yaml_document import Path, Position, YamlDocument, read_yaml
 WORKFLOW: Final = "Workflow"
 MODEL: Final = "ModelDefinition"
 TEST: Final = "Test"
+GRAPH: Final = "TransitionGraph"
+"""Recognised by its shape alone: `to_dict` gives no kind."""
 KINDS: Final = (WORKFLOW, MODEL, TEST)
 
 UNKNOWN_DOCUMENT: Final = "TW009"
@@ -92,6 +95,7 @@ class Contents:
     flows: list[LoadedFlow] = field(default_factory=list)
     models: list[YamlDocument] = field(default_factory=list)
     tests: list[YamlDocument] = field(default_factory=list)
+    graphs: list[YamlDocument] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
     """What its workflows are called, also those with mistakes."""
     findings: list[Finding] = field(default_factory=list)
@@ -138,6 +142,8 @@ def document_kind(data: Json) -> str | None:
             return _PLAIN.get(kind.lower().replace("_", "").replace("-", ""))
         case {"kind": _}:
             return None
+        case {"initial_speaker": _, "transitions": _}:
+            return GRAPH
         case {"steps": _} | {"spec": {"steps": _}}:
             return WORKFLOW
         case [*items]:
@@ -158,6 +164,8 @@ def _read(document: YamlDocument, contents: Contents, stray: Severity) -> None:
             contents.models.append(document)
         case "Test":
             contents.tests.append(document)
+        case "TransitionGraph":
+            contents.graphs.append(document)
         case _:
             _read_flow(document, contents)
 

@@ -19,7 +19,7 @@ Codes never change their meaning. Those of `flow.check` begin at TW101; these ar
     TW013  unknown kind of step                   TW014  a value that cannot be
     TW015  not a duration                         TW016  two steps of one id
     TW017  a route to nowhere                     TW018  two workflows of one name
-    TW019  two workflows for one request
+    TW019  two workflows for one request          TW020  not a graph
     TW021  a variable that is not set             TW022  not a variable
     TW023  a secret as a variable of a workflow
     TW031  a Python file that cannot be imported  TW032  two nodes or agents of one name

@@ -48,6 +48,8 @@ class Project:
     """Documents of kind ModelDefinition, as they were read."""
     tests: Sequence[YamlDocument] = ()
     """Documents of kind Test, and lists of cases, as they were read."""
+    graphs: Sequence[YamlDocument] = ()
+    """Documents that are graphs of channels (`TransitionGraph.to_dict()`), as they were read."""
     nodes: Mapping[str, Node] = field(default_factory=dict)
     agents: Mapping[str, Agent] = field(default_factory=dict)
     tools: Mapping[str, Tool[..., Any]] = field(default_factory=dict)
@@ -147,6 +149,7 @@ class _Loading:
             flows={flow.name: flow for flow in flows},
             models=[document for one in every for document in one.models],
             tests=[document for one in every for document in one.tests],
+            graphs=[document for one in every for document in one.graphs],
             nodes=python.nodes,
             agents=python.agents,
             tools=python.tools,

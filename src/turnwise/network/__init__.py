@@ -63,9 +63,13 @@ from turnwise.core.graph import Transition, TransitionGraph, round_robin, sequen
 from turnwise.core.routing import Finish, Handoff
 from turnwise.core.state import State, WorkflowState
 from turnwise.core.step_targets import FanOutTarget, NestedTarget
+from turnwise.core.study.boxes import boxes
+from turnwise.core.study.dot import dot
 from turnwise.core.study.exploration import Exploration, explore
 from turnwise.core.study.finding import Finding
 from turnwise.core.study.lint import lint
+from turnwise.core.study.mermaid import mermaid
+from turnwise.core.study.picture import Picture, graph_picture
 from turnwise.core.study.simulation import ScriptTurn, Simulation, simulate
 from turnwise.core.targets import (
     AgentTarget,
@@ -172,6 +176,7 @@ __all__ = [
     "Not",
     "Participant",
     "Passport",
+    "Picture",
     "Registration",
     "Resume",
     "RevertToInitiatorTarget",
@@ -202,9 +207,13 @@ __all__ = [
     "WindowedSummary",
     "WorkflowState",
     "acks_within",
+    "boxes",
+    "dot",
     "explore",
+    "graph_picture",
     "lint",
     "max_silence",
+    "mermaid",
     "register_condition",
     "register_target",
     "register_view",

@@ -25,6 +25,7 @@ problems, each with a code, a place and what to do. Codes never change their mea
     TW309  data models that do not fit together         project
     TW401  a literal secret                             secrets
     TW501  two branches write one key                   branches
+    G101 to G304  the graph of a channel step (docs/lint.md)  graphs
 
 A route to a step of another list (out of `for_each`, or into a branch) is refused when the
 document is read, as every route to nowhere is.
@@ -35,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from turnwise.flow.check import branches, keys, names, paths, people, reserved, texts
+from turnwise.flow.check import branches, graphs, keys, names, paths, people, reserved, texts
 from turnwise.flow.check.names import Known
 from turnwise.flow.check.problem import Path, Problem
 from turnwise.flow.check.secrets import literal_secrets
@@ -49,6 +50,7 @@ _OF_A_FLOW: Final[Sequence[Callable[[Flow], Iterable[Problem]]]] = (
     paths.unrouted_signals,
     paths.routes_never_taken,
     people.questions,
+    graphs.conversations,
     reserved.reserved_keys,
     texts.bad_texts,
 )

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from turnwise.flow.check import check_flow
+from turnwise.flow.check.graphs import traps_in
 from turnwise.flow.check.names import Known
 from turnwise.flow.check.secrets import literal_secrets
 from turnwise.flow.data.definition import ModelDefinition
@@ -42,6 +43,7 @@ def check_project(project: Project, asked: Asked = lambda file: True) -> Report:
     report.add(*_asked_for(asked, mistakes))
     report.add(*_asked_for(asked, _of_flows(project, known)))
     report.add(*_asked_for(asked, (one for test in project.tests for one in cases_in(test).findings)))
+    report.add(*_asked_for(asked, (one for graph in project.graphs for one in traps_in(graph))))
     report.add(*_asked_for(asked, _of_secrets(project)))
     return report
 

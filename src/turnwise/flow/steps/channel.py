@@ -6,14 +6,13 @@ out and an invitation that was not accepted are not.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from turnwise.core.envelope import JsonObject
-from turnwise.core.graph import TransitionGraph
 from turnwise.core.state import State
 from turnwise.errors import ChildFailed
-from turnwise.flow.definition.steps import ChannelBlock, ChannelStep
+from turnwise.flow.conversation import graph_of
+from turnwise.flow.definition.steps import ChannelStep
 from turnwise.flow.steps.below import wait_for
 from turnwise.flow.values import filled, render
 from turnwise.flow.verdict import CANCELLED
@@ -42,16 +41,6 @@ async def perform(work: Work[ChannelStep]) -> Done | Paused:
 def is_failure(reason: str) -> bool:
     """Whether a conversation that closed for this reason did not come to its end."""
     return reason in _FAILURES or reason.startswith(_KINDS_OF_FAILURE)
-
-
-def graph_of(block: ChannelBlock) -> TransitionGraph:
-    """Return the graph of the conversation. One of the user's own that has no limit gets the step's."""
-    if block.graph is not None:
-        graph = TransitionGraph.loads(block.graph)
-        return replace(graph, max_turns=block.max_turns) if graph.max_turns is None else graph
-    if block.pattern == "sequence":
-        return TransitionGraph.sequence(block.agents)
-    return TransitionGraph.round_robin(block.agents, block.max_turns)
 
 
 async def _begin(work: Work[ChannelStep]) -> None:

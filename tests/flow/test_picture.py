@@ -1,0 +1,67 @@
+"""The picture of a flow: steps with their kinds, and the signals between them."""
+
+from __future__ import annotations
+
+from turnwise.core.study.boxes import boxes
+from turnwise.core.study.picture import Picture
+from turnwise.flow.picture import flow_picture
+
+from .check.flows import flow, node, router, wait
+
+
+def arrows(picture: Picture) -> list[tuple[str, str, str]]:
+    return [
+        (picture.node(one.source).label, one.label, picture.node(one.target).label) for one in picture.edges
+    ]
+
+
+SMALL = flow(
+    node("save", error="tell"),
+    router("choose", "high", otherwise="low", high="tell", low="END"),
+    wait("rest"),
+    node("tell", again="save", default="END"),
+)
+
+
+def test_f4_signals_are_the_labels_and_those_with_one_target_are_one_edge() -> None:
+    assert arrows(flow_picture(SMALL)) == [
+        ("save", "error, timeout, parse_error", "tell"),
+        ("choose", "high", "tell"),
+        ("choose", "low", "completed"),
+        ("tell", "again", "save"),
+        ("tell", "otherwise", "completed"),
+        ("save", "default", "choose"),
+        ("choose", "default", "rest"),
+        ("rest", "default", "tell"),
+    ]
+
+
+def test_a_step_has_its_kind_and_the_first_is_marked() -> None:
+    nodes = flow_picture(SMALL).nodes
+
+    assert [(one.label, one.detail, one.is_first) for one in nodes if one.kind == "step"] == [
+        ("save", "functional", True),
+        ("tell", "functional", False),
+        ("choose", "router", False),
+        ("rest", "wait", False),
+    ]
+
+
+def test_a_limit_is_drawn_where_somebody_wrote_it_down() -> None:
+    assert flow_picture(SMALL).max_turns is None
+    assert flow_picture(flow(wait("a"), limits={"max_steps": 7})).max_turns == 7
+
+
+def test_it_reads_at_a_glance() -> None:
+    assert boxes(flow_picture(flow(wait("a", error="a"), wait("b")))) == (
+        "+---+\n"
+        "| a |  first, wait\n"
+        "+---+\n"
+        "  |-- error, timeout, parse_error --> the same again\n"
+        "  '-- default --> b\n"
+        "\n"
+        "+---+\n"
+        "| b |  wait\n"
+        "+---+\n"
+        "  '--> [closed: completed]\n"
+    )
