@@ -65,6 +65,7 @@ TESTING = [
     "flip_byte",
     "flip_memory",
     "flip_sqlite",
+    "play_channel",
 ]
 NETWORK = [
     "Adapter",

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from turnwise import __version__
-from turnwise.cli import check, serve, token
+from turnwise.cli import channels, check, runs, serve, token
 from turnwise.errors import MissingExtra, TurnwiseError
 
 app = typer.Typer(
@@ -126,6 +126,8 @@ def schema() -> None:
 
 app.command(epilog=check.EXAMPLE)(check.check)
 app.command(epilog=serve.EPILOG)(serve.serve)
+app.add_typer(channels.app, name="channels")
+app.add_typer(runs.app, name="runs")
 app.add_typer(token.app, name="token")
 
 
