@@ -66,6 +66,7 @@ TESTING = [
     "flip_byte",
     "flip_memory",
     "flip_sqlite",
+    "play_channel",
 ]
 NETWORK = [
     "Adapter",

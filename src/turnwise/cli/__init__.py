@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from turnwise import __version__
-from turnwise.cli import check, doctor, graph, log as log_verbs, mcp, serve, token
+from turnwise.cli import channels, check, doctor, graph, log as log_verbs, mcp, runs, serve, token
 from turnwise.errors import MissingExtra, TurnwiseError
 
 app = typer.Typer(
@@ -129,6 +129,8 @@ app.command(epilog=graph.EXAMPLE)(graph.graph)
 app.command(epilog=serve.EPILOG)(serve.serve)
 app.command(epilog=mcp.EPILOG)(mcp.mcp)
 app.command(epilog=doctor.EXAMPLE)(doctor.doctor)
+app.add_typer(channels.app, name="channels")
+app.add_typer(runs.app, name="runs")
 app.add_typer(token.app, name="token")
 app.add_typer(log_verbs.app, name="log")
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 import typer
 
+from turnwise.cli.plain import plain
 from turnwise.core.envelope import JsonObject
 from turnwise.flow.task import Task
 
@@ -51,11 +52,6 @@ def example(task: Task) -> str:
     required = {name: field for name, field in task.form.items() if field.get("required")}
     kinds = {name: str(field.get("type", "any")) for name, field in (required or task.form).items()}
     return " ".join(f"--answer {name}{_EXAMPLES.get(kind, ':=JSON')}" for name, kind in kinds.items())
-
-
-def plain(text: str) -> str:
-    """A stranger's text, without what a terminal would obey."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def as_text(value: object) -> str:

@@ -23,6 +23,7 @@ import msgspec
 import typer
 
 from turnwise.cli import given, person
+from turnwise.cli.plain import plain
 from turnwise.cli.steps import StepPrinter
 from turnwise.core.envelope import JsonObject
 from turnwise.errors import BadAnswer, UnknownName, UnknownRun
@@ -191,7 +192,7 @@ class _Call:
             _print(verdict.data)
         else:
             at = f" at step {error.step}" if error.step else ""
-            _note(f"failed{at}: {error.type}: {person.plain(error.message)}")
+            _note(f"failed{at}: {error.type}: {plain(error.message)}")
         return 0 if error is None else FAILED
 
 

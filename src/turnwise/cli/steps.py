@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from turnwise.cli.person import as_text, plain
+from turnwise.cli.person import as_text
+from turnwise.cli.plain import plain
 from turnwise.core import event_types as ev
 from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.flow.events import RunEvent, event_of

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import typer
 
+from turnwise.client.fixture import SUFFIX as CHANNEL_SUFFIX, play_channel
+from turnwise.errors import TurnwiseError
 from turnwise.flow.data.definition import ModelDefinition
 from turnwise.flow.finding import Report
 from turnwise.flow.mistake import parsed
@@ -18,7 +20,8 @@ from turnwise.flow.testing.case import Surroundings
 from turnwise.flow.testing.data import in_memory
 from turnwise.flow.testing.documents import WrittenCase, cases_in
 from turnwise.flow.testing.fixture import SUFFIX
-from turnwise.flow.testing.suite import SuiteReport, WrittenFixture, chosen, run_suite, told
+from turnwise.flow.testing.problem import Problem
+from turnwise.flow.testing.suite import Result, SuiteReport, WrittenFixture, chosen, run_suite, told
 from turnwise.flow.work import Services
 from turnwise.server.problems import status_of
 
@@ -41,6 +44,8 @@ def run(folder: Path, *, only: str = "", as_json: bool = False) -> None:
     cases, fixtures = chosen(cases, () if is_file else _fixtures(project, folder), only)
     around = Surroundings(services=_services(project), open_data=in_memory(models), status_of=status_of)
     played = asyncio.run(run_suite(cases, fixtures, around))
+    if not is_file:
+        played = SuiteReport((*played.results, *_channels(project, folder, only)))
     _tell(played, report, as_json=as_json)
     if report.errors or not played.passed or not played.results:
         raise typer.Exit(FAILED)
@@ -63,6 +68,25 @@ def _fixtures(project: Project, folder: Path) -> Sequence[WrittenFixture]:
         WrittenFixture(file=str(folder / path.relative_to(project.root)), content=path.read_bytes())
         for path in sorted(project.root.glob(FIXTURES))
     ]
+
+
+def _channels(project: Project, folder: Path, only: str) -> Iterator[Result]:
+    """The recorded conversations, decided anew."""
+    for path in sorted(project.root.glob(f"tests/*{CHANNEL_SUFFIX}")):
+        file = str(folder / path.relative_to(project.root))
+        if only.lower() in file.lower():
+            yield Result(name="recorded channel", file=file, line=1, path=(), problems=tuple(_parted(path)))
+
+
+def _parted(path: Path) -> Iterator[Problem]:
+    try:
+        parted = play_channel(msgspec.json.decode(path.read_bytes()))
+    except (TurnwiseError, msgspec.DecodeError) as error:
+        yield Problem(what="the file", found=str(error), expected="what `turnwise channels export` wrote")
+        return
+    if parted is not None:
+        fix = "if it is right now, export the channel anew"
+        yield Problem(what=f"line {parted.seq}", found=parted.found, expected=parted.expected, fix=fix)
 
 
 def _services(project: Project) -> Services:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from turnwise.agent.scripted import RecordingModel, ScriptedModel, call
+from turnwise.client.fixture import play_channel
 from turnwise.testing.damage import flip_byte, flip_memory, flip_sqlite
 from turnwise.testing.durable_log_contract import DurableLogContract
 from turnwise.testing.log_contract import LogContract
@@ -21,6 +22,7 @@ __all__ = [
     "flip_byte",
     "flip_memory",
     "flip_sqlite",
+    "play_channel",
 ]
 
 TestConfig = ScriptedModel

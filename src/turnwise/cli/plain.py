@@ -1,0 +1,33 @@
+"""What the command line prints: strangers' text without what a terminal would obey, and JSON."""
+
+from __future__ import annotations
+
+import msgspec
+import typer
+
+
+def plain(text: str) -> str:
+    """A stranger's text, without what a terminal would obey."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def one_line(text: str, characters: int) -> str:
+    """The same on one line, cut to so many characters."""
+    flat = plain(" ".join(text.split()))
+    return flat if len(flat) <= characters else flat[: characters - 1] + "…"
+
+
+def public(value: object) -> object:
+    """JSON without keys that start with `_`, at any depth, and without a provider's own form of a reply."""
+    if isinstance(value, dict):
+        return {key: public(item) for key, item in value.items() if not _is_hidden(key)}
+    return [public(item) for item in value] if isinstance(value, list) else value
+
+
+def print_json(data: object) -> None:
+    """Print JSON for people and scripts."""
+    typer.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
+
+
+def _is_hidden(key: object) -> bool:
+    return key == "raw" or (isinstance(key, str) and key.startswith("_"))

@@ -1,0 +1,277 @@
+"""`turnwise channels`: look at conversations, follow them, fork them, take a person's turn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.stage import stage
+from turnwise.agent.agent import Agent
+from turnwise.agent.context import Context
+from turnwise.agent.scripted import call as calls
+from turnwise.core.graph import sequence
+from turnwise.core.targets import StayTarget, targets
+from turnwise.errors import (
+    ChannelClosed,
+    LogUnavailable,
+    OutOfTurn,
+    UnknownChannel,
+    UnknownName,
+    UnknownParticipant,
+)
+from turnwise.log.sqlite import SqliteLog
+from turnwise.testing import ScriptedModel
+
+from .projects import call, project, turnwise
+
+TALK = sequence(["user", "ada", "user"])
+
+
+def held(file: Path, *, said: int = 2, name: str = "c1") -> Path:
+    """A log with a conversation on it: the user asks, ada looks and answers; the last word is the user's."""
+
+    async def hold() -> None:
+        ada = Agent("ada", config=ScriptedModel(calls("look", where="here"), "a \x1b[31mlamp"))
+
+        @ada.tool
+        def look(where: str) -> str:
+            return "it shines"
+
+        async with stage(ada, log=SqliteLog(file, durability="process")) as home:
+            channel = await home.open(
+                TALK, by="user", message="what is it?", channel_id=name, knobs={"context_vars": {"n": 1}}
+            )
+            await home.people["user"].wait_for_channel_event(name, lambda one: one.event_type == "packet")
+            if said > 2:
+                await channel.send("thanks")
+
+    asyncio.run(hold())
+    return file
+
+
+def channels(verb: str, *arguments: object, log: Path) -> str:
+    """What a verb that succeeds prints."""
+    done = call("channels", verb, *map(str, arguments), "--log", f"sqlite:///{log}")
+    assert done.code == 0, done
+    return done.out
+
+
+def of(verb: str, *arguments: object, log: Path) -> Any:
+    return json.loads(channels(verb, *arguments, "--json", log=log))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return held(tmp_path / "log.db")
+
+
+def test_list_shows_who_has_the_floor_where(log: Path) -> None:
+    (one,) = of("list", log=log)
+    shown = channels("list", log=log)
+
+    assert (one["channel_id"], one["status"], one["turns"], one["floor"]) == ("c1", "active", 2, "user")
+    assert one["participants"] == ["user", "ada"]
+    assert shown.splitlines()[0].split()[:3] == ["id", "type", "status"]
+    assert shown.splitlines()[1].startswith("c1  workflow  active")
+    assert of("list", "--status", "closed", log=log) == []
+    assert of("list", "--agent", "nobody", log=log) == []
+
+
+def test_show_tells_the_context_and_the_lines_without_what_a_terminal_would_obey(log: Path) -> None:
+    shown = channels("show", "c1", log=log)
+
+    assert "  n = 1" in shown
+    assert "user: what is it?  -> ada (transition 0)" in shown
+    assert 'ada calls look({"where":"here"})' in shown
+    assert "ada look answered: it shines" in shown
+    assert "\x1b" not in shown
+    assert "turn.claimed" not in shown
+    assert "turn.claimed" in channels("show", "c1", "--all", log=log)
+
+
+def test_show_at_a_line_tells_how_it_was_then(log: Path) -> None:
+    seqs = {one["type"]: one["seq"] for one in of("show", "c1", log=log)["lines"]}
+    then = of("show", "c1", "--at", seqs["text"], log=log)
+
+    assert (then["floor"], then["turns"], then["seq"]) == ("ada", 1, seqs["text"])
+    assert then["lines"][-1]["data"] == {"text": "what is it?"}
+    with pytest.raises(UnknownName, match="1 to "):
+        channels("show", "c1", "--at", "99", log=log)
+
+
+def test_why_says_the_rule_of_a_line_or_of_the_last_turn(log: Path) -> None:
+    told = of("why", "c1", log=log)
+    (decided,) = [rule for rule in told["rules"] if rule.get("decided")]
+
+    assert (told["turn"], decided["index"]) == (2, 1)
+    assert (
+        channels("why", "c1", told["seq"], log=log)
+        .splitlines()[0]
+        .startswith(f"c1 {told['seq']}: after turn 2")
+    )
+
+
+def test_a_fork_prints_its_id_alone_and_diff_says_where_they_part(log: Path) -> None:
+    asked = next(one["seq"] for one in of("show", "c1", log=log)["lines"] if one["type"] == "text")
+    done = call("channels", "fork", "c1", "--at", str(asked), "--log", f"sqlite:///{log}")
+    fork = done.out.strip()
+    parted = of("diff", "c1", fork, log=log)
+
+    assert fork.endswith("-fork")
+    assert "ada has the floor" in done.err
+    assert of("show", fork, log=log)["forked_from"] == {"channel": "c1", "seq": asked}
+    assert not parted["is_same"]
+    assert (parted["first_a"]["event_type"], parted["first_b"]) == ("turn.model", None)
+    assert "They part at:" in channels("diff", "c1", fork, log=log)
+    assert of("diff", "c1", "c1", log=log)["is_same"]
+
+
+def test_an_exported_channel_is_played_by_turnwise_test_and_a_changed_one_fails(
+    log: Path, tmp_path: Path
+) -> None:
+    folder = project(tmp_path / "it", tests__empty_yaml="")
+    file = folder / "tests" / "talk.channel.json"
+    channels("export", "c1", "-o", file, log=log)
+
+    assert call("test", str(folder)).out.splitlines()[-1] == "1 passed."
+    data = json.loads(file.read_text())
+    data["channel"][0]["event_data"]["knobs"]["graph"]["transitions"][0]["then"] = targets.to_dict(
+        StayTarget()
+    )
+    file.write_text(json.dumps(data))
+    failed = call("test", str(folder))
+    assert failed.code == 1
+    assert "expected: text by user: {'text': 'what is it?'} (the floor goes to ada)" in failed.out
+
+
+def test_answer_takes_the_turn_that_waits_for_a_person(log: Path) -> None:
+    assert "user: thank you  -> close" in channels("answer", "c1", "thank you", log=log)
+
+    assert of("show", "c1", log=log)["reason"] == "sequence_complete"
+    with pytest.raises(ChannelClosed):
+        channels("answer", "c1", "more", log=log)
+
+
+def test_answer_refuses_whoever_is_not_waited_for(log: Path) -> None:
+    asked = next(one["seq"] for one in of("show", "c1", log=log)["lines"] if one["type"] == "text")
+    fork = channels("fork", "c1", "--at", asked, log=log).strip()
+
+    with pytest.raises(OutOfTurn, match="ada"):
+        channels("answer", fork, "me first", log=log)
+    with pytest.raises(UnknownParticipant):
+        channels("answer", "c1", "hello", "--as", "ada", log=log)
+
+
+def test_h1_answer_answers_what_an_agent_has_asked(tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+
+    async def asked() -> None:
+        ada = Agent("ada", config=ScriptedModel(calls("sure"), "then so"))
+
+        @ada.tool
+        async def sure(context: Context) -> str:
+            return await context.input("Are you sure?")
+
+        async with stage(ada, log=SqliteLog(file, durability="process")) as home:
+            await home.open(sequence(["user", "ada"]), by="user", message="go", channel_id="c1")
+            await home.people["user"].wait_for_channel_event(
+                "c1", lambda one: one.event_type == "human.requested"
+            )
+
+    asyncio.run(asked())
+    line = of("answer", "c1", "quite", log=file)
+
+    assert line["type"] == "human.answered"
+    assert line["data"]["answer"] == "quite"
+
+
+def test_tail_follows_until_the_channel_closes_and_a_pipe_gets_plain_lines(log: Path) -> None:
+    command = [sys.executable, "-m", "turnwise", "channels", "tail", "c1", "--log", f"sqlite:///{log}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tail:
+        assert tail.stdout is not None
+        first = tail.stdout.readline()
+        channels("answer", "c1", "thank you", log=log)
+        rest = tail.stdout.read()
+        assert tail.wait(timeout=30) == 0
+
+    assert "opened the channel" in first
+    assert rest.splitlines()[-1].endswith("closed the channel: sequence_complete")
+    assert "\x1b" not in first + rest
+
+
+def test_tail_in_json_is_a_line_of_json_each(tmp_path: Path) -> None:
+    log = held(tmp_path / "log.db", said=3)
+    told = [json.loads(line) for line in channels("tail", "c1", "--json", log=log).splitlines()]
+
+    assert [one["seq"] for one in told] == list(range(1, len(told) + 1))
+    assert told[-1]["type"] == "channel.closed"
+
+
+def test_a_terminal_gets_colour(tmp_path: Path) -> None:
+    log = held(tmp_path / "log.db", said=3)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "turnwise", "channels", "tail", "c1", "--log", f"sqlite:///{log}"]
+    environ = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": ""}
+    subprocess.run(command, stdout=theirs, check=True, timeout=60, env=environ)
+    os.close(theirs)
+    shown = b""
+    with open(ours, "rb", buffering=0) as screen:
+        try:
+            while part := screen.read(65536):
+                shown += part
+        except OSError:  # Nobody writes to it any more.
+            pass
+
+    assert b"\x1b[1;35mada" in shown
+
+
+def test_the_log_is_the_projects_own_unless_something_else_is_said(tmp_path: Path) -> None:
+    folder = project(tmp_path / "it")
+    (folder / ".turnwise").mkdir()
+    held(folder / ".turnwise" / "log.db", name="own")
+    held(folder / "other.db", name="other")
+
+    assert [
+        one["channel_id"] for one in json.loads(call("channels", "list", "--dir", str(folder), "--json").out)
+    ] == ["own"]
+    (folder / "turnwise.yaml").write_text(f"log: sqlite:///{folder / 'other.db'}")
+    assert [
+        one["channel_id"] for one in json.loads(call("channels", "list", "--dir", str(folder), "--json").out)
+    ] == ["other"]
+
+
+def test_looking_makes_no_file_and_an_error_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LogUnavailable, match="--log"):
+        call("channels", "list", "--dir", str(tmp_path))
+    done = turnwise("channels", "show", "c1", cwd=tmp_path)
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("turnwise: ")
+    assert len(done.err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_channel_that_is_not_there_is_named(log: Path) -> None:
+    with pytest.raises(UnknownChannel, match="'nowhere'"):
+        channels("show", "nowhere", log=log)
+
+
+def test_looking_changes_nothing_on_the_log(log: Path) -> None:
+    before = of("show", "c1", log=log)
+    for verb in ("list", "show", "why", "export"):
+        channels(verb, *([] if verb == "list" else ["c1"]), log=log)
+
+    assert of("show", "c1", log=log) == before
+
+
+@pytest.mark.parametrize("verb", ["list", "show", "tail", "why", "fork", "diff", "export", "answer"])
+def test_every_verb_has_an_example(verb: str) -> None:
+    assert "Example: turnwise channels " in call("channels", verb, "--help").out

@@ -1,0 +1,134 @@
+"""`turnwise runs`: look at runs, follow them, ask why, retry them, write them down."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise.errors import UnknownRun
+
+from .projects import call, project
+
+NODES = """
+from pathlib import Path
+from turnwise import node
+
+@node("greet")
+def greet(ctx):
+    ctx["_secret"] = "hunter2"
+    ctx["hello"] = f"Hello {ctx['name']}"
+    return ctx
+
+@node("save")
+def save(ctx):
+    if not Path("mended").exists():
+        raise ValueError("the disk is full")
+    return {"saved": True}
+"""
+FLOW = """
+kind: Workflow
+metadata: {name: main}
+spec:
+  steps:
+  - {id: greet, runner: greet, routes: {default: save}}
+  - {id: save, runner: save}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with one run that has failed, on its own log."""
+    monkeypatch.chdir(tmp_path)
+    project(tmp_path, nodes__it_py=NODES, workflows__main_yaml=FLOW)
+    (tmp_path / ".turnwise").mkdir()
+    done = call("run", "workflows/main.yaml", "-i", "name=Ann", "--log", ".turnwise/log.db", "--run", "r1")
+    assert done.code == 1
+    return tmp_path
+
+
+def of(verb: str, *arguments: str) -> Any:
+    done = call("runs", verb, *arguments, "--json")
+    assert done.code == 0, done
+    return json.loads(done.out)
+
+
+def test_list_and_show_tell_where_a_run_stands_and_nothing_private(folder: Path) -> None:
+    (one,) = of("list")
+    shown = of("show", "r1")
+
+    assert (one["run_id"], one["flow"], one["status"], one["step"]) == ("r1", "main", "failed", "save")
+    assert shown["data"] == {"name": "Ann", "hello": "Hello Ann"}
+    assert [event["step"] for event in shown["events"] if event["type"] == "step_ended"] == ["greet", "save"]
+    assert "the disk is full" in call("runs", "list").out
+    for verb in ("show", "tail", "why"):
+        told = call("runs", verb, "r1").out + call("runs", verb, "r1", "--json").out
+        assert "hunter2" not in told
+        assert "_secret" not in told
+    assert of("list", "--flow", "other") == []
+
+
+def test_channels_of_a_run_show_nothing_private_either(folder: Path) -> None:
+    for verb in ("show", "tail"):
+        told = call("channels", verb, "r1", "--json").out
+        assert "hunter2" not in told
+        assert "_secret" not in told
+
+
+def test_tail_tells_the_steps_and_ends_with_the_run(folder: Path) -> None:
+    lines = call("runs", "tail", "r1").out.splitlines()
+
+    assert "greet" in lines[0]
+    assert 'hello="Hello Ann"' in lines[0] or "hello=Hello Ann" in lines[0]
+    assert "ended: " in lines[-1]
+    told = [json.loads(line) for line in call("runs", "tail", "r1", "--json").out.splitlines()]
+    assert told[-1]["type"] == "ended"
+
+
+def test_why_says_which_route_was_taken(folder: Path) -> None:
+    greeted = next(event["seq"] for event in of("show", "r1")["events"] if event["type"] == "step_ended")
+    told = of("why", "r1", str(greeted))
+
+    assert [rule["kind"] for rule in told["rules"] if rule.get("decided")] == ["transition"]
+    assert "the floor goes to save" in told["summary"]
+
+
+def test_retry_goes_on_from_the_step_and_says_how_it_ended(folder: Path) -> None:
+    again = call("runs", "retry", "r1", "--json")
+    assert (again.code, json.loads(again.out)["status"]) == (1, "failed")
+    (folder / "mended").touch()
+    told = json.loads(call("runs", "retry", "r1", "--json").out)
+
+    assert (told["status"], told["retry_of"]) == ("succeeded", "r1")
+    assert told["data"] == {"name": "Ann", "hello": "Hello Ann", "saved": True}
+
+
+def test_an_exported_run_is_played_by_turnwise_test(folder: Path) -> None:
+    (folder / "tests").mkdir()
+    assert call("runs", "export", "r1", "-o", "tests/failed.fixture.json").code == 0
+
+    assert "hunter2" not in Path("tests/failed.fixture.json").read_text()
+    assert call("test").out.splitlines()[-1] == "1 passed."
+
+
+def test_a_run_that_is_not_there_is_named(folder: Path) -> None:
+    for verb in ("show", "tail", "why", "export"):
+        with pytest.raises(UnknownRun, match="'r2'"):
+            call("runs", verb, "r2")
+
+
+@pytest.mark.parametrize("verb", ["list", "show", "tail", "why", "retry", "export"])
+def test_every_verb_has_an_example(verb: str) -> None:
+    assert "Example: turnwise runs " in call("runs", verb, "--help").out
+
+
+def test_help_of_the_verbs_reads_no_flows() -> None:
+    heavy = "{'starlette', 'fastapi', 'sqlalchemy', 'pydantic_ai', 'rich.console'}"
+    code = f"import sys, turnwise.cli; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
