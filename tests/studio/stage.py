@@ -27,8 +27,10 @@ from turnwise.core.conditions import ContextEquals, FromSpeaker, ToolCalled
 from turnwise.core.governance import Passport
 from turnwise.core.graph import Transition, TransitionGraph
 from turnwise.core.targets import AgentTarget, TerminateTarget
+from turnwise.flow.runs import Runs
 from turnwise.hub.clock import SystemClock
 from turnwise.hub.hub import Hub
+from turnwise.hub.texts import TurnText
 from turnwise.server.app import create_app
 from turnwise.server.origin import LOOPBACK_NAMES
 from turnwise.server.serving import DrainingServer, bind
@@ -145,6 +147,9 @@ class Stage:
     def hub(self) -> Hub:
         return self._runtime.hub
 
+    def runs(self) -> Runs:
+        return self._runtime.runs
+
     def page(self, route: str = "/channels", *, token: str = "") -> str:
         """The address of a page of the studio; with a token, signed in and at its beginning."""
         return f"{self.address}/studio" + (f"#token={token}" if token else f"#{route}")
@@ -165,6 +170,10 @@ class Stage:
     async def say(self, channel_id: str, text: str, *, by: str = "carol") -> None:
         await self.people[by].channel(channel_id).send(text)
 
+    async def tell(self, channel_id: str, agent_id: str, text: str) -> None:
+        """Words of a turn in flight."""
+        self.hub.texts.tell(TurnText(channel_id=channel_id, agent_id=agent_id, text=text))
+
     async def until(self, channel_id: str, holds: Callable[[Any], bool]) -> None:
         while not holds(state := await self.hub.state(channel_id)):
             await self.hub.wait_beyond(channel_id, state.seq)
@@ -173,7 +182,10 @@ class Stage:
         async with self._runtime as runtime:
             self._loop = asyncio.get_running_loop()
             self.door = HubClient(LocalLink(runtime.hub), hub=runtime.hub)
-            for name, script, tools in (("triage", triage, [note_topic]), ("billing", billing, [which_invoice])):
+            for name, script, tools in (
+                ("triage", triage, [note_topic]),
+                ("billing", billing, [which_invoice]),
+            ):
                 await self.door.register(Agent(name, "You help.", config=ScriptedModel(script), tools=tools))
             for name in ("carol", "dave"):
                 self.people[name] = await self.door.register_human(Passport(name=name, kind="human"))

@@ -1,9 +1,11 @@
 """A graph as nodes and edges, for whoever draws it.
 
-    {"nodes": [{"id", "label", "kind", "first"}], "edges": [{"source", "target", "label", "index"}]}
+    {"nodes": [{"id", "label", "kind", "first"}], "edges": [{"source", "target", "label", "index"}],
+     "rules": [{"text", "target"}]}
 
 A rule that names its speaker leads from there; one that does not leads from `anyone`. Where
-the graph cannot be read any more, the participants are drawn without it.
+the graph cannot be read any more, the participants are drawn without it. Of a run, only what
+its author wrote is drawn: the ways out for errors that no route takes are the engine's.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from turnwise.core.channel import ChannelSpec
-from turnwise.core.conditions import AllOf, Always, AnyOf, Condition, FromSpeaker
+from turnwise.core.conditions import AllOf, Always, AnyOf, Condition, FromSpeaker, SignalIs
 from turnwise.core.envelope import JsonObject
 from turnwise.core.graph import Transition, TransitionGraph
 from turnwise.core.state import State, WorkflowState
@@ -27,6 +29,7 @@ from turnwise.core.targets import (
     TransitionTarget,
 )
 from turnwise.errors import BadGraph, UnknownName
+from turnwise.flow.work import DEFAULT
 
 ANYONE: Final = "*anyone"
 _END: Final = "*end:"
@@ -58,12 +61,15 @@ class _Drawing:
         }
         self._edges: list[JsonObject] = []
         self._first = ""
+        self._is_run = "flow" in spec.knobs
+        self._rules: list[JsonObject] = []
 
     def draw(self, graph: TransitionGraph) -> None:
         self._first = self._ids.get(graph.initial_speaker, graph.initial_speaker)
         for index, one in enumerate(graph.transitions):
             self._rule(index, one)
-        self._leads([ANYONE], graph.default_target, _OTHERWISE, None)
+        if not self._is_run:
+            self._leads([ANYONE], graph.default_target, _OTHERWISE, None)
 
     def done(self) -> JsonObject:
         """Who is in no edge is left out, where there are edges at all."""
@@ -72,13 +78,15 @@ class _Drawing:
         for node in nodes:
             if node["id"] == self._first:
                 node["first"] = True
-        return {"nodes": nodes, "edges": self._edges}
+        return {"nodes": nodes, "edges": self._edges, "rules": self._rules}
 
     def _rule(self, index: int, rule: Transition) -> None:
         speakers, rest = _speakers(rule.when)
         sources = [self._ids.get(name, name) for name in speakers] or [ANYONE]
-        label = " and ".join(told(one) for one in rest if not isinstance(one, Always))
-        self._leads(sources, rule.then, label, index)
+        label = " and ".join(_label(one) for one in rest if not isinstance(one, Always))
+        self._rules.append({"text": told(rule.when), "target": self._named(rule.then)})
+        if not self._is_run or sources != [ANYONE]:
+            self._leads(sources, rule.then, "" if label == DEFAULT else label, index)
 
     def _leads(self, sources: Iterable[str], target: TransitionTarget, label: str, index: int | None) -> None:
         for source in sources:
@@ -114,9 +122,22 @@ class _Drawing:
                 text = target_told(target)
                 yield source, self._node(f"*{text}", text, "other")
 
+    def _named(self, target: TransitionTarget) -> str:
+        match target:
+            case AgentTarget(agent_id=name):
+                return str(self._nodes.get(self._ids.get(name, name), {"label": name})["label"])
+            case TerminateTarget(reason=reason):
+                return f"close: {reason}"
+        return target_told(target)
+
     def _node(self, id: str, label: str, kind: str) -> str:
         self._nodes.setdefault(id, {"id": id, "label": label, "kind": kind})
         return id
+
+
+def _label(condition: Condition) -> str:
+    """A condition on an edge. A signal says enough by itself."""
+    return condition.signal if isinstance(condition, SignalIs) else told(condition)
 
 
 def _speakers(condition: Condition) -> tuple[list[str], list[Condition]]:

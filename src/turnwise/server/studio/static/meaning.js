@@ -32,13 +32,13 @@ export function noteOf(line, names) {
   return told === undefined ? { label: line.event_type, text: brief(line.event_data, 160) } : told(line.event_data, names);
 }
 
-/** Where the floor went. */
-export function floorOf(line, names) {
+/** Where the floor went, and because of which rule; `rules` are the graph's, in words. */
+export function floorOf(line, names, rules = []) {
   const decision = line.decision;
   if (!decision) return null;
   const by = decision.by ?? {};
   const to = decision.kind === "speak" ? names[decision.agent_id] ?? decision.agent_id : decision.reason;
-  return { closes: decision.kind === "close", to, because: reason(by) };
+  return { closes: decision.kind === "close", to, because: reason(by, rules) };
 }
 
 /** What a line changed in the context variables: [key, how, value]. */
@@ -65,8 +65,8 @@ function entries(object, how) {
   return Object.entries(object ?? {}).map(([key, value]) => [key, how, value]);
 }
 
-function reason(by) {
-  if (by.kind === "transition") return `rule ${by.index + 1}: ${by.condition}`;
+function reason(by, rules) {
+  if (by.kind === "transition") return `transition ${by.index}: ${rules[by.index]?.text ?? by.condition}`;
   if (by.kind === "default") return "no rule held";
   if (by.kind === "initial") return "the first speaker";
   if (by.kind === "handoff") return `handed over${by.condition ? ` by ${by.condition}` : ""}`;

@@ -4,6 +4,7 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
+const ONE_LINE = 48;
 
 /** How long ago, shortly. */
 export function ago(text, now = Date.now()) {
@@ -56,13 +57,18 @@ export function brief(value, most = 80) {
   return line.length > most ? line.slice(0, most - 1) + "…" : line;
 }
 
+/** A value in as many lines as it needs. */
 export function pretty(value) {
-  return typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "";
+  if (typeof value === "string") return value;
+  const line = JSON.stringify(value) ?? "";
+  return line.length <= ONE_LINE ? line : JSON.stringify(value, null, 2);
 }
 
-/** One of eight colours, the same for the same name wherever it stands. */
+const HUES = 8;
+const hues = new Map();
+
+/** One of eight colours, the same for the same name wherever it stands; whoever comes next has the next one. */
 export function hue(name) {
-  let sum = 0;
-  for (const character of String(name)) sum = (sum * 31 + character.codePointAt(0)) >>> 0;
-  return `hue-${sum % 8}`;
+  if (!hues.has(name)) hues.set(name, hues.size % HUES);
+  return `hue-${hues.get(name)}`;
 }

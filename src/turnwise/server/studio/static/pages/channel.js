@@ -54,7 +54,7 @@ function Opened({ channel, again, seq }) {
         </section>
         <section class="middle" aria-label="Conversation">
           <${TimeSlider} lines=${lines} at=${at} state=${state} onMove=${(to) => (setAt(to), to !== null && setChosen(to))} version=${live.version} />
-          <${Timeline} lines=${lines} names=${names} at=${at} chosen=${chosen} onChoose=${setChosen} words=${live.words} />
+          <${Timeline} lines=${lines} names=${names} rules=${channel.graph.rules} at=${at} chosen=${chosen} onChoose=${setChosen} words=${live.words} />
           <${Reply} channel=${channel} again=${again} />
         </section>
         <section class=${`right ${chosen ? "open" : ""}`} aria-label="Details">

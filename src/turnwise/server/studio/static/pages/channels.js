@@ -81,10 +81,10 @@ function Row({ row, onParticipant }) {
   const floor = row.speaker_id ? names[row.speaker_id] ?? row.speaker_id : row.close_reason ?? "";
   return html`
     <tr>
-      <td class="wide">
+      <td class="wide"><div class="cell">
         <a class="row-link" href=${address("channels", row.channel_id)}>${title || row.type}</a>
         <span class="under"><span class="tag">${row.is_run ? "run" : row.type}</span><code>${row.channel_id}</code></span>
-      </td>
+      </div></td>
       <td data-name="Status"><${Status} row=${row} /></td>
       <td data-name="Floor">${floor}${row.working && html` <span class="pulse" title="Working on the turn"></span>`}</td>
       <td data-name="Participants"><${People} people=${row.participants} most=${4} onChoose=${onParticipant} /></td>

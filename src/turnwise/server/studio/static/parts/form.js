@@ -49,7 +49,7 @@ export function Form({ schema, verb, onSubmit, id = "form" }) {
 
 function Field({ id, field, value, onChange }) {
   const input = { id, value, required: field.required && field.type !== "boolean", onInput: (event) => onChange(event.target.value), "aria-describedby": `${id}-hint` };
-  const hint = [field.type !== "string" ? field.format ?? field.type : "", field.description ?? "", range(field)].filter(Boolean).join(" · ");
+  const hint = [["string", "boolean"].includes(field.type) ? field.format : field.type, field.description ?? "", range(field)].filter(Boolean).join(" · ");
   return html`
     <div class="field">
       <label for=${id}>${field.title ?? field.name}${field.required && html`<span class="needed" title="Required"> *</span>`}</label>

@@ -34,7 +34,7 @@ export function Graph({ picture, floor, from, closed, direction = "TB", onChoose
 function Node({ node, hasFloor, isClosed, onChoose }) {
   const isEnd = node.kind === "end";
   return html`
-    <g class=${classes("node", isEnd ? "end" : hue(node.label), (hasFloor || isClosed) && "floor", onChoose && "clickable")}
+    <g class=${classes("node", isEnd ? "end" : node.kind === "any" ? "any" : hue(node.label), (hasFloor || isClosed) && "floor", onChoose && "clickable")}
       transform=${`translate(${node.x - node.width / 2} ${node.y - node.height / 2})`} onClick=${onChoose && (() => onChoose(node.id))}>
       <title>${node.label}${node.kind ? ` (${node.kind})` : ""}</title>
       <rect width=${node.width} height=${node.height} rx=${isEnd ? HEIGHT / 2 : 8} />

@@ -38,12 +38,12 @@ function Panel({ channel, lines, names, chosen, tab, onFork, onAt }) {
   if (!chosen) return html`<p class="nothing">Choose a line: click it, or press <kbd>j</kbd> and <kbd>k</kbd>.</p>`;
   const line = lines.at(chosen);
   if (!line) return html`<p class="nothing">${line === null ? "This line is not for you." : "Reading…"}</p>`;
-  if (tab === "why") return html`<${Why} channelId=${channel.channel_id} seq=${chosen} />`;
+  if (tab === "why") return html`<${Why} channelId=${channel.channel_id} seq=${chosen} rules=${channel.graph.rules ?? []} />`;
   if (tab === "context") return html`<${ContextChange} channelId=${channel.channel_id} seq=${chosen} />`;
-  return html`<${Line} line=${line} names=${names} channel=${channel} onFork=${onFork} onAt=${onAt} />`;
+  return html`<${Line} line=${line} names=${names} onFork=${onFork} onAt=${onAt} />`;
 }
 
-function Line({ line, names, channel, onFork, onAt }) {
+function Line({ line, names, onFork, onAt }) {
   const id = speakerOf(line);
   return html`
     <h3>Line ${line.seq}</h3>
@@ -55,7 +55,7 @@ function Line({ line, names, channel, onFork, onAt }) {
     </dl>
     <div class="actions">
       <button onClick=${() => onAt(line.seq)}>Go to this moment</button>
-      ${!channel.is_run && html`<button onClick=${() => onFork(line.seq)}>Fork from here</button>`}
+      <button onClick=${() => onFork(line.seq)}>Fork from here</button>
     </div>
     ${isSaid(line) && saidText(line) && html`<p class="full">${saidText(line)}</p>`}
     <${Json} name="Data" value=${line.event_data} />

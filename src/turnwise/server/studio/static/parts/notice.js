@@ -21,5 +21,5 @@ export function Nothing({ children }) {
 const WORDS = { live: "Live", waiting: "Connecting…", over: "Ended", refused: "Not followed" };
 
 export function Live({ state }) {
-  return html`<span class=${`live ${state}`} role="status">${WORDS[state] ?? state}</span>`;
+  return html`<span class=${`liveness ${state}`} role="status">${WORDS[state] ?? state}</span>`;
 }

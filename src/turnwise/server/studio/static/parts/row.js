@@ -4,24 +4,24 @@ import { classes, html } from "../ui.js";
 import { floorOf, isSaid, noteOf, saidText, speakerOf, writesOf } from "../meaning.js";
 import { brief, clock, dollars, hue } from "../words.js";
 
-export function Row({ seq, line, names, top, height, text, count, isChosen, isLater, onChoose }) {
+export function Row({ seq, line, names, rules, top, height, text, count, isChosen, isLater, onChoose }) {
   const kind = line === undefined ? "unread" : isSaid(line) ? "said" : "note";
   return html`
     <div id=${`line-${seq}`} role="option" aria-selected=${isChosen} aria-posinset=${seq} aria-setsize=${count}
       class=${classes("line", kind, isChosen && "chosen", isLater && "later", line?.event_type === "turn.failed" && "failed")}
       style=${{ top: `${top}px`, height: `${height}px` }} onClick=${() => onChoose(seq)}>
       <span class="seq">${seq}</span>
-      ${kind === "said" && html`<${Said} line=${line} names=${names} lines=${text} />`}
+      ${kind === "said" && html`<${Said} line=${line} names=${names} rules=${rules} lines=${text} />`}
       ${kind === "note" && html`<${Note} line=${line} names=${names} />`}
       ${line && html`<time class="at" datetime=${line.created_at}>${clock(line.created_at)}</time>`}
     </div>
   `;
 }
 
-function Said({ line, names, lines }) {
+function Said({ line, names, rules, lines }) {
   const id = speakerOf(line);
   const name = names[id] ?? id;
-  const floor = floorOf(line, names);
+  const floor = floorOf(line, names, rules);
   const usage = line.event_data.usage ?? {};
   const tokens = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
   const writes = writesOf(line);
@@ -35,7 +35,7 @@ function Said({ line, names, lines }) {
         ${signal && html`<span class="tag">${signal}</span>`}
         ${writes.length > 0 && html`<span class="tag mono">${brief(writes.map(([key]) => key).join(", "), 40)}</span>`}
       </div>
-      <p class=${`text clamp-${lines}`}>${saidText(line)}</p>
+      ${lines > 0 && html`<p class=${`text clamp-${lines}`}>${saidText(line)}</p>`}
       <div class="after">
         ${floor && html`<span class=${`floor ${floor.closes ? "closes" : ""}`} title=${floor.because}>${floor.closes ? "closes: " : "→ "}${floor.to}</span>`}
         ${floor && html`<span class="because">${brief(floor.because, 60)}</span>`}

@@ -14,12 +14,13 @@ const UNREAD = 44;
 const SAID = 46;
 const TEXT_LINE = 20;
 const MOST_TEXT_LINES = 8;
-const CHARACTER = 7.1;
+const CHARACTER = 6.6;
 const BESIDE_TEXT = 150;
 const BEYOND = 400;
 
 /** How many lines of text a row shows. */
 export function textLines(text, width) {
+  if (text === "") return 0;
   const columns = Math.max(20, Math.floor((width - BESIDE_TEXT) / CHARACTER));
   let found = 0;
   for (const part of text.split("\n")) found += Math.max(1, Math.ceil(part.length / columns));
@@ -33,7 +34,7 @@ function rowHeight(line, width, onlyTurns) {
   return onlyTurns && line.event_type !== "channel.closed" ? 0 : NOTE;
 }
 
-export function Timeline({ lines, names, at, chosen, onChoose, words }) {
+export function Timeline({ lines, names, rules, at, chosen, onChoose, words }) {
   const box = useRef(null);
   const [view, setView] = useState({ top: 0, height: 600, width: 700 });
   const [onlyTurns, setOnlyTurns] = useState(false);
@@ -55,7 +56,7 @@ export function Timeline({ lines, names, at, chosen, onChoose, words }) {
     if (height === 0) continue;
     const line = lines.at(seq);
     rows.push(html`
-      <${Row} key=${seq} seq=${seq} line=${line} names=${names} top=${places[seq - 1]} height=${height} count=${lines.head}
+      <${Row} key=${seq} seq=${seq} line=${line} names=${names} rules=${rules} top=${places[seq - 1]} height=${height} count=${lines.head}
         text=${line && isSaid(line) ? textLines(saidText(line), view.width) : 0}
         isChosen=${seq === chosen} isLater=${at !== null && seq > at} onChoose=${onChoose} />
     `);

@@ -1,0 +1,159 @@
+"""The other pages: the list, flows and their forms, tasks, search, signing in."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Browser, Page, expect
+
+from .conftest import Shoot
+from .stage import Stage
+
+
+def test_channels_are_listed_live_and_filtered(page: Page, server: Stage, shoot: Shoot) -> None:
+    first = server.do(server.open_desk(labels={"title": "The first desk"}))
+    expect(page.get_by_role("link", name="The first desk")).to_be_visible()
+
+    server.do(server.open_desk(labels={"title": "The second desk"}))
+    server.do(server.runs().start("lead", {"email": "a@example.com"}))
+
+    expect(page.get_by_role("link", name="The second desk")).to_be_visible()
+    expect(page.get_by_role("link", name="lead")).to_be_visible()
+    shoot(page, "channels")
+    page.get_by_role("button", name="Channels", exact=True).click()
+    expect(page.get_by_role("link", name="lead")).to_have_count(0)
+    page.get_by_label("Filter by id, label or participant").fill("first")
+    expect(page.get_by_role("link", name="The second desk")).to_have_count(0)
+    page.get_by_role("link", name="The first desk").click()
+    expect(page).to_have_url(server.page(f"/channels/{first}"))
+
+
+def test_more_channels_than_a_page_holds_are_shown_on_request(page: Page, server: Stage) -> None:
+    page.get_by_label("Filter by id, label or participant").fill("desk number")
+    expect(page.get_by_text("No channel is like this.")).to_be_visible()
+    for number in range(55):
+        server.do(server.open_desk(labels={"title": f"desk number {number}"}))
+    rows = page.get_by_role("link", name=re.compile("desk number"))
+    expect(rows).to_have_count(50)
+
+    page.get_by_role("button", name="Show more").click()
+
+    expect(rows).to_have_count(55)
+    expect(page.get_by_role("button", name="Show more")).to_have_count(0)
+
+
+def test_a_run_is_started_from_its_form_and_followed_step_by_step(
+    page: Page, server: Stage, shoot: Shoot
+) -> None:
+    page.goto(server.page("/flows"))
+    page.get_by_role("link", name="lead").click()
+    expect(page.get_by_label("Source of lead")).to_contain_text("runner: save")
+    expect(page.get_by_label("Picture", exact=True)).to_contain_text("approve")
+    expect(page.get_by_label("company")).to_have_value("Unknown")
+    shoot(page, "flow")
+
+    page.get_by_label("email").fill("ada@acme.example")
+    page.get_by_label("score").fill("70")
+    page.get_by_role("button", name="Start").click()
+
+    expect(page.get_by_text("succeeded")).to_be_visible()
+    variables = page.get_by_label("Context variables")
+    expect(variables).to_contain_text("acme.example")
+    expect(variables).to_contain_text("70")
+    page.locator(".line.said").filter(has_text="save").click()
+    page.get_by_role("tab", name="Context").click()
+    expect(page.locator(".change").filter(has_text="domain")).to_contain_text("added")
+    shoot(page, "run")
+
+
+def test_what_the_form_does_not_allow_is_said_beside_it(page: Page, server: Stage) -> None:
+    page.goto(server.page("/flows/lead"))
+    page.get_by_label("email").fill("a@b.co")
+    page.get_by_label("score").fill("101")
+    page.get_by_role("button", name="Start").click()
+
+    expect(page.get_by_role("alert")).to_contain_text("score")
+
+
+def test_a_task_is_answered_with_its_form_and_the_run_goes_on(
+    page: Page, server: Stage, shoot: Shoot
+) -> None:
+    company = "Globex"
+    given = {"email": "a@example.com", "priority": "urgent", "company": company}
+    run = server.do(server.runs().start("lead", given))
+    page.goto(server.page("/tasks"))
+    task = page.get_by_role("article", name=f"Escalate {company}?")
+    expect(task).to_contain_text("a@example.com")
+    shoot(page, "tasks")
+
+    task.get_by_label("approved").select_option("true")
+    task.get_by_role("button", name="Answer").click()
+
+    expect(task).to_have_count(0)
+    expect(page.get_by_text("was answered; the run goes on").first).to_be_visible()
+    assert server.do(server.runs().wait(run)).status == "succeeded"
+
+
+def test_what_was_said_is_found_and_leads_to_its_line(page: Page, server: Stage, shoot: Shoot) -> None:
+    channel = server.do(server.open_desk("A zeppelin over the meadow"))
+    page.goto(server.page("/search"))
+    page.get_by_label("Search what was said").fill("Zeppelin")
+    hit = page.get_by_role("listitem").filter(has_text="A zeppelin over the meadow").first
+    expect(hit).to_be_visible()
+    expect(hit.locator("mark")).to_have_text("zeppelin")
+    shoot(page, "search")
+
+    hit.get_by_role("link").click()
+
+    expect(page).to_have_url(re.compile(rf"/channels/{channel}\?seq=\d+"))
+    expect(page.locator(".line.chosen")).to_contain_text("A zeppelin over the meadow")
+
+
+def test_without_a_token_one_is_asked_for_and_kept_in_this_tab_only(
+    browser: Browser, server: Stage, shoot: Shoot
+) -> None:
+    context = browser.new_context()
+    tab = context.new_page()
+    tab.goto(server.page())
+    shoot(tab, "login")
+    tab.get_by_label("Token").fill("nonsense")
+    tab.get_by_role("button", name="Sign in").click()
+    expect(tab.get_by_label("Token")).to_be_visible()  # It was refused.
+    tab.get_by_label("Token").fill("root")
+    tab.get_by_role("button", name="Sign in").click()
+    expect(tab.get_by_role("heading", name="Channels")).to_be_visible()
+    other = context.new_page()
+    other.goto(server.page())
+
+    expect(other.get_by_label("Token")).to_be_visible()
+    assert context.cookies() == []
+    assert tab.evaluate("JSON.stringify(localStorage)") == "{}"
+    tab.get_by_role("button", name="Sign out").click()
+    expect(tab.get_by_label("Token")).to_be_visible()
+    context.close()
+
+
+def test_a_token_in_the_address_is_taken_out_of_it(browser: Browser, server: Stage) -> None:
+    context = browser.new_context()
+    tab = context.new_page()
+    sent: list[str] = []
+    tab.on("request", lambda request: sent.append(request.url))
+    tab.goto(server.page(token="root"))
+    expect(tab.get_by_role("heading", name="Channels")).to_be_visible()
+
+    assert "token" not in tab.url
+    assert not any("root" in url for url in sent)
+    context.close()
+
+
+def test_somebody_with_few_scopes_is_told_so_and_shown_no_more(browser: Browser, server: Stage) -> None:
+    context = browser.new_context()
+    tab = context.new_page()
+    hidden = server.do(server.open_desk("between us"))
+    tab.goto(server.page(token="dave"))
+    expect(tab.get_by_text("No channel is like this.")).to_be_visible()
+    tab.goto(server.page(f"/channels/{hidden}"))
+    expect(tab.get_by_role("alert")).to_contain_text("there is no channel")
+    tab.goto(server.page("/flows"))
+    expect(tab.get_by_role("alert")).to_contain_text("This token may not see that.")
+    context.close()
