@@ -13,11 +13,13 @@ from turnwise.core.adapters import built_in
 from turnwise.core.channel import ChannelSpec
 from turnwise.core.directory import DIRECTORY_CHANNEL, EV_PARTICIPANT_REGISTERED
 from turnwise.core.envelope import Envelope
-from turnwise.core.event_types import EV_CHANNEL_INVITE
+from turnwise.core.event_types import EV_CHANNEL_FORKED, EV_CHANNEL_INVITE
 from turnwise.errors import LogUnavailable
+from turnwise.log.forks import with_forks
 from turnwise.log.memory import MemoryLog
 from turnwise.log.records import MemoryRecords, open_records
 from turnwise.log.verify import BadRecord, Verdict, verify
+from turnwise.testing import flip_memory
 from turnwise.testing.lines import NOON, closing_line, line
 
 from .backends import KEPT_KINDS, KINDS, Place
@@ -205,6 +207,38 @@ async def test_a_channel_type_of_somebodys_program_is_told_and_is_not_bad() -> N
 
     assert found.is_good
     assert (found.records, found.not_folded) == (2, {"echo": "echo"})
+
+
+def forking(fork_id: str, origin: str, at: int) -> Envelope:
+    data = {"forked_from": {"channel": origin, "seq": at}}
+    return replace(line(fork_id, at + 1, data=data), event_type=EV_CHANNEL_FORKED, sender_id="hub")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_fork_is_folded_behind_the_past_it_shares(place: Place) -> None:
+    await fill(place)
+    async with place.log() as log:
+        forks = with_forks(log)
+        await forks.append("x-fork", [forking("x-fork", "a", 3), line("x-fork", 5)], after=3)
+
+    found = await verdict(place)
+
+    assert found.is_good, found.bad
+    assert (found.channels, found.records) == (4, 15)
+
+
+@pytest.mark.parametrize(("at", "seq"), [(3, 2), (9, 0)])
+async def test_a_fork_whose_past_cannot_be_read_is_bad(at: int, seq: int) -> None:
+    log = MemoryLog()
+    await log.append("a", spoken("a", 4), after=0)
+    await with_forks(log).append("x-fork", [forking("x-fork", "a", at)], after=at)
+    if seq:
+        flip_memory(log, "a", seq)
+
+    found = await verify(MemoryRecords(log), built_in())
+
+    assert "x-fork" in [bad.channel_id for bad in found.bad]
+    assert "a fork of 'a'" in found.bad[-1].found
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])

@@ -12,11 +12,12 @@ Rule 2: looking changes nothing, and hubs may go on writing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from turnwise.core.adapter import Adapters, AnyAdapter
 from turnwise.core.channel import ChannelSpec
@@ -28,6 +29,8 @@ from turnwise.core.state import State
 from turnwise.errors import CorruptRecord, LogUnavailable, UnknownName
 from turnwise.log.base import closes
 from turnwise.log.chain import Chain
+from turnwise.log.forks import ForkingLog
+from turnwise.log.memory import MemoryLog
 from turnwise.log.records import Indexed, Records
 
 Progress = Callable[[int, int], None]
@@ -110,6 +113,8 @@ class _Look:
         self.chain = Chain(channel_id)
         self.unknown_type = ""
         self._last: Envelope | None = None
+        self._before = 0
+        """How many lines of another channel a fork has before its own."""
         self._folding = _Directory() if channel_id == DIRECTORY_CHANNEL else _Fold(adapters)
 
     @property
@@ -120,12 +125,21 @@ class _Look:
     def is_closed(self) -> bool:
         return self._last is not None and closes(self._last)
 
+    async def inherit(self, past: ForkingLog) -> None:
+        """Fold what a fork has from another channel. Raises `CorruptRecord` if that cannot be read."""
+        origin = await past.origin(self.chain.channel_id)
+        if origin is None:
+            return
+        async for line in past.past(self.chain.channel_id, origin):
+            self._fold(line)
+        self._before = origin.seq
+
     def add(self, record: Record) -> None:
         envelope = self.chain.add(record)
         if self._last is not None:
             self._compare(self._last, envelope)
         if not self.chain.channel_id.startswith("_") or self.chain.channel_id == DIRECTORY_CHANNEL:
-            self._fold(envelope)
+            self._fold(replace(envelope, seq=envelope.seq + self._before) if self._before else envelope)
         self._last = envelope
 
     def wrong(self, seq: int, *, found: str, expected: str) -> _Wrong:
@@ -194,6 +208,7 @@ async def _look_at(records: Records, look: _Look) -> None:
     """Read a channel to its end, and compare that with the index. Raises `_Wrong`."""
     channel_id = look.chain.channel_id
     try:
+        await look.inherit(ForkingLog(_Lines(records)))
         await _follow(records, look)
         index = await records.indexed(channel_id)
         if index is not None and index.seq > look.seq:  # Somebody appended meanwhile, or it is not there.
@@ -202,6 +217,22 @@ async def _look_at(records: Records, look: _Look) -> None:
         expected = f"record {error.seq} as it was appended"
         raise look.wrong(error.seq, found=error.because, expected=expected) from error
     _compare(look, index)
+
+
+class _Lines(MemoryLog):
+    """The records as a log that can only be read, for the past of a fork."""
+
+    def __init__(self, records: Records) -> None:
+        super().__init__()
+        self._kept = records
+
+    async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
+        chain = Chain(channel_id)
+        async with aclosing(self._kept.read(channel_id)) as found:
+            async for record in found:
+                envelope = chain.add(record)
+                if envelope.seq > after:
+                    yield envelope
 
 
 async def _follow(records: Records, look: _Look, *, until: int = sys.maxsize) -> None:
