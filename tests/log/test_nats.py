@@ -26,7 +26,7 @@ from tests.log.nats_stage import (
 from tests.nats_servers import NatsServer, running
 from turnwise.core.envelope import Envelope
 from turnwise.errors import CorruptRecord, DuplicateEnvelope, LogUnavailable
-from turnwise.log.base import Head, Log
+from turnwise.log.base import Head, Log, TellsOutage
 from turnwise.log.memory import MemoryLog
 from turnwise.log.nats import NatsLog
 from turnwise.log.nats_address import NatsAddress
@@ -276,6 +276,8 @@ async def test_an_outage_is_told_and_over_when_it_is_over(tmp_path: Path) -> Non
 
         with pytest.raises(LogUnavailable):
             await log.append("c", [line("c", 2)], after=1)
+        assert isinstance(log, TellsOutage)
+        assert log.outage
         with pytest.raises(LogUnavailable):
             await lines(log, "c")
         with pytest.raises(LogUnavailable):
@@ -285,6 +287,7 @@ async def test_an_outage_is_told_and_over_when_it_is_over(tmp_path: Path) -> Non
         server.start()
         server.wait()
         assert await until_it_works(log) == 2
+        assert not log.outage
         assert await lines(log, "c", after=1) == [line("c", 2)]
         await log.close()
 

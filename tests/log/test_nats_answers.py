@@ -47,8 +47,10 @@ async def test_an_append_whose_answer_was_lost_is_read_back(proxy: Proxy, log: N
     assert len(proxy.answers) == 1
 
 
-async def test_an_append_that_is_late_and_its_retry_land_once(proxy: Proxy, log: NatsLog) -> None:
-    """One server answers the retry with "wrong sequence", three with "duplicate"."""
+async def test_one_server_and_three_answer_a_retry_differently_and_it_lands_once(
+    proxy: Proxy, log: NatsLog
+) -> None:
+    """R1 says "wrong sequence" to the one that comes second, R3 "duplicate"."""
     proxy.delay_appends = 1
 
     await log.append("c", [line("c", 1)], after=0)

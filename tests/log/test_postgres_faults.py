@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from turnwise.errors import DuplicateEnvelope, LogConflict, LogUnavailable, TurnwiseError
+from turnwise.log.base import TellsOutage
 from turnwise.log.postgres import PostgresLog
 from turnwise.testing.lines import line, lines
 
@@ -132,15 +133,18 @@ async def test_an_outage_is_unavailable_to_all_and_ends_without_reopening(
     ):
         with pytest.raises(LogUnavailable):
             await ask
-    assert log.stats().unavailable
+    assert isinstance(log, TellsOutage)
+    assert log.outage
     assert not waiting.done()
     wire.is_down = False
+    await log.save_snapshot("c", seq=1, body=b"x")
+    assert not log.outage, "whoever asks whether it works again may do it by any write"
     await log.append("c", [line("c", 2)], after=1)
     async with asyncio.timeout(PATIENCE_SECONDS):
         second = await waiting
 
     assert (first.seq, second.seq) == (1, 2)
-    assert not log.stats().unavailable
+    assert not log.outage
     assert await lines(log, "c") == [line("c", 1), line("c", 2)]
 
 

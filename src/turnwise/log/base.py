@@ -130,6 +130,16 @@ class JoinsTransactions(Protocol):
         ...
 
 
+@runtime_checkable
+class TellsOutage(Protocol):
+    """The optional ability to say that nothing can be written; every durable log has it."""
+
+    @property
+    def outage(self) -> str:
+        """Return why nothing was written when it was last tried; empty as soon as something was."""
+        ...
+
+
 def check_append(channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
     """Raise `ValueError` unless `envelopes` are what follows `after` on `channel_id`.
 

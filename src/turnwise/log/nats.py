@@ -28,8 +28,8 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from itertools import count
 from typing import Final
 from uuid import uuid4
@@ -116,6 +116,7 @@ class NatsLog:
         self._appends = count(1)
         self._sessions: dict[AbstractEventLoop, Session] = {}
         self._closed = False
+        self._outage = ""
 
     def __repr__(self) -> str:
         return f"NatsLog({self.address!r})"
@@ -126,8 +127,11 @@ class NatsLog:
 
     async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
         check_append(channel_id, envelopes, after=after)
-        if not envelopes:
-            return
+        if envelopes:
+            with self._told():
+                await self._append(channel_id, envelopes, after=after)
+
+    async def _append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
         session = await self._session()
         channel = session.channel(channel_id)
         async with channel.appending:
@@ -225,14 +229,30 @@ class NatsLog:
                 closing = asyncio.run_coroutine_threadsafe(session.connection.close(), loop)
                 await asyncio.wrap_future(closing)
 
+    @property
+    def outage(self) -> str:
+        """See `TellsOutage`."""
+        return self._outage
+
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
-        await (await self._session()).index.save_snapshot(channel_id, seq=seq, body=body)
+        with self._told():
+            await (await self._session()).index.save_snapshot(channel_id, seq=seq, body=body)
 
     async def load_snapshot(self, channel_id: str) -> tuple[int, bytes] | None:
         return await (await self._session()).index.load_snapshot(channel_id)
 
     async def delete_snapshots(self) -> None:
         await (await self._session()).index.delete_snapshots()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Take note of whether something could be written."""
+        try:
+            yield
+        except LogUnavailable as error:
+            self._outage = error.because
+            raise
+        self._outage = ""
 
     async def _session(self) -> Session:
         if self._closed:

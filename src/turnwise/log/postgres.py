@@ -156,8 +156,14 @@ class PostgresLog:
         """Return what the writer has done, and why it cannot write if it cannot."""
         return self._writer.stats()
 
+    @property
+    def outage(self) -> str:
+        """See `TellsOutage`."""
+        return self.stats().unavailable
+
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
         await self._ask(partial(queries.save_snapshot, channel_id=channel_id, seq=seq, body=body))
+        self._writer.note_written()
 
     async def load_snapshot(self, channel_id: str) -> tuple[int, bytes] | None:
         if not is_name(channel_id):

@@ -95,6 +95,10 @@ class Writer:
     def stats(self) -> WriterStats:
         return replace(self._stats, waiting=len(self._waiting))
 
+    def note_written(self) -> None:
+        """Take note that the server takes writes: somebody else's was committed."""
+        self._stats = replace(self._stats, unavailable="")
+
     async def close(self) -> None:
         """Write what is waiting, then stop."""
         self._closing = True

@@ -156,6 +156,11 @@ class SqliteLog:
         """Return what the writer has done, and why it cannot write if it cannot."""
         return self._writer.stats()
 
+    @property
+    def outage(self) -> str:
+        """See `TellsOutage`."""
+        return self.stats().read_only
+
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
         await self._writer.submit(SaveSnapshot(channel_id, seq=seq, body=body))
 

@@ -1,6 +1,6 @@
 """How the server is doing: alive, ready, and, for whoever may know, in numbers.
 
-    GET /health     200 for as long as the process answers
+    GET /health     200 for as long as the process answers; `degraded` while the log takes no writes
     GET /ready      200, or 503 while it starts or stops, or while the log takes no writes
 
 Neither needs a token. Addresses, paths and ids are told to nobody; counts to `health.read`.
@@ -8,6 +8,7 @@ Neither needs a token. Addresses, paths and ids are told to nobody; counts to `h
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from starlette.requests import Request
@@ -15,12 +16,13 @@ from starlette.responses import Response
 
 from turnwise.core.envelope import JsonObject
 from turnwise.errors import AccessError, HubClosed, LogError
-from turnwise.log.base import Log
-from turnwise.log.sqlite import SqliteLog
+from turnwise.log.base import Log, Snapshots, TellsOutage
 from turnwise.server.answers import respond
 from turnwise.server.house import House
 from turnwise.server.problems import OK, UNAVAILABLE
 
+PROBE_SECONDS: Final = 5.0
+"""How long the log may take to answer; a cluster that is away is given longer by everybody else."""
 _PROBED: Final = "_health"
 """A channel that nobody has."""
 
@@ -33,7 +35,9 @@ class HealthRoutes:
 
     async def health(self, request: Request) -> Response:
         """The process answers."""
-        told: JsonObject = {"status": "ok", "runtime": self._house.runtime.status}
+        runtime = self._house.runtime
+        is_out = runtime.is_ready and bool(_outage(runtime.hub.log))
+        told: JsonObject = {"status": "degraded" if is_out else "ok", "runtime": runtime.status}
         if await self._may_know_more(request):
             told |= self._numbers()
         return respond(told, status=OK)
@@ -50,9 +54,10 @@ class HealthRoutes:
         if not runtime.is_ready:
             return f"the runtime is {runtime.status}"
         try:
-            await runtime.hub.log.head(_PROBED)
-            await _check_writes(runtime.hub.log)
-        except (LogError, HubClosed):
+            async with asyncio.timeout(PROBE_SECONDS):
+                await runtime.hub.log.head(_PROBED)
+                await _check_writes(runtime.hub.log)
+        except (LogError, HubClosed, TimeoutError):
             return "the log cannot be used"
         return ""
 
@@ -76,7 +81,11 @@ class HealthRoutes:
         }
 
 
+def _outage(log: Log) -> str:
+    return log.outage if isinstance(log, TellsOutage) else ""
+
+
 async def _check_writes(log: Log) -> None:
     """Raise if the log takes no writes. One that took none is tried again: nobody else may, meanwhile."""
-    if isinstance(log, SqliteLog) and log.stats().read_only:
+    if _outage(log) and isinstance(log, Snapshots):
         await log.save_snapshot(_PROBED, seq=0, body=b"")
