@@ -64,7 +64,7 @@ def test_imports_point_down_only() -> None:
 
 
 def test_importing_turnwise_is_cheap_and_reads_no_provider() -> None:
-    heavy = "{'pydantic_ai', 'openai', 'anthropic', 'sqlalchemy', 'fastapi', 'psycopg', 'nats'}"
+    heavy = "{'pydantic_ai', 'openai', 'anthropic', 'sqlalchemy', 'fastapi', 'psycopg', 'nats', 'websockets'}"
     code = f"import sys, turnwise.network; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import pytest
+
 from tests.client.link_contract import LinkContract, NewLink
 from tests.client.link_turns_contract import LinkTurnsContract
+from tests.client.ws_proxy import CuttingProxy
+from tests.hub.scenes import A_B, until
+from tests.server.ws_raw import served
+from turnwise.client import ws_seat
+from turnwise.client.backoff import Backoff
 from turnwise.client.embedded import Hub
+from turnwise.client.hub_client import HubClient
 from turnwise.client.link import Link
+from turnwise.client.turn import Turn
 from turnwise.client.ws_link import WsLink
+from turnwise.core.governance import Passport
 from turnwise.server.serve_ws import serve_ws
 
 
@@ -24,3 +37,65 @@ class TestWsLink(LinkContract, LinkTurnsContract):
                 return link
 
             yield new_link
+
+
+NEEDS = """
+import sys
+sys.modules["websockets"] = None
+from turnwise.errors import MissingExtra
+from turnwise.network import WsLink
+try:
+    WsLink("ws://127.0.0.1:1")
+except MissingExtra as error:
+    print(error.extra)
+"""
+
+
+def test_without_the_library_a_link_says_what_to_install() -> None:
+    done = subprocess.run([sys.executable, "-c", NEEDS], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "remote"
+
+
+async def test_words_are_heard_after_a_cut_as_well() -> None:
+    async with served() as (hub, serving), CuttingProxy(serving.url) as proxy:
+        bob = await hub.register(None, Passport(name="bob"))
+        async with WsLink(proxy.url, backoff=Backoff(first_seconds=0.001)) as link:
+            alice = await HubClient(link).register(None, Passport(name="alice"))
+            channel = await alice.open("workflow", "bob", {"graph": A_B.to_dict()}, message="count")
+            await bob.seat.claim(channel.channel_id, 2)
+            with alice.seat.listen(channel.channel_id) as listening:
+                proxy.cut_all()
+                await until(lambda: link.connections == 2 and hub.texts.is_heard(channel.channel_id))
+                heard: list[str] = []
+                while not heard:
+                    bob.seat.tell_text(channel.channel_id, "one")
+                    await asyncio.sleep(0)
+                    heard += [one.text for one in listening.take()]
+
+            assert set(heard) == {"one"}
+            await until(lambda: not hub.texts.is_heard(channel.channel_id))
+
+
+async def test_somebody_who_stops_while_the_server_is_gone_is_not_held_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ws_seat, "RELEASE_SECONDS", 0.05)
+    working = asyncio.Event()
+
+    async def handler(turn: Turn) -> str:
+        working.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    async with served() as (hub, serving), CuttingProxy(serving.url) as proxy:
+        alice = await hub.register(None, Passport(name="alice"))
+        async with WsLink(proxy.url) as link:
+            client = HubClient(link)
+            (await client.register(None, Passport(name="bob"))).on_turn(handler)
+            await alice.open("workflow", "bob", {"graph": A_B.to_dict()}, message="hello")
+            await working.wait()
+            proxy.on_frame = lambda number: "lose"
+            proxy.cut_all()
+            async with asyncio.timeout(10):
+                await client.close()

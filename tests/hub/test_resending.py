@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
+from turnwise.core.claims import LEASE_SECONDS
 from turnwise.core.envelope import Envelope
 from turnwise.core.event_types import EV_TEXT
-from turnwise.errors import EnvelopeIdReused, LogUnavailable
+from turnwise.errors import EnvelopeIdReused, LogUnavailable, TurnTaken
 
 from ..logs import OpenLog
 from .scenes import A_B, A_B_A, FailingLog, add_one, draft, house, refused, types
@@ -94,3 +96,17 @@ async def test_an_append_that_landed_though_it_failed_is_found_when_sent_again()
         await add_one(channel, envelope_id="once")
 
         assert (await channel.state()).context_vars == {"n": 1}
+
+
+async def test_e1_a_claim_made_again_under_its_id_is_the_same_claim(open_log: OpenLog) -> None:
+    """Also where it had replaced another one."""
+    async with house(open_log(), "alice", "bob") as home:
+        channel = await home.open(A_B)
+        claim = partial(home.hub.turns.claim, channel.channel_id, home["alice"].agent_id, turn=1)
+        await claim(worker="gone:1:1/a", envelope_id="one")
+        await refused(TurnTaken, claim(worker="gone:1:1/b", envelope_id="early"))
+        home.clock.advance(LEASE_SECONDS)
+        second = await claim(worker="gone:1:1/b", envelope_id="two")
+
+        assert await claim(worker="gone:1:1/b", envelope_id="two") == second
+        assert (await home.types(channel)).count("turn.claimed") == 2

@@ -178,6 +178,8 @@ NETWORK = [
     "WORKFLOW_TYPE",
     "WindowedSummary",
     "WorkflowState",
+    "WsLink",
+    "WsSettings",
     "acks_within",
     "boxes",
     "dot",
@@ -192,6 +194,7 @@ NETWORK = [
     "reply_within",
     "round_robin",
     "sequence",
+    "serve_ws",
     "simulate",
     "turn_within",
 ]

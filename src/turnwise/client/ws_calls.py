@@ -50,6 +50,7 @@ from turnwise.client.frames import (
 )
 from turnwise.client.parts import Joining, check_size, split
 from turnwise.client.told_errors import raised
+from turnwise.client.ws_wire import Connect, Wire
 from turnwise.core.envelope import JsonObject
 from turnwise.errors import BadFrame, LinkError, LinkLost, TurnwiseError
 from turnwise.hub.clock import Clock
@@ -65,22 +66,6 @@ ANSWERS_PER_ACK: Final = 32
 UNSENT_WORDS: Final = 1_000
 _FATAL: Final = frozenset({"unauthenticated", "forbidden", "version"})
 """Reasons of a bye after which coming back is no use."""
-
-
-class Wire(Protocol):
-    """A WebSocket connection to a server. `recv` and `send` raise `LinkLost` once it is gone."""
-
-    async def recv(self) -> str | bytes: ...
-
-    async def send(self, text: str) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-class Connect(Protocol):
-    """Connects to the server. Raises `LinkLost`."""
-
-    async def __call__(self) -> Wire: ...
 
 
 class Owner(Protocol):

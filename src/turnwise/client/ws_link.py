@@ -13,9 +13,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from ssl import SSLContext
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Final, Self
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,17 +22,15 @@ import msgspec
 from turnwise.client.backoff import Backoff
 from turnwise.client.frames import FRAME_BYTES, Text, Wake
 from turnwise.client.link import Seat
-from turnwise.client.ws_calls import Calls, Wire
+from turnwise.client.ws_calls import Calls
 from turnwise.client.ws_seat import Place, WsSeat
+from turnwise.client.ws_wire import LibraryWire, Wire, library
 from turnwise.core.governance import Passport, Registration, Resume, Rule
-from turnwise.errors import LinkLost, MissingExtra, NameTaken, TurnwiseError
+from turnwise.errors import LinkLost, NameTaken, TurnwiseError
 from turnwise.hub.clock import Clock, SystemClock
 from turnwise.hub.delivery import Receiver
 from turnwise.hub.ids import sortable_ids
 from turnwise.hub.texts import Listening, Texts, TurnText
-
-if TYPE_CHECKING:
-    from websockets.asyncio.client import ClientConnection
 
 OPEN_SECONDS: Final = 15.0
 CONNECT_SECONDS: Final = 10.0
@@ -67,7 +64,7 @@ class WsLink:
         if token and parts.scheme == "ws" and parts.hostname not in _LOCAL and not allow_plain:
             raise LinkLost("a token would go over the network unencrypted; use wss://, or allow_plain=True")
         clock = clock or SystemClock()
-        self._library, self._failures = _library()
+        self._library, self._failures = library()
         self._url = url
         self._ssl = ssl
         self._new_id = sortable_ids(clock)
@@ -198,7 +195,7 @@ class WsLink:
             )
         except self._failures as error:
             raise LinkLost(f"the server cannot be reached: {type(error).__name__}") from None
-        return _Wire(connection, self._failures)
+        return LibraryWire(connection, self._failures)
 
 
 class _Listening(Listening):
@@ -217,39 +214,3 @@ class _Listening(Listening):
     def __exit__(self, *_: object) -> None:
         super().__exit__()
         self._link.end_listening(self._where)
-
-
-class _Wire:
-    """A connection of the `websockets` library. See `Wire`."""
-
-    def __init__(self, connection: ClientConnection, failures: tuple[type[Exception], ...]) -> None:
-        self._connection = connection
-        self._failures = failures
-
-    async def recv(self) -> str | bytes:
-        try:
-            return await self._connection.recv()
-        except self._failures:
-            raise LinkLost("the connection was cut") from None
-
-    async def send(self, text: str) -> None:
-        try:
-            await self._connection.send(text)
-        except self._failures:
-            raise LinkLost("the connection was cut") from None
-
-    async def close(self) -> None:
-        with suppress(*self._failures):
-            await self._connection.close()
-
-
-def _library() -> tuple[Any, tuple[type[Exception], ...]]:
-    """What connects, and what it raises."""
-    try:
-        from websockets.asyncio.client import connect  # noqa: PLC0415  Only whoever links needs it.
-        from websockets.exceptions import WebSocketException  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("websockets"):
-            raise
-        raise MissingExtra("links over WebSocket", extra="remote") from None
-    return connect, (WebSocketException, OSError, TimeoutError)

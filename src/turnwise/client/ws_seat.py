@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -15,13 +16,14 @@ from turnwise.core.channel import ChannelMetadata
 from turnwise.core.envelope import Draft, Envelope, JsonObject
 from turnwise.core.event_types import EV_CHANNEL_CLOSED
 from turnwise.core.state import Claim, State, WorkflowState
-from turnwise.errors import TurnwiseError
+from turnwise.errors import LinkLost, TurnwiseError
 from turnwise.hub.ids import NewId
 from turnwise.hub.request import OpenRequest
 from turnwise.hub.seat import Peer, Reading
 from turnwise.hub.texts import Listening
 
-_STATES: dict[str, type[State]] = {"WorkflowState": WorkflowState}
+RELEASE_SECONDS: Final = 5.0
+_STATES: Final[dict[str, type[State]]] = {"WorkflowState": WorkflowState}
 """What a state says it is -> its class; any other is read as a `State`."""
 
 
@@ -162,7 +164,12 @@ class WsSeat:
         return found
 
     async def release(self, channel_id: str, claim: int) -> None:
-        await self._ask("release", channel_id=channel_id, claim=claim)
+        """See `Seat.release`. Not waited for long: a server gives up what its client does not."""
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await self._ask("release", channel_id=channel_id, claim=claim)
+        except TimeoutError:
+            raise LinkLost("a claim could not be released in time") from None
 
     async def fail(self, channel_id: str, claim: int, error: JsonObject) -> None:
         await self._ask("fail", channel_id=channel_id, claim=claim, error=error)

@@ -9,6 +9,7 @@ from turnwise.client.injection import ChannelInject, ChannelStateInject
 from turnwise.client.link import Link, LocalLink
 from turnwise.client.plugin import NetworkPlugin
 from turnwise.client.turn import Turn, TurnHandler
+from turnwise.client.ws_link import WsLink
 from turnwise.core.adapter import Adapter, Manifest
 from turnwise.core.adapters import CONSULTING_TYPE, CONVERSATION_TYPE, DISCUSSION_TYPE, WORKFLOW_TYPE
 from turnwise.core.adapters.turn_taking import TurnTaking
@@ -95,6 +96,8 @@ from turnwise.network.session import (
     SessionMetadata,
     SessionStateInject,
 )
+from turnwise.server.serve_ws import serve_ws
+from turnwise.server.ws_settings import WsSettings
 
 __all__ = [
     "CONSULTING_TYPE",
@@ -206,6 +209,8 @@ __all__ = [
     "View",
     "WindowedSummary",
     "WorkflowState",
+    "WsLink",
+    "WsSettings",
     "acks_within",
     "boxes",
     "dot",
@@ -220,6 +225,7 @@ __all__ = [
     "reply_within",
     "round_robin",
     "sequence",
+    "serve_ws",
     "simulate",
     "turn_within",
 ]

@@ -122,7 +122,7 @@ class Presence:
             self._desk.counters.refused_requests += 1
             refusal = BadFrame(f"{len(self._running)} requests wait already; send it again later")
             self._send(check_size(Answer(id=request.id, error=told(refusal)), self.payload_bytes))
-        elif request.op in _AT_ONCE:
+        elif request.op in AT_ONCE:
             self._answer(request, self._at_once(request))
         else:
             task = asyncio.create_task(self._work(request))
@@ -185,7 +185,7 @@ class Presence:
         """Seats are taken and left in the order of the frames."""
         try:
             self._authorise("channels.connect")
-            return Answer(id=request.id, result=_AT_ONCE[request.op](self, request))
+            return Answer(id=request.id, result=AT_ONCE[request.op](self, request))
         except Exception as error:
             return Answer(id=request.id, error=self._told(error, request.op))
 
@@ -366,9 +366,12 @@ def _owned(passport: Passport, owner: str) -> Passport:
     return Passport(name=passport.name, owner=owner, kind=passport.kind, auth=passport.auth)
 
 
-_AT_ONCE = {
+AT_ONCE = {
     "attach": Presence._attach,
     "leave": Presence._leave_seat,
     "resume": Presence._resume,
     "unlisten": Presence._unlisten,
 }
+"""What is done in the order of the frames."""
+LATER = ("register", "listen")
+"""What is asked of the presence itself, beside the table of `ws_requests`."""
