@@ -9,9 +9,10 @@ from pathlib import Path
 
 from turnwise.client.turn import Turn
 from turnwise.core.graph import round_robin, sequence
+from turnwise.log.base import Head
 from turnwise.log.sqlite import SqliteLog
 
-from .scenes import A_B, CountingLog, House, answers, house
+from .scenes import A_B, CountingLog, House, Wrapped, answers, begin, house, quiet, until
 
 
 @asynccontextmanager
@@ -87,3 +88,36 @@ async def test_a_hub_that_follows_reads_nothing_of_what_it_appended_itself() -> 
             await asyncio.sleep(0)
 
     assert log.read_of[channel.channel_id] == 0
+
+
+async def test_w6_a_turn_is_told_of_although_somebody_has_read_the_channel_before(tmp_path: Path) -> None:
+    """Whoever asks for its state brings it into memory; the tail comes later."""
+    log = LateLog()
+    async with house(log, "alice", follow=True) as here:
+        await quiet()
+        log.is_late = True
+        async with house(log, "bob", follow=True) as there:
+            there["bob"].on_turn(answers("at once"))
+            await knows(here, "bob")
+            opening = begin(here["alice"].open("consulting", "bob", message="hello", channel_id="asked"))
+            await until(lambda: "asked" in log.inner.records)  # type: ignore[attr-defined]
+            await there.hub.state("asked")
+            log.let.set()
+
+            assert (await (await opening).result()).text == "at once"
+
+
+class LateLog(Wrapped):
+    """The tails that are read once it is late say nothing until they are let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_late = False
+        self.let = asyncio.Event()
+
+    async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
+        is_late = self.is_late
+        async for head in self.inner.tail(after=after):
+            if is_late:
+                await self.let.wait()
+            yield head

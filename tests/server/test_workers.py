@@ -103,7 +103,7 @@ async def test_a_worker_that_is_killed_is_replaced_and_another_ends_its_run(tmp_
         other, writer = await door.knocked.get()
         writer.write(b"now\n")
         run = await ended(served, location, served.key)
-        while len(set(children(served)) - {killed}) < 2:
+        while len(set(children(served)) - {killed}) < 2:  # noqa: ASYNC110  Nobody is told.
             await asyncio.sleep(0)
         served.process.send_signal(signal.SIGTERM)
         code, rest = await served.ended()

@@ -32,6 +32,7 @@ from turnwise.errors import (
     LogError,
     Refused,
     TurnTaken,
+    TurnwiseError,
     UnknownChannel,
 )
 from turnwise.flow.attempt import NOT_THE_STEPS, OVER_FOR_US, attempt, failed, settle
@@ -96,6 +97,7 @@ class Driver:
         """Begin nothing new, and let what is performed end, for so long. Somebody takes up the rest."""
         self._stopping = True
         self.hub.detach(self.agent_id)
+        worked_on = set(self._working)
         busy = [task for channel_id, task in self._working.items() if channel_id not in self._idle]
         if busy:
             await asyncio.wait(busy, timeout=grace_seconds)
@@ -103,6 +105,7 @@ class Driver:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        await self._release(worked_on)
         leave(self._worker)
 
     def wake(self, channel_id: str, seq: int) -> None:
@@ -129,7 +132,17 @@ class Driver:
         channel_id = await self.hub.open_channel(replace(request, worker=self._worker), self.agent_id)
         if request.parent_id is not None:
             self._below.setdefault(request.parent_id, set()).add(channel_id)
+        if self._stopping:
+            await self._release([channel_id])
         return channel_id
+
+    async def _release(self, channel_ids: Iterable[str]) -> None:
+        """Give back the claims that came with a floor and that nobody here will work on any more."""
+        for channel_id in channel_ids:
+            with suppress(TurnwiseError):
+                claim = (await self.hub.state(channel_id)).claim
+                if claim is not None and claim.worker == self._worker:
+                    await self.hub.turns.release(channel_id, claim.seq)
 
     # A run.
 

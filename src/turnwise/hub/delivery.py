@@ -19,6 +19,7 @@ from turnwise.core.event_types import EV_CHANNEL_FORKED
 from turnwise.core.state import State
 from turnwise.core.step_targets import STEP_PREFIX
 from turnwise.errors import NameTaken
+from turnwise.hub.entry import Entry
 
 
 class Receiver(Protocol):
@@ -32,7 +33,8 @@ class Receiver(Protocol):
 class Delivery:
     """Who is attached, who is a member of what, and who is told."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, follows: bool = False) -> None:
+        self._follows = follows
         self._receivers: dict[str, Receiver] = {}
         self._waited_for: defaultdict[str, dict[str, int]] = defaultdict(dict)
         """Participant -> the open channels that wait for it -> the line that says so."""
@@ -62,6 +64,19 @@ class Delivery:
                 self._waited_for[agent_id][channel_id] = waits[agent_id]
             else:
                 self._waited_for[agent_id].pop(channel_id, None)
+
+    def landed(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
+        """Tell of what has landed on a channel; also of what came before, if nobody was told."""
+        if self._follows and entry.told_seq + len(envelopes) < entry.state.seq:
+            self.tell_all(entry.state)
+        else:
+            self.tell(entry.state, envelopes)
+        entry.told_seq = entry.state.seq
+
+    def found(self, entry: Entry) -> None:
+        """Tell of a channel that others wrote, and of which nobody has been told."""
+        self.tell_all(entry.state)
+        entry.told_seq = entry.state.seq
 
     def tell_all(self, state: State) -> None:
         """Wake every attached participant of a channel that was not in memory; it reads what it has not."""

@@ -57,6 +57,8 @@ class Entry:
         self.draining = False
         self.known_seq = 0
         """How far the channel goes, as its log's tail has told."""
+        self.told_seq = 0
+        """How far those who are attached have been told; behind the state where somebody only read it."""
         self.pins = 0
         """How many rely on this very object: while there are any, it is not forgotten."""
         self.snapshot_seq = 0

@@ -53,7 +53,7 @@ class Following:
         self._timers = timers
         self._clock = clock
         self._found = found
-        """Told of a channel that was not in memory."""
+        """Told of a channel that was not in memory, or that nobody has been told of."""
 
     async def run(self, position: int) -> None:
         """Follow what stands behind `position`; while the log cannot be read, try again."""
@@ -75,7 +75,9 @@ class Following:
             await self._directory.hydrate()
         elif not head.channel_id.startswith("_") and head.channel_id not in self._opening.now:
             entry = self._channels.cached(head.channel_id)
-            if entry is not None:
+            if entry is not None and entry.told_seq < head.seq <= entry.state.seq:
+                self._found(entry)  # Somebody has read it before we came.
+            elif entry is not None:
                 self._posting.follow(entry, head.seq)
             elif not head.closed:  # One that was opened and closed elsewhere meanwhile waits for nobody.
                 with suppress(UnknownChannel, ChannelQuarantined):

@@ -75,7 +75,8 @@ class Hub:
         self._listeners = list(options.get("listeners", ()))
         self._channels = Channels(self.lines, known, cached=options.get("cached_channels", CACHED_CHANNELS))
         self._directory = HubDirectory(log, self.clock, self.new_id)
-        self._delivery = Delivery()
+        self.follows = options.get("follow", False)
+        self._delivery = Delivery(follows=self.follows)
         self._timers = Timers(self.clock.now())
         self._posting = Posting(self.lines, self._channels, self.clock, self._appended, self._landed)
         self._opening = Opening(
@@ -97,7 +98,6 @@ class Hub:
         self._naming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Two that open the same channel id at once open one channel."""
         self._sweep_seconds = ttl_sweep_interval
-        self.follows = options.get("follow", False)
         self._tasks: list[asyncio.Task[None]] = []
         """What goes on for as long as the hub does."""
         self._closed = False
@@ -289,6 +289,7 @@ class Hub:
                 self.audit_log.note("quarantined", channel_id=head.channel_id, error=str(error.cause))
             else:
                 self._watch(entry)
+                entry.told_seq = entry.state.seq
         if self._sweep_seconds > 0:
             self._tasks.append(asyncio.create_task(self._sweep.run(self._sweep_seconds)))
         if self.follows:
@@ -306,14 +307,14 @@ class Hub:
         self._channels.keep(entry)
         self._timers.met(entry, self.clock.now())
         self._watch(entry)
-        self._delivery.tell(entry.state, envelopes)
+        self._delivery.landed(entry, envelopes)
         if self._listeners:
             tell(self._listeners, envelopes)
 
     def _found(self, entry: Entry) -> None:
         self._timers.met(entry, self.clock.now())
         self._watch(entry)
-        self._delivery.tell_all(entry.state)
+        self._delivery.found(entry)
 
     def _watch(self, entry: Entry) -> None:
         if entry.state.is_over:
