@@ -8,6 +8,7 @@ from turnwise.client.human_client import HumanClient
 from turnwise.client.injection import ChannelInject, ChannelStateInject
 from turnwise.client.link import Link, LocalLink
 from turnwise.client.plugin import NetworkPlugin
+from turnwise.client.replay import replay
 from turnwise.client.turn import Turn, TurnHandler
 from turnwise.core.adapter import Adapter, Manifest
 from turnwise.core.adapters import CONSULTING_TYPE, CONVERSATION_TYPE, DISCUSSION_TYPE, WORKFLOW_TYPE
@@ -34,6 +35,7 @@ from turnwise.core.envelope import Basis, Close, Decision, Draft, Envelope, Spea
 from turnwise.core.event_types import (
     EV_CHANNEL_CLOSED,
     EV_CHANNEL_EXPIRED,
+    EV_CHANNEL_FORKED,
     EV_CHANNEL_INVITE,
     EV_CHANNEL_INVITE_ACK,
     EV_CHANNEL_INVITE_REJECT,
@@ -102,6 +104,7 @@ __all__ = [
     "DISCUSSION_TYPE",
     "EV_CHANNEL_CLOSED",
     "EV_CHANNEL_EXPIRED",
+    "EV_CHANNEL_FORKED",
     "EV_CHANNEL_INVITE",
     "EV_CHANNEL_INVITE_ACK",
     "EV_CHANNEL_INVITE_REJECT",
@@ -217,6 +220,7 @@ __all__ = [
     "register_condition",
     "register_target",
     "register_view",
+    "replay",
     "reply_within",
     "round_robin",
     "sequence",
