@@ -127,7 +127,7 @@ def test_every_verb_has_an_example(verb: str) -> None:
 
 
 def test_help_of_the_verbs_reads_no_flows() -> None:
-    heavy = "{'starlette', 'fastapi', 'sqlalchemy', 'pydantic_ai', 'rich.console'}"
+    heavy = "{'pydantic', 'jinja2', 'starlette', 'fastapi', 'sqlalchemy', 'pydantic_ai', 'rich.console'}"
     code = f"import sys, turnwise.cli; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

@@ -329,6 +329,18 @@ async def test_e5_a_fork_of_an_unreadable_channel_is_quarantined_and_names_it() 
         await home.talk()
 
 
+async def test_e5_a_fork_whose_own_first_line_is_damaged_costs_nobody_else() -> None:
+    log = MemoryLog()
+    async with house(log, "alice", "bob") as home:
+        channel = await home.open(A_B, message="one")
+        fork_id = await home.hub.fork(channel.channel_id, at=4)
+    flip_memory(log, fork_id, 1)
+    async with house(log, "alice", "bob") as home:
+        await refused(ChannelQuarantined, home.hub.state(fork_id))
+        assert fork_id in home.hub.health().quarantined
+        assert [one.channel_id for one in await home.hub.list_channels()] == [channel.channel_id]
+
+
 async def test_moving_a_slider_over_a_long_channel_reads_a_page_at_a_time() -> None:
     log = CountingLog()
     async with house(log, "alice", "bob") as home:

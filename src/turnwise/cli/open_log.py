@@ -9,9 +9,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from turnwise.client.embedded import Hub
 from turnwise.errors import LogUnavailable
@@ -20,15 +18,6 @@ from turnwise.log.address import open_log
 SETTINGS_FILE: Final = "turnwise.yaml"
 OWN_LOG: Final = Path(".turnwise") / "log.db"
 _SQLITE: Final = "sqlite:///"
-
-LogAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--log", help="The log's address. Without it, what turnwise.yaml says, or DIR/.turnwise/log.db."
-    ),
-]
-Folder = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The project's folder.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 @asynccontextmanager

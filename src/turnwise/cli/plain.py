@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import typer
 
@@ -24,9 +26,13 @@ def public(value: object) -> object:
     return [public(item) for item in value] if isinstance(value, list) else value
 
 
-def print_json(data: object) -> None:
-    """Print JSON for people and scripts."""
-    typer.echo(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
+def print_json(data: object, file: Path | None = None) -> None:
+    """Print JSON for people and scripts, or write it to a file."""
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+    if file is None:
+        typer.echo(text)
+    else:
+        file.write_text(f"{text}\n")
 
 
 def _is_hidden(key: object) -> bool:

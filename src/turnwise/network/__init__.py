@@ -8,6 +8,7 @@ from turnwise.client.human_client import HumanClient
 from turnwise.client.injection import ChannelInject, ChannelStateInject
 from turnwise.client.link import Link, LocalLink
 from turnwise.client.plugin import NetworkPlugin
+from turnwise.client.replay import replay
 from turnwise.client.turn import Turn, TurnHandler
 from turnwise.client.ws_link import WsLink
 from turnwise.core.adapter import Adapter, Manifest
@@ -35,6 +36,7 @@ from turnwise.core.envelope import Basis, Close, Decision, Draft, Envelope, Spea
 from turnwise.core.event_types import (
     EV_CHANNEL_CLOSED,
     EV_CHANNEL_EXPIRED,
+    EV_CHANNEL_FORKED,
     EV_CHANNEL_INVITE,
     EV_CHANNEL_INVITE_ACK,
     EV_CHANNEL_INVITE_REJECT,
@@ -105,6 +107,7 @@ __all__ = [
     "DISCUSSION_TYPE",
     "EV_CHANNEL_CLOSED",
     "EV_CHANNEL_EXPIRED",
+    "EV_CHANNEL_FORKED",
     "EV_CHANNEL_INVITE",
     "EV_CHANNEL_INVITE_ACK",
     "EV_CHANNEL_INVITE_REJECT",
@@ -222,6 +225,7 @@ __all__ = [
     "register_condition",
     "register_target",
     "register_view",
+    "replay",
     "reply_within",
     "round_robin",
     "sequence",
