@@ -70,6 +70,7 @@ def serve(
 
     from turnwise.errors.flows import BadDocuments
     from turnwise.flow.project import load_project
+    from turnwise.server.origin import known_names
     from turnwise.server.runtime import runtime_of
 
     project = load_project(directory)
@@ -80,7 +81,7 @@ def serve(
         raise typer.Exit(1) from None
     if project.report:
         typer.echo(str(project.report), err=True)
-    hosts = _hosts(host, allow_host or [])
+    hosts = known_names(host, allow_host or [])
     provider = tracing.export(os.environ)
     try:
         asyncio.run(
@@ -117,16 +118,6 @@ async def _serve(
             typer.echo("\n".join(_told(runtime, address, key)))
             await DrainingServer(app, runtime, settings, access_log=access_log).serve([listening])
     typer.echo("stopped.")
-
-
-def _hosts(host: str, allowed: list[str]) -> tuple[str, ...] | None:
-    """The names that requests may be for: on this machine its own, elsewhere any, unless some are named."""
-    from turnwise.server.origin import LOOPBACK_NAMES
-    from turnwise.server.serving import is_this_machine
-
-    if is_this_machine(host):
-        return (*LOOPBACK_NAMES, host, *allowed)
-    return tuple(allowed) or None
 
 
 def _authenticator(
