@@ -13,10 +13,16 @@ from .stage import TOKEN, Stage, stage
 
 SHOTS = Path(__file__).parents[2] / ".cache" / "studio"
 CHROMIUM = shutil.which("chromium")
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 Shoot = Callable[[Page, str], None]
 

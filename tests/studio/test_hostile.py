@@ -17,7 +17,10 @@ from .payloads import PAYLOADS
 from .stage import TOKEN, Stage
 
 EVERYTHING = "\n".join(PAYLOADS)
-FOREIGN = "img, iframe, object, embed, base, form[action], a[href^='javascript'], meta[http-equiv], [onerror], [onload]"
+FOREIGN = (
+    "img, iframe, object, embed, base, form[action], a[href^='javascript'], meta[http-equiv], "
+    "[onerror], [onload]"
+)
 """What no page of ours has."""
 OWN_SCRIPTS = 5
 
@@ -40,13 +43,13 @@ async def hostile_channel(server: Stage) -> str:
     script = ScriptedModel(call("says_it"), call("fails_with_it"), EVERYTHING, ValueError(EVERYTHING))
     agent = Agent("x", config=script, tools=[says_it, fails_with_it])
     names = [text for text in PAYLOADS if len(text) <= 256 and text.isprintable()]
-    client = await server.door.register(agent, Passport(name=names[1]))
+    await server.door.register(agent, Passport(name=names[1]))
     for name in names[2:22]:
         await server.door.register_human(Passport(name=name, kind="human"))
     carol = server.people["carol"]
     channel = await carol.open(
         type="conversation",
-        target=client.registration.name,
+        target=names[1],
         labels={"title": PAYLOADS[0], PAYLOADS[1]: PAYLOADS[2]},
         knobs={"context_vars": {text: text for text in PAYLOADS}},
     )

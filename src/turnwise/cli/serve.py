@@ -92,6 +92,7 @@ def serve(
 
     from turnwise.errors.flows import BadDocuments
     from turnwise.flow.project import load_project
+    from turnwise.server.origin import known_names
     from turnwise.server.runtime import runtime_of
 
     project = load_project(directory)
@@ -107,7 +108,7 @@ def serve(
         given[-1:-1] = [word for name in allow_host or [] for word in ("--allow-host", name)]
         address = log or project.log_address
         raise typer.Exit(asyncio.run(_supervise(given, workers, address, host=host, port=port, dev=dev)))
-    place = _Place(host, port, socket_number, _hosts(host, allow_host or []))
+    place = _Place(host, port, socket_number, known_names(host, allow_host or []))
     provider = tracing.export(os.environ)
     try:
         asyncio.run(_serve(project, runtime, place, dev=dev, access_log=access_log, grace=grace))
@@ -196,16 +197,6 @@ async def _serve(
             await server.serve([listening])
     if not place.is_worker:
         typer.echo("stopped.")
-
-
-def _hosts(host: str, allowed: list[str]) -> tuple[str, ...] | None:
-    """The names that requests may be for: on this machine its own, elsewhere any, unless some are named."""
-    from turnwise.server.origin import LOOPBACK_NAMES
-    from turnwise.server.serving import is_this_machine
-
-    if is_this_machine(host):
-        return (*LOOPBACK_NAMES, host, *allowed)
-    return tuple(allowed) or None
 
 
 def _authenticator(

@@ -10,7 +10,7 @@ Rule 2: an `Origin`, which browsers send with whatever a page asks for, names th
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -19,11 +19,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnwise.server.answers import failure
 from turnwise.server.problems import Answer
+from turnwise.server.serving import is_this_machine
 
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
 _ASKED: Final = ("http", "websocket")
 _FORBIDDEN: Final = 403
 _MISDIRECTED: Final = 421
+
+
+def known_names(host: str, allowed: Sequence[str]) -> tuple[str, ...] | None:
+    """The names of a server on `host`: on this machine its own, elsewhere any, unless some are `allowed`."""
+    if is_this_machine(host):
+        return (*LOOPBACK_NAMES, host, *allowed)
+    return tuple(allowed) or None
 
 
 class OriginCheck:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.server.stage import PEOPLE, person
 from turnwise.agent.tool import tool
 from turnwise.testing import call
 
@@ -149,6 +150,48 @@ async def test_an_answer_to_nothing_is_404() -> None:
         answer = await stage.server.post(f"/channels/{channel}/answers", body)
 
     assert answer.status_code == 404
+
+
+async def test_a_fork_has_the_past_of_its_line_and_goes_on_by_itself() -> None:
+    async with scene("Hello.", "Hello again.") as stage:
+        channel = await stage.open("Hi")
+        head = (await stage.hub.state(channel)).seq
+        answer = await stage.server.post(f"/channels/{channel}/fork", {"at": head}, token="carol")
+        fork = answer.json()["data"]["channel_id"]
+        await stage.server.post(f"/channels/{fork}/messages", {"text": "And now?"}, token="carol")
+        await stage.until(fork, lambda state: state.turn_count == 4)
+        old, new = await stage.lines(channel), await stage.lines(fork)
+        listed = [row["channel_id"] for row in (await stage.data("/channels", token="carol"))["channels"]]
+        then = await stage.data(f"/channels/{fork}/state?seq={head}")
+
+    assert answer.status_code == 201
+    assert [one["event_data"] for one in new[1:head]] == [one["event_data"] for one in old[1:]]
+    assert new[head]["event_type"] == "channel.forked"
+    assert new[-1]["event_data"]["body"] == "Hello again."
+    assert listed == [fork, channel]
+    assert (then["seq"], then["turn_count"]) == (head, 2)
+
+
+@pytest.mark.parametrize("body", [{}, {"at": 0}, {"at": 999}, {"at": "1"}, {"at": True}, {"at": 1, "x": 1}])
+async def test_a_fork_from_a_line_that_is_not_there_is_422(body: object) -> None:
+    async with scene() as stage:
+        channel = await stage.open()
+        answer = await stage.server.post(f"/channels/{channel}/fork", body)
+
+    assert answer.status_code == 422
+
+
+async def test_a_run_is_forked_only_by_who_may_fork_runs() -> None:
+    async with scene(flows=WORK) as stage:
+        run = (await stage.server.post("/work", {}, Prefer="respond-async")).headers["x-run-id"]
+        member = person("flows", "channels:read", "channels:write")
+        PEOPLE["flows"] = member
+        try:
+            answer = await stage.server.post(f"/channels/{run}/fork", {"at": 1}, token="flows")
+        finally:
+            del PEOPLE["flows"]
+
+    assert answer.status_code == 403
 
 
 async def test_a_channel_is_closed_once_and_says_by_whom() -> None:

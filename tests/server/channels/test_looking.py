@@ -252,3 +252,16 @@ async def test_f2_what_a_run_keeps_for_itself_is_in_no_line_no_state_and_no_list
     assert private["_canary"] == "kept inside"
     assert any("outside" in text for text in texts)
     assert not any("kept inside" in text or "_user_id" in text for text in texts)
+
+
+async def test_why_names_the_rule_that_decided_and_only_to_whom_the_line_is_shown() -> None:
+    async with scene("Yes.") as stage:
+        channel = await stage.open("Help!", target=["helper", "dave"])
+        said = next(one for one in await stage.lines(channel) if one["event_type"] == "packet")
+        claim = next(one for one in await stage.lines(channel) if one["event_type"] == "turn.claimed")
+        why = await stage.data(f"/channels/{channel}/envelopes/{said['seq']}/why", token="dave")
+        hidden = await stage.server.get(f"/channels/{channel}/envelopes/{claim['seq']}/why", token="dave")
+
+    decided = [rule for rule in why["rules"] if rule.get("decided")]
+    assert [rule["index"] for rule in decided] == [1]
+    assert hidden.status_code == 404

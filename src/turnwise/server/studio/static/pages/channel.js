@@ -42,7 +42,7 @@ function Opened({ channel, again, seq }) {
     const made = await post(`/channels/${channel.channel_id}/fork`, { at: line });
     go("channels", made.channel_id);
   }), [channel.channel_id]);
-  useChannelKeys({ lines, at, setAt, chosen, setChosen, setTab, fork });
+  useChannelKeys({ lines, setAt, chosen, setChosen, setTab, fork });
   return html`
     <div class="channel">
       <${ChannelHeader} channel=${channel} live=${live.state} state=${state} onError=${setError} again=${again} />
@@ -117,21 +117,22 @@ async function attempt(setError, act) {
   }
 }
 
-function useChannelKeys({ lines, at, setAt, chosen, setChosen, setTab, fork }) {
+function useChannelKeys({ lines, setAt, chosen, setChosen, setTab, fork }) {
   useEffect(() => {
     const pressed = (event) => {
       if (isTyping(event)) return;
       const isInList = event.target.getAttribute?.("role") === "listbox";
       const key = isInList ? { ArrowDown: "j", ArrowUp: "k" }[event.key] ?? event.key : event.key;
       if (key !== event.key) event.preventDefault();
-      const here = chosen ?? lines.head + 1;
+      // From what is chosen by then: keys may come faster than the page is drawn.
+      const choose = (move) => setChosen((here) => move(here ?? lines.head + 1));
       const moves = {
-        j: () => setChosen(Math.min(lines.head, here + 1)),
-        k: () => setChosen(Math.max(1, here - 1)),
-        J: () => setChosen(nextTurn(lines, here, 1)),
-        K: () => setChosen(nextTurn(lines, here, -1)),
-        "[": () => setAt(Math.max(1, (at ?? lines.head) - 1)),
-        "]": () => setAt(at === null || at + 1 >= lines.head ? null : at + 1),
+        j: () => choose((here) => Math.min(lines.head, here + 1)),
+        k: () => choose((here) => Math.max(1, here - 1)),
+        J: () => choose((here) => nextTurn(lines, here, 1)),
+        K: () => choose((here) => nextTurn(lines, here, -1)),
+        "[": () => setAt((here) => Math.max(1, (here ?? lines.head) - 1)),
+        "]": () => setAt((here) => (here === null || here + 1 >= lines.head ? null : here + 1)),
         l: () => (setAt(null), setChosen(null)),
         w: () => setTab("why"),
         x: () => setTab("context"),

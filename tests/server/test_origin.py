@@ -1,0 +1,104 @@
+"""Requests for another name, or from another site's page, are refused, whatever they ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from turnwise.server.origin import LOOPBACK_NAMES, OriginCheck, known_names
+from turnwise.server.settings import ServerSettings
+
+from .stage import served
+
+LOCAL = ServerSettings(hosts=LOOPBACK_NAMES, same_origin=True)
+PATHS = ["/health", "/studio", "/studio/main.js", "/channels", "/runs", "/nothing"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_name_that_was_made_to_lead_here_is_not_ours(path: str) -> None:
+    async with served(settings=LOCAL) as server:
+        rebound = await server.get(path, Host="evil.example:8484")
+
+    assert (rebound.status_code, rebound.json()["error"]["type"]) == (421, "unknown_host")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("127.0.0.1:8484", 200),
+        ("localhost:1", 200),
+        ("LOCALHOST", 200),
+        ("[::1]:8484", 200),
+        ("[::1]", 200),
+        ("", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example:8484", 421),
+        ("evil.example#127.0.0.1", 421),
+        ("0.0.0.0:8484", 421),
+    ],
+)
+async def test_on_this_machine_only_its_own_names_are_known(host: str, status: int) -> None:
+    async with served(settings=LOCAL) as server:
+        answer = await server.get("/health", Host=host)
+
+    assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://localhost:8484", 200),
+        ("https://localhost:8484", 200),
+        ("http://localhost:9999", 403),
+        ("http://evil.example", 403),
+        ("null", 403),
+        ("http://localhost:8484.evil.example", 403),
+    ],
+)
+async def test_a_page_of_another_site_may_ask_nothing(origin: str, status: int) -> None:
+    async with served(settings=LOCAL) as server:
+        answer = await server.get("/health", Host="localhost:8484", Origin=origin)
+
+    assert answer.status_code == status
+
+
+async def test_without_names_every_name_is_good_and_another_origin_still_is_not() -> None:
+    async with served(settings=ServerSettings(same_origin=True)) as server:
+        any_name = await server.get("/health", Host="flows.example")
+        other = await server.get("/health", Host="flows.example", Origin="http://evil.example")
+
+    assert (any_name.status_code, other.status_code) == (200, 403)
+
+
+async def test_a_mounted_app_checks_neither() -> None:
+    async with served() as server:
+        answer = await server.get("/health", Host="flows.example", Origin="http://evil.example")
+
+    assert answer.status_code == 200
+
+
+async def test_a_websocket_from_another_site_is_closed_before_it_is_opened() -> None:
+    sent: list[Any] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("it got through")
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"localhost:8484"), (b"origin", b"http://evil.example")]
+    await OriginCheck(inner, hosts=LOOPBACK_NAMES)({"type": "websocket", "headers": headers}, receive, send)
+
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+def test_serve_knows_its_names_on_this_machine_and_takes_more() -> None:
+    assert known_names("127.0.0.1", []) == (*LOOPBACK_NAMES, "127.0.0.1")
+    assert known_names("127.0.0.1", ["flows.example"]) == (*LOOPBACK_NAMES, "127.0.0.1", "flows.example")
+    assert known_names("0.0.0.0", []) is None
+    assert known_names("0.0.0.0", ["flows.example"]) == ("flows.example",)
