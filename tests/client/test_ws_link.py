@@ -13,7 +13,7 @@ import pytest
 from tests.client.link_contract import LinkContract, NewLink
 from tests.client.link_turns_contract import LinkTurnsContract
 from tests.client.ws_proxy import CuttingProxy
-from tests.hub.scenes import A_B, until
+from tests.hub.scenes import A_B, SAFETY_SECONDS, until
 from tests.server.ws_raw import served
 from turnwise.client import ws_seat
 from turnwise.client.backoff import Backoff
@@ -22,7 +22,9 @@ from turnwise.client.hub_client import HubClient
 from turnwise.client.link import Link
 from turnwise.client.turn import Turn
 from turnwise.client.ws_link import WsLink
+from turnwise.core.event_types import EV_TURN_RENEWED
 from turnwise.core.governance import Passport
+from turnwise.log.memory import MemoryLog
 from turnwise.server.serve_ws import serve_ws
 
 
@@ -99,3 +101,25 @@ async def test_somebody_who_stops_while_the_server_is_gone_is_not_held_up(
             proxy.cut_all()
             async with asyncio.timeout(10):
                 await client.close()
+
+
+async def test_t1_a_worker_elsewhere_that_is_silent_for_long_is_heard_of() -> None:
+    """The heart beats on the client's side of the link."""
+    hub = await Hub.open(MemoryLog(), follow=True, lease_seconds=0.03)
+    async with asyncio.timeout(SAFETY_SECONDS), serve_ws(hub) as served:
+        client = HubClient(WsLink(served.url))
+        alice, bob = [await client.register(passport=Passport(name=name)) for name in ("alice", "bob")]
+
+        async def slow(turn: Turn) -> str:
+            await turn_renewed.wait()
+            return "done"
+
+        turn_renewed = asyncio.Event()
+        hub.add_listener(lambda line: turn_renewed.set() if line.event_type == EV_TURN_RENEWED else None)
+        bob.on_turn(slow)
+        channel = await alice.open("consulting", "bob", message="hello")
+        result = await channel.result()
+        await client.close()
+    await hub.close()
+
+    assert result.text == "done"

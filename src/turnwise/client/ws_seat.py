@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +19,7 @@ from turnwise.core.envelope import Draft, Envelope, JsonObject
 from turnwise.core.event_types import EV_CHANNEL_CLOSED
 from turnwise.core.state import Claim, State, WorkflowState
 from turnwise.errors import LinkLost, TurnwiseError
+from turnwise.hub.heartbeat import beating
 from turnwise.hub.ids import NewId
 from turnwise.hub.request import OpenRequest
 from turnwise.hub.seat import Peer, Reading
@@ -144,6 +147,13 @@ class WsSeat:
 
     async def wait_unclaimed(self, channel_id: str) -> None:
         await self._ask("wait_unclaimed", channel_id=channel_id)
+
+    def kept(self, channel_id: str, claim: Claim) -> AbstractAsyncContextManager[None]:
+        """See `Seat.kept`. The heart beats here, not at the server: it says that this process is alive."""
+        return beating(partial(self._renew, channel_id, claim.seq), claim, asyncio.sleep)
+
+    async def _renew(self, channel_id: str, claim: int, heard: int) -> int:
+        return int(await self._ask("renew", channel_id=channel_id, claim=claim, heard=heard))
 
     async def record(self, channel_id: str, claim: int, event_type: str, data: JsonObject) -> None:
         await self._ask("record", channel_id=channel_id, claim=claim, event_type=event_type, data=data)

@@ -153,6 +153,10 @@ class Seat:
         """See `Turns.kept`."""
         return self._hub.turns.kept(channel_id, claim)
 
+    async def renew(self, channel_id: str, claim: int, heard: int) -> int:
+        """See `Turns.renew`."""
+        return await self._hub.turns.renew(channel_id, claim, heard)
+
     async def sleep(self, seconds: float) -> None:
         await self._hub.clock.sleep(seconds)
 

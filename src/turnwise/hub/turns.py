@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import partial
 from typing import Any, Final, Protocol
 
 from turnwise.core import event_types as ev
@@ -120,7 +121,23 @@ class Turns:
 
         A worker is never replaced within its own process, so where nobody else is followed it costs nothing.
         """
-        return beating(self._hub, channel_id, claim) if self._hub.follows else nullcontext()
+        if not self._hub.follows:
+            return nullcontext()
+        return beating(partial(self.renew, channel_id, claim.seq), claim, self._hub.clock.sleep)
+
+    async def renew(self, channel_id: str, claim: int, heard: int) -> int:
+        """Say that the claim's worker is alive, unless it was heard of since `heard`; return the last sign.
+
+        Raises `ClaimLost` if the claim is no longer the live one.
+        """
+        state = await self._hub.state(channel_id)
+        live = None if state.claim is None else state.claim.seq
+        if live != claim:
+            raise ClaimLost(channel_id, claim=claim, live=live)
+        if not self._hub.follows or state.alive_seq != heard:
+            return state.alive_seq
+        (line,) = await self._hub.write(channel_id, ev.EV_TURN_RENEWED, {}, claim=claim, audience=[])
+        return line.seq
 
     async def record(
         self, channel_id: str, claim: int, event_type: str, data: JsonObject, *, envelope_id: str = ""

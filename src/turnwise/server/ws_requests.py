@@ -112,6 +112,12 @@ class RecordArgs(ClaimArgs, frozen=True, kw_only=True):
     data: JsonObject
 
 
+class RenewArgs(ClaimArgs, frozen=True, kw_only=True):
+    """The last sign of life that the worker knows of."""
+
+    heard: int
+
+
 class FailArgs(ClaimArgs, frozen=True, kw_only=True):
     """Why a turn is given up."""
 
@@ -201,6 +207,12 @@ async def wait_unclaimed(asked: Asked) -> None:
     await asked.seat.wait_unclaimed(asked.args.channel_id)
 
 
+async def renew(asked: Asked) -> int:
+    await _check_claim(asked)
+    args: RenewArgs = asked.args
+    return await asked.seat.renew(args.channel_id, args.claim, args.heard)
+
+
 async def record(asked: Asked) -> None:
     args: RecordArgs = asked.args
     if args.event_type not in (EV_TURN_MODEL, EV_TURN_TOOL):
@@ -256,6 +268,7 @@ REQUESTS: Final[dict[str, tuple[str, type[_Args], Perform]]] = {
     "as_step": ("channels.read", ChannelArgs, as_step),
     "claim": ("channels.post", TurnArgs, claim),
     "wait_unclaimed": ("channels.read", ChannelArgs, wait_unclaimed),
+    "renew": ("channels.post", RenewArgs, renew),
     "record": ("channels.post", RecordArgs, record),
     "recorded": ("channels.read", AfterArgs, recorded),
     "summary": ("channels.read", ChannelArgs, summary),
