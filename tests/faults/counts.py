@@ -38,3 +38,8 @@ POSTGRES_CUTS: Final = 100 * SOAK
 
 NATS_BLOWS: Final = 3 * SOAK
 """To the leader: killed, paused, cut off from the others, in turn."""
+
+CLUSTER_CONVERSATIONS: Final = 300 * SOAK
+CLUSTER_CONVERSATIONS_ON_NATS: Final = 120 * SOAK
+LEADER_KILLS: Final = 3 * SOAK
+CLUSTER_CONVERSATIONS_OF_A_TWIN: Final = 60
