@@ -12,6 +12,7 @@ from starlette.responses import Response
 from turnwise.core.channel import ID_PATTERN
 from turnwise.errors import HubClosed, UnknownRun
 from turnwise.server.access import Access
+from turnwise.server.channels.facts import KnownFacts
 from turnwise.server.limits import Places
 from turnwise.server.operation import Handler
 from turnwise.server.runtime import Runtime
@@ -27,6 +28,7 @@ class House:
     settings: ServerSettings
     requests: Places
     streams: Places
+    facts: KnownFacts
 
     @contextmanager
     def request(self) -> Iterator[None]:
@@ -45,6 +47,7 @@ def house_of(runtime: Runtime, access: Access, settings: ServerSettings) -> Hous
         settings=settings,
         requests=Places(settings.requests, "requests", retry_after_seconds=seconds),
         streams=Places(settings.streams, "streams", retry_after_seconds=seconds),
+        facts=KnownFacts(lambda: runtime.hub.lines),
     )
 
 

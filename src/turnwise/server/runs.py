@@ -7,6 +7,7 @@ POST /runs/{id}/cancel                POST /runs/{id}/retry {"step"}
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from starlette.requests import Request
@@ -15,12 +16,13 @@ from starlette.responses import Response
 from turnwise.core.envelope import JsonObject
 from turnwise.core.state import LONG_AGO, WorkflowState
 from turnwise.core.step_targets import STEP_PREFIX
-from turnwise.errors import UnknownName
+from turnwise.errors import UnknownName, UnknownRun
 from turnwise.flow.fields import Problem
 from turnwise.flow.verdict import verdict
 from turnwise.server.answers import run_headers, run_links, success
 from turnwise.server.auth.principal import Principal
 from turnwise.server.body import json_body
+from turnwise.server.channels.facts import MOST_READ
 from turnwise.server.house import House, run_id_of
 from turnwise.server.operation import Operation
 from turnwise.server.parameters import cursor, page_size
@@ -42,8 +44,7 @@ class RunRoutes:
         await self._house.access.admit(request, "runs.list")
         limit, after = page_size(request), cursor(request)
         flow = request.query_params.get("flow")
-        found = await self._house.runtime.runs.runs(flow=flow, after=after, limit=limit)
-        following = found[-1].channel_id if len(found) == limit else None
+        found, following = await self._page(flow, after, limit)
         return success({"runs": [summary(state) for state in found], "next": following})
 
     async def read(self, request: Request) -> Response:
@@ -78,6 +79,21 @@ class RunRoutes:
     async def events(self, request: Request) -> Response:
         run_id, principal = await self._admitted(request, "runs.stream")
         return await self._streams.answer(request, run_id, principal)
+
+    async def _page(self, flow: str | None, after: str, limit: int) -> tuple[list[WorkflowState], str | None]:
+        """Runs behind an id, and the id to go on behind. Of other flows' runs the first line is read, once."""
+        found: list[WorkflowState] = []
+        left = MOST_READ
+        for head in await self._house.runtime.hub.lines.channels(after=after):
+            left -= head.channel_id not in self._house.facts
+            facts = await self._house.facts.of(head.channel_id)
+            is_wanted = facts is not None and facts.is_run and facts.parent_id is None
+            if facts is not None and is_wanted and flow in (None, facts.labels.get("flow")):
+                with suppress(UnknownRun):
+                    found.append(await self._house.runtime.runs.state(head.channel_id))
+            if len(found) == limit or left <= 0:
+                return found, head.channel_id
+        return found, None
 
     async def _admitted(self, request: Request, operation: str) -> tuple[str, Principal]:
         run_id = request.path_params["run_id"]

@@ -60,7 +60,11 @@ class ChannelChanges:
             await json_body(request, self._house.settings), needed=("request_id", "answer"), more=("as",)
         )
         asked = await self._house.runtime.hub.lines.find(state.channel_id, body["request_id"][:64])
-        if asked is None or asked.event_type != ev.EV_HUMAN_REQUESTED or not sight.view(asked, state.spec):
+        if (
+            asked is None
+            or asked.event_type != ev.EV_HUMAN_REQUESTED
+            or not sight.view(asked, state.spec.participants)
+        ):
             raise not_found(f"nobody asked {body['request_id'][:64]!r} on channel {state.channel_id!r}.")
         name = body.get("as") or _speaker(state, sight)
         draft = Draft(

@@ -7,7 +7,7 @@ so nothing here can be out of date, whoever writes to the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from datetime import datetime
 from typing import Final
@@ -24,6 +24,8 @@ from turnwise.log.base import Head, Log
 
 MOST_REMEMBERED: Final = 100_000
 MESSAGE_CHARACTERS: Final = 200
+MOST_READ: Final = 2_000
+"""So many channels that nobody has looked at yet are read for one answer; the next one goes on from there."""
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -45,8 +47,9 @@ class Facts(Struct, frozen=True, kw_only=True):
 class KnownFacts:
     """Channel id -> facts, for as many as fit."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Callable[[], Log]) -> None:
         self._log = log
+        """Asked whenever it is needed: it is not open yet when a server is put together."""
         self._known: dict[str, Facts] = {}
 
     def __contains__(self, channel_id: object) -> bool:
@@ -65,7 +68,7 @@ class KnownFacts:
 
     async def _read(self, channel_id: str) -> Facts | None:
         try:
-            async with aclosing(self._log.read(channel_id)) as lines:  # type: ignore[type-var]
+            async with aclosing(self._log().read(channel_id)) as lines:  # type: ignore[type-var]
                 async for line in lines:
                     return _facts(line)
         except (CorruptRecord, msgspec.ValidationError):

@@ -19,7 +19,7 @@ from turnwise.core.packet import body_of
 from turnwise.errors import ChannelQuarantined, CorruptRecord, UnknownChannel
 from turnwise.flow.fields import Problem
 from turnwise.log.base import Head
-from turnwise.server.channels.facts import Facts, KnownFacts, latest_first
+from turnwise.server.channels.facts import MOST_READ, Facts, latest_first
 from turnwise.server.channels.reading import MOST_SEARCHED, LinesWanted, found_lines, searched_text
 from turnwise.server.channels.shown import row, unread_row
 from turnwise.server.channels.sight import Sight
@@ -27,10 +27,10 @@ from turnwise.server.house import House
 from turnwise.server.parameters import page_size
 from turnwise.server.problems import invalid
 
-MOST_READ: Final = 2_000
-"""So many channels that nobody has looked at yet are read for one answer."""
 MOST_ON_ONE: Final = 5
 """So many lines of one channel are told where many are searched."""
+LINES_A_CHANNEL_COSTS: Final = 20
+"""Beginning to read a channel costs about as much as reading so many lines."""
 QUARANTINED: Final = "quarantined"
 STATUSES: Final = ("open", *(one.value for one in ChannelState), "waiting", QUARANTINED)
 KINDS: Final = ("run", "channel")
@@ -93,13 +93,7 @@ class Listing:
 
     def __init__(self, house: House) -> None:
         self._house = house
-        self._facts: KnownFacts | None = None
-
-    @property
-    def facts(self) -> KnownFacts:
-        if self._facts is None:
-            self._facts = KnownFacts(self._house.runtime.hub.lines)
-        return self._facts
+        self._facts = house.facts
 
     async def page(self, asked: Wanted, sight: Sight) -> Page:
         """The next channels that fit."""
@@ -107,8 +101,8 @@ class Listing:
         left = MOST_READ
         heads = await self._heads(asked)
         for head in heads:
-            left -= head.channel_id not in self.facts
-            facts = await self.facts.of(head.channel_id)
+            left -= head.channel_id not in self._facts
+            facts = await self._facts.of(head.channel_id)
             if facts is not None and _fits(facts, asked, sight):
                 one = await self._row(facts)
                 rows += [one] if _is_at(one, asked.status) else []
@@ -122,8 +116,8 @@ class Listing:
         left = MOST_SEARCHED
         heads = await self._heads(asked) if asked.text else []
         for head in heads:
-            facts = await self.facts.of(head.channel_id)
-            left -= head.seq
+            facts = await self._facts.of(head.channel_id)
+            left -= head.seq + LINES_A_CHANNEL_COSTS
             if facts is not None and asked.takes(facts) and sight.may_know(facts.participants):
                 rows += await self._found(facts, asked, sight)
             if (len(rows) >= asked.limit or left <= 0) and head is not heads[-1]:
@@ -145,9 +139,8 @@ class Listing:
         hub = self._house.runtime.hub
         wanted_lines = LinesWanted(after=0, limit=MOST_ON_ONE, text=asked.text)
         try:
-            state = await hub.state(facts.channel_id)
-            lines = (await found_lines(hub, state, sight, wanted_lines))["envelopes"]
-        except (ChannelQuarantined, UnknownChannel, CorruptRecord):
+            lines, _ = await found_lines(hub, facts.channel_id, facts.participants, sight, wanted_lines)
+        except CorruptRecord:
             return []
         where = {"channel_id": facts.channel_id, "type": facts.type, "labels": facts.labels}
         names = {one.agent_id: one.name for one in facts.participants}

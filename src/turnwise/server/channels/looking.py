@@ -39,7 +39,7 @@ class ChannelRoutes:
     def __init__(self, house: House) -> None:
         self._house = house
         self._listing = Listing(house)
-        self._streams = ChannelStreams(house, self._listing)
+        self._streams = ChannelStreams(house)
 
     async def list_channels(self, request: Request) -> Response:
         sight = await sight_of(self._house, request, "channels.list")
@@ -64,7 +64,9 @@ class ChannelRoutes:
         asked = lines_wanted(request, state.seq)
         hub = self._house.runtime.hub
         if asked.text:
-            page = await found_lines(hub, state, sight, asked)
+            members = state.spec.participants
+            found, last = await found_lines(hub, state.channel_id, members, sight, asked)
+            page = {"envelopes": found, "first": asked.after + 1, "last": last, "head": state.seq}
         else:
             lines = await lines_behind(hub, state.channel_id, asked.after, asked.limit)
             page = page_of(lines, state, sight, asked.after)
@@ -98,7 +100,7 @@ class ChannelRoutes:
     async def _check_line(self, state: State, sight: Sight, seq: int) -> None:
         """Refuse a line that is not for whoever asks as if it were not there."""
         lines = await lines_behind(self._house.runtime.hub, state.channel_id, seq - 1, 1)
-        if not lines or sight.view(lines[0], state.spec) is None:
+        if not lines or sight.view(lines[0], state.spec.participants) is None:
             raise not_found(f"there is no line {seq} on channel {state.channel_id!r}.")
 
     async def _questions(self, state: State, sight: Sight) -> Sequence[JsonObject]:
@@ -107,7 +109,8 @@ class ChannelRoutes:
         open_: dict[str, JsonObject] = {}
         for line in lines:
             request_id = str(line.event_data.get("request_id", ""))
-            if line.event_type == ev.EV_HUMAN_REQUESTED and sight.view(line, state.spec) is not None:
+            is_shown = sight.view(line, state.spec.participants) is not None
+            if line.event_type == ev.EV_HUMAN_REQUESTED and is_shown:
                 asked = {"request_id": request_id, "question": str(line.event_data.get("question", ""))}
                 open_[request_id] = {**asked, "seq": line.seq, "agent_id": line.sender_id}
             elif line.event_type == ev.EV_HUMAN_ANSWERED:

@@ -15,11 +15,12 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
+from turnwise.core.channel import Participant
 from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.state import State
 from turnwise.flow.fields import Problem
 from turnwise.hub.hub import Hub
-from turnwise.server.channels.sight import Sight
+from turnwise.server.channels.sight import Sight, told
 from turnwise.server.parameters import page_size
 from turnwise.server.problems import invalid
 
@@ -72,7 +73,7 @@ def page_of(lines: Iterable[Envelope], state: State, sight: Sight, after: int) -
     shown: list[JsonObject] = []
     last, size = after, 0
     for line in lines:
-        one = sight.shown(line, state.spec)
+        one = sight.shown(line, state.spec.participants)
         size += 0 if one is None else len(msgspec.json.encode(one))
         if shown and size > MOST_PAGE_BYTES:
             break
@@ -82,19 +83,21 @@ def page_of(lines: Iterable[Envelope], state: State, sight: Sight, after: int) -
     return {"envelopes": shown, "first": after + 1, "last": last, "head": state.seq}
 
 
-async def found_lines(hub: Hub, state: State, sight: Sight, asked: LinesWanted) -> JsonObject:
-    """The lines that hold a text, as whoever asks is shown them."""
+async def found_lines(
+    hub: Hub, channel_id: str, participants: list[Participant], sight: Sight, asked: LinesWanted
+) -> tuple[list[JsonObject], int]:
+    """The lines that hold a text, as whoever asks is shown them; and the last line that was looked at."""
     shown: list[JsonObject] = []
     last = asked.after
-    async with aclosing(hub.lines.read(state.channel_id, after=asked.after)) as lines:  # type: ignore[type-var]
+    async with aclosing(hub.lines.read(channel_id, after=asked.after)) as lines:  # type: ignore[type-var]
         async for line in lines:
             last = line.seq
-            one = sight.shown(line, state.spec)
-            if one is not None and holds(one, asked.text):
+            seen = sight.view(line, participants)
+            if seen is not None and holds(one := told(seen), asked.text):
                 shown.append(one)
             if len(shown) == asked.limit or last - asked.after >= MOST_SEARCHED:
                 break
-    return {"envelopes": shown, "first": asked.after + 1, "last": last, "head": state.seq}
+    return shown, last
 
 
 def holds(shown: JsonObject, text: str) -> bool:

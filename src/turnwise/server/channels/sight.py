@@ -42,16 +42,16 @@ class Sight(Struct, frozen=True, kw_only=True):
         """Whether a channel of these participants is any business of whoever asks."""
         return self.sees_all or self._member(participants) is not None
 
-    def shown(self, envelope: Envelope, spec: ChannelSpec) -> JsonObject | None:
+    def shown(self, envelope: Envelope, participants: list[Participant]) -> JsonObject | None:
         """The envelope as JSON, or None if it is not for whoever asks."""
-        seen = self.view(envelope, spec)
+        seen = self.view(envelope, participants)
         return None if seen is None else told(seen)
 
-    def view(self, envelope: Envelope, spec: ChannelSpec) -> Envelope | None:
+    def view(self, envelope: Envelope, participants: list[Participant]) -> Envelope | None:
         """What whoever asks gets of the envelope: all, nothing, or only that they have the floor now."""
         if self.sees_all:
             return envelope
-        member = self._member(spec.participants)
+        member = self._member(participants)
         return None if member is None else shown_to(envelope, member.agent_id)
 
     def person(self, spec: ChannelSpec, name: str) -> Participant:

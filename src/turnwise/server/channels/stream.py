@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import ExitStack, aclosing, suppress
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from starlette.requests import Request
@@ -26,6 +26,7 @@ from starlette.responses import Response
 from turnwise.core.envelope import JsonObject
 from turnwise.core.state import State
 from turnwise.errors import AccessError, HubClosed
+from turnwise.hub.hub import OWN_PREFIX
 from turnwise.hub.texts import Listening, TurnText
 from turnwise.log.base import Head
 from turnwise.server.answers import respond
@@ -36,9 +37,6 @@ from turnwise.server.parameters import last_seen
 from turnwise.server.problems import NO_CONTENT
 from turnwise.server.stream import HEARTBEAT, STREAM_HEADERS, EventStream
 
-if TYPE_CHECKING:
-    from turnwise.server.channels.listing import Listing
-
 _WORDS_CHARACTERS: Final = 16_384
 _encoder = msgspec.json.Encoder()
 
@@ -46,9 +44,8 @@ _encoder = msgspec.json.Encoder()
 class ChannelStreams:
     """The streams of one server's channels."""
 
-    def __init__(self, house: House, listing: Listing) -> None:
+    def __init__(self, house: House) -> None:
         self._house = house
-        self._listing = listing
 
     def of_channel(self, request: Request, state: State, sight: Sight) -> Response:
         """What happens on one channel, behind the last line seen."""
@@ -81,7 +78,7 @@ class ChannelStreams:
                 lines = await lines_behind(hub, channel_id, after)
                 state = await hub.state(channel_id)
                 for line in lines:
-                    yield _event("envelope", line.seq, sight.shown(line, state.spec))
+                    yield _event("envelope", line.seq, sight.shown(line, state.spec.participants))
                     after = line.seq
                 if self._house.runtime.stopping.is_set() or (state.is_over and after >= state.seq):
                     return
@@ -114,7 +111,9 @@ class ChannelStreams:
                 await asyncio.gather(coming, return_exceptions=True)
 
     async def _may_know(self, head: Head, sight: Sight) -> bool:
-        facts = await self._listing.facts.of(head.channel_id) if not head.channel_id.startswith("_") else None
+        if head.channel_id.startswith(OWN_PREFIX):
+            return False
+        facts = await self._house.facts.of(head.channel_id)
         return facts is not None and sight.may_know(facts.participants)
 
     async def _is_quiet(self, *news: Awaitable[object]) -> bool:

@@ -60,7 +60,7 @@ async def usage_of(hub: Hub, state: State, sight: Sight) -> JsonObject:
     counting = Counting()
     async with aclosing(hub.lines.read(state.channel_id)) as lines:  # type: ignore[type-var]
         async for line in lines:
-            shown = sight.view(line, state.spec)
+            shown = sight.view(line, state.spec.participants)
             if shown is not None:
                 counting.take(shown)
     return counting.told()

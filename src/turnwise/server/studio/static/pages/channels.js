@@ -1,10 +1,10 @@
 // Channels and runs: what goes on, the latest first, live.
 
-import { html, useState } from "../ui.js";
+import { html, useEffect, useState } from "../ui.js";
 import { get } from "../api.js";
 import { address } from "../route.js";
 import { useAsked, useNews, useSettled } from "../live.js";
-import { ago, plural } from "../words.js";
+import { ago } from "../words.js";
 import { namesOf } from "../meaning.js";
 import { Status } from "../parts/status.js";
 import { People } from "../parts/people.js";
@@ -63,6 +63,9 @@ function Rows({ page, asked, onParticipant }) {
     const found = await get("/channels", { ...asked, limit: 50, before: next });
     setMore((before) => ({ rows: [...before.rows, ...found.channels], next: found.next }));
   };
+  // Where a filter leaves nothing of a page there may be some behind it.
+  useEffect(() => void (rows.length === 0 && next !== null && load()), [rows.length, next]);
+  if (rows.length === 0 && next !== null) return html`<${Nothing}>Looking further back…<//>`;
   if (rows.length === 0 && next === null) return html`<${Nothing}>No channel is like this.<//>`;
   return html`
     <div class="table-wrap">
