@@ -60,8 +60,10 @@ class LinkTurnsContract(Linked):
             waiting = begin(seat.wait_unclaimed(channel_id))
             await seat.record(channel_id, claim.seq, "turn.model", {"entry": {"n": 1}})
             recorded = await seat.recorded(channel_id)
-            await waiting
+            async with seat.kept(channel_id, claim):
+                assert not waiting.done()
             await seat.release(channel_id, claim.seq)
+            await waiting
             lost = await refused(ClaimLost, seat.release(channel_id, claim.seq))
 
             assert (taken.turn, taken.worker) == (1, claim.worker)

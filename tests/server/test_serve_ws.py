@@ -192,6 +192,7 @@ async def test_a_channel_of_others_is_as_unknown_as_one_that_is_not_there() -> N
             "answer_invite": {},
             "claim": {"turn": 1},
             "release": {"claim": 3},
+            "keep": {"claim": 3},
             "fail": {"claim": 3, "error": {}},
             "record": {"claim": 3, "event_type": "turn.model", "data": {}},
             "post": {"draft": draft(stranger)},

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
@@ -144,6 +145,16 @@ class WsSeat:
 
     async def wait_unclaimed(self, channel_id: str) -> None:
         await self._ask("wait_unclaimed", channel_id=channel_id)
+
+    @asynccontextmanager
+    async def kept(self, channel_id: str, claim: Claim) -> AsyncIterator[None]:
+        """See `Seat.kept`. The server gives the signs of life, for as long as this client is there."""
+        keeping = asyncio.create_task(self._ask("keep", channel_id=channel_id, claim=claim.seq))
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
 
     async def record(self, channel_id: str, claim: int, event_type: str, data: JsonObject) -> None:
         await self._ask("record", channel_id=channel_id, claim=claim, event_type=event_type, data=data)

@@ -12,6 +12,7 @@ asked again, here or of another process, writes nothing twice.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -201,6 +202,17 @@ async def wait_unclaimed(asked: Asked) -> None:
     await asked.seat.wait_unclaimed(asked.args.channel_id)
 
 
+async def keep(asked: Asked) -> None:
+    """Others know that the claim's worker is alive, until nobody waits for this any more."""
+    args: ClaimArgs = asked.args
+    live = (await _member(asked, args.channel_id)).claim
+    if live is None or live.seq != args.claim or live.agent_id != asked.seat.agent_id:
+        raise ClaimLost(args.channel_id, claim=args.claim, live=None)
+    if asked.hub.follows:  # Where nobody else is followed, nobody else asks.
+        async with asked.seat.kept(args.channel_id, live):
+            await asyncio.Event().wait()
+
+
 async def record(asked: Asked) -> None:
     args: RecordArgs = asked.args
     if args.event_type not in (EV_TURN_MODEL, EV_TURN_TOOL):
@@ -256,6 +268,7 @@ REQUESTS: Final[dict[str, tuple[str, type[_Args], Perform]]] = {
     "as_step": ("channels.read", ChannelArgs, as_step),
     "claim": ("channels.post", TurnArgs, claim),
     "wait_unclaimed": ("channels.read", ChannelArgs, wait_unclaimed),
+    "keep": ("channels.post", ClaimArgs, keep),
     "record": ("channels.post", RecordArgs, record),
     "recorded": ("channels.read", AfterArgs, recorded),
     "summary": ("channels.read", ChannelArgs, summary),
