@@ -100,6 +100,7 @@ def good(seat: str, channel_id: str) -> list[dict[str, Any]]:
         ("as_step", channel),
         ("claim", {**channel, "turn": 1}),
         ("record", {**channel, "claim": 1, "event_type": "turn.model", "data": {}}),
+        ("renew", {**channel, "claim": 1, "heard": 1}),
         ("recorded", {**channel, "after": 0}),
         ("summary", channel),
         ("release", {**channel, "claim": 1}),
