@@ -166,6 +166,8 @@ def test_answer_refuses_whoever_is_not_waited_for(log: Path) -> None:
 
     with pytest.raises(OutOfTurn, match="ada"):
         channels("answer", fork, "me first", log=log)
+    with pytest.raises(OutOfTurn, match="ada"):
+        channels("answer", fork, "me first", "--as", "user", log=log)
     with pytest.raises(UnknownParticipant):
         channels("answer", "c1", "hello", "--as", "ada", log=log)
 

@@ -90,6 +90,30 @@ async def test_a_turn_in_progress_at_that_line_is_begun_anew_with_the_other_mode
         assert (await said(home, again))[1] == "5"
 
 
+async def test_a_recorded_reply_of_the_model_that_is_replaced_is_not_taken_over() -> None:
+    log = MemoryLog()
+
+    def looking(model: ScriptedModel) -> Agent:
+        ada = Agent("ada", config=model)
+
+        @ada.tool
+        def look() -> str:
+            return "a lamp"
+
+        return ada
+
+    async with stage(looking(ScriptedModel(call("look"), "I looked")), log=log) as home:
+        channel = await home.open(sequence(["user", "ada"]), by="user", message="go")
+        await channel.result()
+        looked = next(one.seq for one in await home.wal(channel) if one.event_type == "turn.tool")
+    async with house(log) as home:
+        model = ScriptedModel("I guessed")
+        again = await replay(home.hub, channel.channel_id, agents=[looking(model)], from_seq=looked)
+
+        assert (await said(home, again))[-1] == "I guessed"
+        assert heard(model) == [("user", "go")]
+
+
 async def test_a_model_or_a_prompt_is_replaced_for_all_or_for_some() -> None:
     async with recorded() as (home, channel_id):
         own, other = ScriptedModel("own"), ScriptedModel("other", "both", "both")

@@ -52,6 +52,9 @@ async def test_f7_a_fork_of_a_run_that_waits_for_a_person_has_a_task_of_its_own(
         mine = {task.run_id: task.task_id for task in await house.tasks.list()}
 
         assert mine.keys() == {run_id, fork_id}
+        pause = (await house.hub.state(fork_id)).pause
+        assert pause is not None
+        assert pause.key == mine[fork_id]  # Asked anew, not as the origin asked.
         await house.tasks.answer(mine[fork_id], {"ok": True}, by="ann")
         assert (await house.ended(fork_id)).data == {"n": 1, "ok": True}
         assert (await house.task()).task_id == first.task_id

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from tests.logs import OpenLog
@@ -13,7 +14,7 @@ from turnwise.client.turn import Turn, TurnHandler
 from turnwise.core.channel import ChannelState, ForkedFrom
 from turnwise.core.expectations import turn_within
 from turnwise.core.governance import Rule
-from turnwise.core.graph import round_robin, sequence
+from turnwise.core.graph import TransitionGraph, round_robin, sequence
 from turnwise.core.state import State
 from turnwise.errors import (
     BadSpec,
@@ -236,6 +237,19 @@ async def test_a_fork_of_an_invitation_is_open_for_nobody_is_asked_again() -> No
             "channel.opened",
             "text",
         ]
+
+
+@pytest.mark.parametrize("graph", [A_B, sequence(["bob", "alice"])], ids=["own turn", "said before the turn"])
+async def test_w6_a_fork_between_the_opening_and_the_opening_words_says_them(graph: TransitionGraph) -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.open(graph, message="one")
+        opened = next(one.seq for one in await home.wal(channel) if one.event_type == "channel.opened")
+        fork_id = await home.hub.fork(channel.channel_id, at=opened)
+        origin, fork = await home.hub.state(channel.channel_id), await home.hub.state(fork_id)
+
+        assert fork.expected_next_speaker == origin.expected_next_speaker == home["bob"].agent_id
+        assert fork.turn_count == origin.turn_count
+        assert [who for _, who in fork.said] == [home["alice"].agent_id]
 
 
 async def test_deadlines_of_a_fork_are_measured_from_the_fork() -> None:
