@@ -81,7 +81,7 @@ class RunRoutes:
         return await self._streams.answer(request, run_id, principal)
 
     async def _page(self, flow: str | None, after: str, limit: int) -> tuple[list[WorkflowState], str | None]:
-        """Runs behind an id, and where to go on. Of other flows' runs the first line is read, once."""
+        """Runs behind an id, and the id to go on behind. Of other flows' runs it reads one line, once."""
         found: list[WorkflowState] = []
         left = MOST_READ
         for head in await self._house.runtime.hub.lines.channels(after=after):
