@@ -60,7 +60,7 @@ LEASE_SECONDS: Final = 1.5
 MODEL_SECONDS: Final = 0.15
 MOMENT_SECONDS: Final = 0.3
 """Between two blows, at most."""
-LONGEST_PAUSE_SECONDS: Final = 2 * LEASE_SECONDS
+LONGEST_PAUSE_SECONDS: Final = 3 * LEASE_SECONDS
 KILLS: Final = 24
 PAUSES: Final = 12
 """As many there are at least."""

@@ -42,4 +42,5 @@ NATS_BLOWS: Final = 3 * SOAK
 CLUSTER_CONVERSATIONS: Final = 300 * SOAK
 CLUSTER_CONVERSATIONS_ON_NATS: Final = 120 * SOAK
 LEADER_KILLS: Final = 3 * SOAK
-CLUSTER_CONVERSATIONS_OF_A_TWIN: Final = 60
+CLUSTER_CONVERSATIONS_OF_A_TWIN: Final = 900
+"""It is stopped as soon as it is caught, after a few dozen of them."""
