@@ -93,6 +93,8 @@ class Hub:
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
         self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
         self.turns = Turns(self, lease_seconds=options.get("lease_seconds", LEASE_SECONDS))
+        if self.follows:
+            self._listeners.append(self.turns.workers.note)
         self.texts = Texts()
         self._open: set[str] = set()
         self._naming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

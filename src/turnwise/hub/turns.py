@@ -22,6 +22,7 @@ from turnwise.errors import ClaimLost, TurnTaken, TurnwiseError
 from turnwise.hub.clock import Clock
 from turnwise.hub.heartbeat import beating
 from turnwise.hub.opening import first_of
+from turnwise.hub.preference import Workers
 from turnwise.hub.worker import is_gone, is_here, is_near
 
 LOOK_SECONDS: Final = 2.0
@@ -53,6 +54,7 @@ class Turns:
     def __init__(self, hub: Writer, *, lease_seconds: float = LEASE_SECONDS) -> None:
         self._hub = hub
         self._lease_seconds = lease_seconds
+        self.workers = Workers(hub.clock)
         self._heard: dict[str, tuple[int, float]] = {}
         """Channel -> the last sign of life of a worker that is waited for, and when this hub met it."""
 
@@ -71,7 +73,7 @@ class Turns:
         over, and `ClaimLost` if this was one claim too many and the turn has
         been given up.
         """
-        state = await self._hub.state(channel_id)
+        state = await self._preferred(channel_id, agent_id, worker)
         if state.claim is not None and state.claim.envelope_id == envelope_id:
             return state.claim
         data: JsonObject = {
@@ -189,6 +191,15 @@ class Turns:
             met_at = now
         self._heard[state.channel_id] = (alive_seq, met_at)
         return now - met_at
+
+    async def _preferred(self, channel_id: str, agent_id: str, worker: str) -> State:
+        """Return the state, once the worker that the channel prefers has had a moment to be first."""
+        state = await self._hub.state(channel_id)
+        pause = self.workers.pause_before(channel_id, agent_id, worker) if self._hub.follows else 0.0
+        if state.claim is None and pause > 0:
+            await first_of(self._hub.wait_beyond(channel_id, state.seq), self._hub.clock.sleep(pause))
+            state = await self._hub.state(channel_id)
+        return state
 
     async def _written(self, channel_id: str, data: JsonObject, envelope_id: str) -> tuple[Envelope, ...]:
         """Write the claim. Whoever is cancelled meanwhile leaves none behind that nobody works on."""

@@ -1,0 +1,86 @@
+"""Which worker takes a turn first (T1): a matter of speed; whoever is left takes it in the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, strategies as st
+from msgspec.structs import replace
+
+from turnwise.core.envelope import Envelope
+from turnwise.hub.preference import PAUSE_SECONDS, SEEN_SECONDS, Workers, preferred
+from turnwise.log.memory import MemoryLog
+from turnwise.testing import ManualClock
+from turnwise.testing.lines import line
+
+from .scenes import A_B, answers, closed, house, quiet
+
+NAMES = st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=8, unique=True)
+
+
+@given(st.text(), NAMES)
+def test_the_preferred_worker_is_one_of_them_and_the_same_in_any_order(
+    channel: str, names: list[str]
+) -> None:
+    found = preferred(channel, names)
+
+    assert found in names
+    assert found == preferred(channel, reversed(names))
+
+
+@given(st.text(), NAMES, st.text(min_size=1, max_size=20))
+def test_a_worker_that_comes_moves_only_the_channels_it_takes(
+    channel: str, names: list[str], comer: str
+) -> None:
+    after = preferred(channel, [*names, comer])
+
+    assert after in (comer, preferred(channel, names))
+
+
+def test_channels_are_spread_over_the_workers() -> None:
+    counts = Counter(preferred(f"channel-{n}", ["a", "b", "c", "d"]) for n in range(4_000))
+
+    assert min(counts.values()) > 800
+
+
+def claimed(worker: str, agent: str = "ada") -> Envelope:
+    return replace(line("c", 1, data={"agent_id": agent, "worker": worker}), event_type="turn.claimed")
+
+
+def test_nobody_waits_for_workers_of_another_agent_or_of_long_ago() -> None:
+    clock = ManualClock()
+    workers = Workers(clock)
+    channel = next(f"c{n}" for n in range(100) if preferred(f"c{n}", ["me", "elsewhere:1:1/x"]) != "me")
+    workers.note(claimed("elsewhere:1:1/x"))
+
+    assert workers.pause_before(channel, "ada", "me") == PAUSE_SECONDS
+    assert workers.pause_before(channel, "bob", "me") == 0
+    clock.advance(SEEN_SECONDS + 1)
+    assert workers.pause_before(channel, "ada", "me") == 0
+
+
+async def test_t6_a_worker_that_is_not_preferred_waits_a_moment_and_takes_the_turn_if_nobody_does() -> None:
+    async with house(MemoryLog(), "alice", "bob", follow=True) as home:
+        home["bob"].on_turn(answers("here"))
+        elsewhere = [
+            f"elsewhere:{n}:1/bob" for n in range(50)
+        ]  # One of them is preferred, as good as surely.
+        for worker in elsewhere:
+            home.hub.turns.workers.note(claimed(worker, home["bob"].agent_id))
+        channel = await home.open(A_B, message="hello")
+        await quiet()
+        before = await home.types(channel)
+        home.clock.advance(PAUSE_SECONDS)
+        await closed(channel)
+
+    assert "turn.claimed" not in before
+
+
+async def test_a_hub_that_follows_nobody_waits_for_nobody() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        home["bob"].on_turn(answers("here"))
+        for n in range(50):
+            home.hub.turns.workers.note(claimed(f"elsewhere:{n}:1/bob", home["bob"].agent_id))
+        channel = await home.open(A_B, message="hello")
+
+        assert await closed(channel)
