@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 _REMEMBERED: Final = 1024
 """How many graphs are remembered. One that was forgotten is told of again."""
-_MOVES: Final = 5_000
+_LOOKS: Final = 20_000
 """How much of a graph is looked at while somebody waits for the channel."""
 
 
@@ -49,7 +49,7 @@ def _findings(spec: ChannelSpec) -> tuple[Finding, ...]:
     members = [one for one in spec.participants if one.kind != "step"]
     try:
         graph = TransitionGraph.loads(spec.knobs["graph"])
-        return lint(graph, participants=members, opener=spec.creator_id, bound=_MOVES)
+        return lint(graph, participants=members, opener=spec.creator_id, bound=_LOOKS)
     except Exception:
         # A class of the user's own may do anything; the channel is open, and stays so.
         logger.debug("the graph of channel %r could not be linted", spec.channel_id, exc_info=True)

@@ -1,6 +1,6 @@
 """Choices: a computation that may go several ways, played once for each.
 
-    every(lambda choices: choices.of("ab") + choices.of("12"), bound=9)    # a1 a2 b1 b2
+    every(lambda choices: choices.of("ab") + choices.of("12"))    # a1 a2 b1 b2
 
 The computation asks for each choice when it needs it, so ways that differ in nothing are
 not told apart. What it does must follow from the answers alone.
@@ -15,7 +15,20 @@ T = TypeVar("T")
 
 
 class TooMany(Exception):
-    """There are more ways than anybody wants to see."""
+    """There is more to look at than somebody is willing to."""
+
+
+class Budget:
+    """How much may be looked at, all together: conditions asked, turns tried."""
+
+    def __init__(self, looks: int) -> None:
+        self._left = looks
+
+    def spend(self, looks: int = 1) -> None:
+        """Raises `TooMany` once everything is spent, and from then on."""
+        self._left -= looks
+        if self._left < 0:
+            raise TooMany
 
 
 class Choices:
@@ -35,10 +48,10 @@ class Choices:
         return options[place if len(options) > 1 else 0]
 
 
-def every(play: Callable[[Choices], T], *, bound: int) -> Iterator[T]:
-    """What `play` comes to, for each way through it; raises `TooMany` beyond `bound` ways."""
+def every(play: Callable[[Choices], T]) -> Iterator[T]:
+    """What `play` comes to, for each way through it."""
     script: list[int] = []
-    for _ in range(bound):
+    while True:
         choices = Choices(script)
         yield play(choices)
         script = choices.taken
@@ -47,4 +60,3 @@ def every(play: Callable[[Choices], T], *, bound: int) -> Iterator[T]:
         if not script:
             return
         script[-1] += 1
-    raise TooMany

@@ -14,6 +14,7 @@ whether it does is up to what the speakers say. If the bound was hit, neither ho
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,11 +22,9 @@ from turnwise.core.channel import Participant
 from turnwise.core.graph import TransitionGraph
 from turnwise.core.study.cast import OTHER, Tools, cast_of
 from turnwise.core.study.choices import TooMany
-from turnwise.core.study.possible import Move, Possible
+from turnwise.core.study.possible import BOUND, Move, Possible
 from turnwise.core.study.proof import is_shown
 
-BOUND: Final = 50_000
-"""How many moves are looked at."""
 MAX_TURNS: Final = "max_turns"
 WAYS: Final = frozenset({"turn", "failed", "handoff"})
 
@@ -68,7 +67,6 @@ class Walk:
         *,
         ways: Collection[str] = WAYS,
         max_turns: int | None = None,
-        bound: int = BOUND,
     ) -> None:
         self.possible = possible
         self.layers: list[frozenset[str]] = []
@@ -81,7 +79,8 @@ class Walk:
         self._limit = possible.graph.max_turns
         self._horizon = max_turns
         self._ways = ways
-        self._left = bound
+        self._has_handoffs = possible.cast.handoffs and "handoff" in ways
+        self._handed = frozenset(possible.cast.known) if self._has_handoffs else frozenset()
         self._known: dict[tuple[str, int, bool], frozenset[str]] = {}
         try:
             self._walk()
@@ -97,7 +96,8 @@ class Walk:
     def close_reasons(self) -> list[str]:
         """With which the channel may close, in the order in which it may happen first."""
         reasons = [move.reason for move in self.moves if move.to is None]
-        is_cut = self.is_endless and self._limit is not None
+        may_go_on = self.is_endless or (self._has_handoffs and len(self.layers) == self._limit)
+        is_cut = self._limit is not None and may_go_on
         return list(dict.fromkeys([*reasons, MAX_TURNS] if is_cut else reasons))
 
     @property
@@ -112,7 +112,7 @@ class Walk:
             if self._horizon is not None and turn > self._horizon:
                 raise TooMany
             self.layers.append(layer)
-            self._left -= len(layer)
+            self.possible.budget.spend(len(layer))
             if turn > self.possible.horizon:
                 self.is_endless = layer in seen
                 seen.add(layer)
@@ -123,13 +123,11 @@ class Walk:
         key = (speaker, min(turn, self.possible.horizon + 1), turn == self._limit)
         if key not in self._known:
             moves = [one for one in self.possible.moves(speaker, turn) if one.way in self._ways]
-            self._left -= len(moves)
-            if self._left < 0:
-                raise TooMany
             if turn == self._limit:
                 moves = [move if move.to is None else _cut(move) for move in moves]
             self.moves += moves
-            self._known[key] = frozenset(move.to for move in moves if move.to is not None)
+            led = frozenset(move.to for move in moves if move.to is not None)
+            self._known[key] = led if turn == self._limit else led | self._handed
         return self._known[key]
 
 
@@ -149,9 +147,11 @@ def explore(
     `tools` says who has which. With `handoffs`, every turn may also end with a handoff to anybody.
     """
     cast = cast_of(graph, participants=participants, opener=opener, tools=tools, handoffs=handoffs)
-    walk = Walk(Possible(graph, cast), max_turns=max_turns, bound=bound)
+    walk = Walk(Possible(graph, cast, bound=bound), max_turns=max_turns)
     reached = walk.reached
-    loop = cycle_in(walk) if graph.max_turns is None else ()
+    loop: Sequence[Move] = ()
+    with suppress(TooMany):
+        loop = cycle_in(walk) if graph.max_turns is None else ()
     return Exploration(
         reachable=tuple(map(cast.shown, reached)),
         unreachable=tuple(cast.shown(one) for one in cast.named if one not in reached),

@@ -15,9 +15,9 @@ of the kind they will see. An `Expr` and a class of the user's own may answer ei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from turnwise.core.conditions import (
     AllOf,
@@ -43,7 +43,7 @@ from turnwise.core.router import Router, resolved
 from turnwise.core.state import LONG_AGO, State
 from turnwise.core.step_targets import FanOutTarget, NestedTarget
 from turnwise.core.study.cast import Cast
-from turnwise.core.study.choices import Choices, every
+from turnwise.core.study.choices import Budget, Choices, every
 from turnwise.core.study.values import Candidates, candidates_of
 from turnwise.core.targets import (
     AgentTarget,
@@ -54,8 +54,10 @@ from turnwise.core.targets import (
     TransitionTarget,
 )
 
-MOST_MOVES: Final = 20_000
-"""Of one speaker at one turn; a graph that has more is not explored to its end."""
+T = TypeVar("T")
+
+BOUND: Final = 200_000
+"""How many conditions are asked before a graph is too large to be looked at as a whole."""
 
 
 class Sign(NamedTuple):
@@ -81,9 +83,9 @@ class Move:
     speaker: str
     turn: int
     way: str
-    """`turn`, `failed` or `handoff`."""
+    """`turn` or `failed`. Handoffs are no moves: they go from anybody to anybody, or there are none."""
     by: str
-    """`transition`, `default`, `handoff`, `turn_failed` or `max_turns`."""
+    """`transition`, `default`, `turn_failed` or `max_turns`."""
     index: int | None = None
     """Of the transition that won; where `max_turns` closes the channel, of the one that would have."""
     to: str | None = None
@@ -114,8 +116,10 @@ class Rule:
 class Possible:
     """Everything that can happen on channels with this graph."""
 
-    def __init__(self, graph: TransitionGraph, cast: Cast) -> None:
+    def __init__(self, graph: TransitionGraph, cast: Cast, *, bound: int = BOUND) -> None:
         self.graph = graph
+        self.budget = Budget(bound)
+        """For everything that is asked of it. Whatever asks may raise `TooMany`."""
         self.cast = cast
         spec = cast.spec
         self.router = Router(graph, spec)
@@ -128,6 +132,9 @@ class Possible:
         """As the graph lists them."""
         self.tried = tuple(sorted(rules, key=lambda rule: rule.priority))
         """As they are tried."""
+        self._on_failure = tuple(rule for rule in self.tried if rule.is_about_failure)
+        self._everyone = cast.everyone
+        self.truths = Truths()
         self.default = resolved(graph.default_target, spec)
         parts = [part for rule in rules for part in parts_of(rule.when)]
         self.values = candidates_of(parts)
@@ -141,17 +148,32 @@ class Possible:
         """Every move of `speaker` at this turn. Raises `TooMany`."""
         key = (speaker, min(turn, self.horizon + 1))
         if key not in self._known:
-            self._known[key] = tuple(every(lambda choices: self._move(*key, choices), bound=MOST_MOVES))
+            self._known[key] = tuple(every(lambda choices: self._move(*key, choices)))
         return self._known[key]
 
     def look(self, speaker: str, turn: int, choices: Choices, *, failed: bool = False) -> Look:
         """A turn of which nothing is known yet but whose it is, which one, and whether it failed."""
         signs = (PLAIN,) if failed else self._signs(speaker)
-        return Look(speaker, turn, failed=failed, signs=signs, values=self.values, choices=choices)
+        return self.look_among(speaker, turn, signs, choices, failed=failed)
+
+    def look_among(
+        self, speaker: str, turn: int, signs: tuple[Sign, ...], choices: Choices, *, failed: bool
+    ) -> Look:
+        """The same, with the signs that it may have."""
+        return Look(
+            speaker,
+            turn,
+            failed=failed,
+            signs=signs,
+            values=self.values,
+            choices=choices,
+            budget=self.budget,
+            truths=self.truths,
+        )
 
     def winner(self, look: Look) -> Rule | None:
         """The first rule that holds; None if it is the default's turn."""
-        rules = [one for one in self.tried if one.is_about_failure] if look.failed else self.tried
+        rules = self._on_failure if look.failed else self.tried
         return next((rule for rule in rules if look.holds(rule.when)), None)
 
     def _signs(self, speaker: str) -> tuple[Sign, ...]:
@@ -159,11 +181,8 @@ class Possible:
         return (PLAIN, *tools, *(Sign(signal=one) for one in self.signals))
 
     def _move(self, speaker: str, turn: int, choices: Choices) -> Move:
-        ways = ("turn", "failed", "handoff") if self.cast.handoffs else ("turn", "failed")
-        way = choices.of(ways)
+        way = choices.of(("turn", "failed"))
         look = self.look(speaker, turn, choices, failed=way == "failed")
-        if way == "handoff":
-            return look.move(way, "handoff", to=choices.of(self.cast.known))
         rule = self.winner(look)
         if rule is None and way == "failed":
             return look.move(way, "turn_failed", reason="turn_failed")
@@ -181,9 +200,9 @@ class Possible:
             case RevertToInitiatorTarget() if self.cast.opener is not None:
                 return self._answer(target, look)
             case RoundRobinTarget() | RevertToInitiatorTarget():
-                return look.choices.of(self.cast.everyone), ""
+                return look.choices.of(self._everyone), ""
         look.is_guess = True
-        to = look.choices.of((*self.cast.everyone, None))
+        to = look.choices.of((*self._everyone, None))
         return to, "" if to else "whatever it says"
 
     @property
@@ -192,7 +211,7 @@ class Possible:
 
     def _answer(self, target: TransitionTarget, look: Look) -> tuple[str | None, str]:
         spec = self.cast.spec
-        state = state_of(spec.creator_id, self.cast.everyone, look.turn, {})
+        state = state_of(spec.creator_id, self._everyone, look.turn, {})
         decision = target.resolve(state, envelope_of(look.speaker, look.signs[0], failed=look.failed))
         if decision.next_speaker is None:
             return None, decision.close_reason or "terminated"
@@ -211,7 +230,11 @@ class Look:
         signs: tuple[Sign, ...],
         values: Mapping[str, Candidates],
         choices: Choices,
+        budget: Budget,
+        truths: Truths,
     ) -> None:
+        self._budget = budget
+        self._truths = truths
         self.speaker = speaker
         self.turn = turn
         self.failed = failed
@@ -219,11 +242,13 @@ class Look:
         self.choices = choices
         self.is_guess = False
         self._all_values = values
-        self.values: dict[str, Candidates] = {}
+        self._places: dict[str, tuple[int, ...]] = {}
+        """Context key -> which of its values it may have."""
         self.texts: dict[str, bool] = {}
 
     def holds(self, condition: Condition) -> bool:
         """Whether a condition holds of the turn; from now on it is one of which that is so."""
+        self._budget.spend()
         row = _LOOKS.get(type(condition), Look._guessed)
         return row(self, condition)
 
@@ -239,7 +264,10 @@ class Look:
             to=to,
             reason=reason,
             signs=self.signs,
-            values=self.values,
+            values={
+                key: tuple(self._all_values[key][one] for one in places)
+                for key, places in self._places.items()
+            },
             texts=self.texts,
             is_guess=self.is_guess,
         )
@@ -255,33 +283,75 @@ class Look:
         return self.texts[text]
 
     def _of_turn(self, condition: Condition) -> bool:
-        return self._evaluated(condition, self.signs[0], {})
+        return self._truths.of_turn(condition, self.speaker, self.turn, self.failed)
 
     def _of_value(self, condition: ContextEquals | ContextIn | ContextThreshold) -> bool:
         key = condition.key
-        there = self.values.get(key, self._all_values[key])
-        answer, self.values[key] = self._split(
-            there, lambda value: self._evaluated(condition, self.signs[0], {key: value})
-        )
+        values = self._all_values[key]
+        there = self._places.get(key) or tuple(range(len(values)))
+        answer, self._places[key] = self._split(there, self._truths.of_values(condition, values))
         return answer
 
     def _of_sign(self, condition: Condition) -> bool:
-        answer, self.signs = self._split(self.signs, lambda sign: self._evaluated(condition, sign, {}))
+        known = self._truths.of_signs(condition, self.signs)
+        answer, self.signs = self._split(self.signs, known)
         return answer
 
-    def _split(self, there: tuple[Any, ...], holds: Callable[[Any], bool]) -> tuple[bool, tuple[Any, ...]]:
+    def _split(self, there: tuple[T, ...], true: Collection[T]) -> tuple[bool, tuple[T, ...]]:
         """Choose one answer, and keep those that give it."""
-        by_answer = {
-            answer: kept
-            for answer in (True, False)
-            if (kept := tuple(one for one in there if holds(one) is answer))
-        }
-        answer = self.choices.of(tuple(by_answer))
-        return answer, by_answer[answer]
+        yes = tuple(one for one in there if one in true)
+        no = tuple(one for one in there if one not in true)
+        answer = self.choices.of(tuple(one for one, kept in ((True, yes), (False, no)) if kept))
+        return answer, yes if answer else no
 
-    def _evaluated(self, condition: Condition, sign: Sign, variables: dict[str, Any]) -> bool:
-        state = state_of("", (), self.turn, variables)
-        return bool(condition.evaluate(state, envelope_of(self.speaker, sign, failed=self.failed)))
+
+class Truths:
+    """What conditions answered, so that each is asked the same thing once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], Any] = {}
+
+    def of_turn(self, condition: Condition, speaker: str, turn: int, failed: bool) -> bool:
+        key = (id(condition), speaker, turn, failed)
+        if key not in self._known:
+            self._known[key] = _asked(condition, speaker, PLAIN, turn=turn, failed=failed)
+        return bool(self._known[key])
+
+    def of_values(
+        self, condition: ContextEquals | ContextIn | ContextThreshold, values: Candidates
+    ) -> set[int]:
+        """The places of those values with which it holds."""
+        key = (id(condition),)
+        if key not in self._known:
+            self._known[key] = {
+                place
+                for place, value in enumerate(values)
+                if _asked(condition, "", PLAIN, variables={condition.key: value})
+            }
+        found: set[int] = self._known[key]
+        return found
+
+    def of_signs(self, condition: Condition, signs: tuple[Sign, ...]) -> set[Sign]:
+        """Those with which it holds."""
+        known: dict[Sign, bool] = self._known.setdefault((id(condition), "signs"), {})
+        for sign in signs:
+            if sign not in known:
+                known[sign] = _asked(condition, "", sign)
+        return {sign for sign in signs if known[sign]}
+
+
+def _asked(
+    condition: Condition,
+    speaker: str,
+    sign: Sign,
+    *,
+    turn: int = 1,
+    failed: bool = False,
+    variables: dict[str, Any] | None = None,
+) -> bool:
+    """What a condition itself says."""
+    state = state_of("", (), turn, variables or {})
+    return bool(condition.evaluate(state, envelope_of(speaker, sign, failed=failed)))
 
 
 _LOOKS: Final[dict[type, Callable[[Look, Any], bool]]] = {

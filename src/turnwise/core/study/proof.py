@@ -49,6 +49,7 @@ def routed(possible: Possible, speaker: str, turn: int, variables: Variables, si
 
 
 def _agrees(possible: Possible, move: Move, variables: Variables) -> bool:
+    possible.budget.spend(1 + len(possible.rules))
     try:
         decision = routed(possible, move.speaker, move.turn, variables, move.signs[0])
     except Refused:

@@ -24,6 +24,7 @@ is judged by the turns of those who take part: `participants`, or those it names
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -31,7 +32,8 @@ from turnwise.core.channel import Participant
 from turnwise.core.graph import TransitionGraph
 from turnwise.core.step_targets import NestedTarget
 from turnwise.core.study.cast import Cast, Tools, cast_of
-from turnwise.core.study.exploration import BOUND, Walk
+from turnwise.core.study.choices import TooMany
+from turnwise.core.study.exploration import Walk
 from turnwise.core.study.finding import Finding, Path
 from turnwise.core.study.lint.case import Case, Lint
 from turnwise.core.study.lint.contradictions import contradictions
@@ -40,7 +42,7 @@ from turnwise.core.study.lint.loops import cycles, stuck_routing
 from turnwise.core.study.lint.names import unknown_names, unknown_tools
 from turnwise.core.study.lint.order import rules_that_never_fire
 from turnwise.core.study.lint.reach import default_never_taken, never_on_the_floor
-from turnwise.core.study.possible import Possible
+from turnwise.core.study.possible import BOUND, Possible
 
 _LINTS: Final[Sequence[Lint]] = (
     unknown_names,
@@ -72,9 +74,13 @@ def lint(
     """
     given = None if participants is None else list(participants)
     cast = cast_of(graph, participants=given, opener=opener, tools=tools, handoffs=handoffs)
-    possible = Possible(graph, cast)
-    case = Case(possible, Walk(possible, bound=bound))
-    found = [finding for each in _LINTS for finding in each(case)]
+    possible = Possible(graph, cast, bound=bound)
+    case = Case(possible, Walk(possible))
+    found: list[Finding] = []
+    for each in _LINTS:
+        with suppress(TooMany):  # What was found until then is so all the same.
+            for finding in each(case):
+                found.append(finding)
     return tuple(found + list(_nested(graph, cast, given, bound)))
 
 

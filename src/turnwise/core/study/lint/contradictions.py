@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from turnwise.core.conditions import AllOf, AnyOf, AtTurn, Condition, parts_of
+from turnwise.core.conditions import AllOf, AnyOf, AtTurn, Condition, FromSpeaker, TurnFailed, parts_of
 from turnwise.core.study.cast import OTHER
 from turnwise.core.study.choices import Choices, TooMany, every
 from turnwise.core.study.finding import Finding, Path
 from turnwise.core.study.lint.case import Case
-from turnwise.core.study.possible import PLAIN, Look, Possible, Sign
+from turnwise.core.study.possible import PLAIN, Possible, Sign
 from turnwise.core.study.wording import told
 
 CONTRADICTION: Final = "G103"
-_MOST_WAYS: Final = 20_000
 
 
 def contradictions(case: Case) -> Iterator[Finding]:
@@ -26,7 +25,10 @@ def contradictions(case: Case) -> Iterator[Finding]:
 def never_holds(possible: Possible, condition: Condition) -> bool:
     """Whether there is no turn of which it holds: by whomever, whenever, with whatever tools."""
     try:
-        return not any(every(lambda choices: _holds(possible, condition, choices), bound=_MOST_WAYS))
+        # Nobody that it does not name is told from the others.
+        named = {part.agent_id for part in parts_of(condition) if isinstance(part, FromSpeaker | TurnFailed)}
+        speakers = [*sorted(one for one in named if one is not None), OTHER]
+        return not any(every(lambda choices: _holds(possible, condition, speakers, choices)))
     except TooMany:
         return False
 
@@ -47,18 +49,11 @@ def _inside(possible: Possible, condition: Condition, path: Path) -> Iterator[Fi
             yield from _inside(possible, part, (*path, "args", "conditions", place))
 
 
-def _holds(possible: Possible, condition: Condition, choices: Choices) -> bool:
-    speakers = list(dict.fromkeys([*possible.cast.everyone, OTHER]))
+def _holds(possible: Possible, condition: Condition, speakers: Sequence[str], choices: Choices) -> bool:
     failed = choices.of((False, True))
     signs = (PLAIN, *(Sign(tool=one) for one in possible.tools), *(Sign(signal=s) for s in possible.signals))
-    look = Look(
-        choices.of(speakers),
-        choices.of(_turns(condition)),
-        failed=failed,
-        signs=(PLAIN,) if failed else signs,
-        values=possible.values,
-        choices=choices,
-    )
+    speaker, turn = choices.of(speakers), choices.of(_turns(condition))
+    look = possible.look_among(speaker, turn, (PLAIN,) if failed else signs, choices, failed=failed)
     return look.holds(condition)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from turnwise.core.conditions import ToolCalled, parts_of
-from turnwise.core.study.choices import Choices, TooMany, every
+from turnwise.core.study.choices import Choices, every
 from turnwise.core.study.finding import Finding
 from turnwise.core.study.lint.case import Case
 from turnwise.core.study.lint.contradictions import never_holds
-from turnwise.core.study.possible import MOST_MOVES, Rule
+from turnwise.core.study.possible import Rule
 from turnwise.core.study.wording import told
 
 SHADOWED: Final = "G201"
@@ -26,11 +26,7 @@ def rules_that_never_fire(case: Case) -> Iterator[Finding]:
     for rule in case.possible.rules:
         if rule.index in chosen or never_holds(case.possible, rule.when) or _lacks_a_tool(case, rule):
             continue  # What never holds at all has a finding of its own.
-        try:
-            winners = _winners(case, rule)
-        except TooMany:
-            continue
-        yield _finding(case, rule, winners)
+        yield _finding(case, rule, _winners(case, rule))
 
 
 def _lacks_a_tool(case: Case, rule: Rule) -> bool:
@@ -52,7 +48,7 @@ def _winners(case: Case, rule: Rule) -> set[int]:
             found.add(rule.index if winner is None else winner.index)
 
     for place in sorted({(move.speaker, move.turn) for move in case.walk.moves}):
-        for _ in every(lambda choices: play(choices, place), bound=MOST_MOVES):  # noqa: B023  Used at once.
+        for _ in every(lambda choices: play(choices, place)):  # noqa: B023  Used at once.
             pass
     return found
 

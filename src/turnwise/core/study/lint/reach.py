@@ -40,10 +40,10 @@ def never_on_the_floor(case: Case) -> Iterator[Finding]:
     """Participants whom no rule that can fire gives the floor."""
     if not case.walk.is_complete:
         return
-    told = set[str]()
+    told, reached = set[str](), _reached(case)
     for path, name in names_with_paths(case):
         agent_id = case.cast.spec.resolve(name)
-        if agent_id in told or agent_id in _reached(case) or not _should_be(case, path):
+        if agent_id in told or agent_id in reached or not _should_be(case, path):
             continue
         told.add(agent_id)
         yield Finding(
@@ -63,9 +63,8 @@ def _should_be(case: Case, path: Path) -> bool:
 
 def _reached(case: Case) -> set[str]:
     """Who gets the floor from a rule, or is asked by a step that does."""
-    ways = ("turn", "failed") if case.cast.handoffs else ("turn", "failed", "handoff")
     led = {case.possible.initial}
-    led |= {move.to for move in case.walk.moves if move.to is not None and move.way in ways}
+    led |= {move.to for move in case.walk.moves if move.to is not None}
     for target in (*(rule.then for rule in case.possible.rules), case.possible.default):
         if isinstance(target, FanOutTarget) and step_id(target.step) in led:
             led.update(target.agents)
