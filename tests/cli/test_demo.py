@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from turnwise.agent.messages import ToolCall
+from turnwise.testing import ModelServer, call
+from turnwise.testing.model_server import Received
+
+ROOT = Path(__file__).parents[2]
 
 
-def turnwise(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def turnwise(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "turnwise", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_the_demo_ends_by_itself_and_tells_why_the_channel_closed(tmp_path: Path) -> None:
@@ -29,6 +42,46 @@ def test_t3_the_demo_kills_a_process_in_mid_turn_and_goes_on_behind_the_same_lin
     assert "lines acknowledged before the kill and lost: 0" in done.stdout
     assert "replies of the models on the log: 4; requests they got: 4" in done.stdout
     assert "the tool in flight ran 2 times, under 1 idempotency key" in done.stdout
+
+
+def test_the_demo_plays_its_flow_where_the_example_is_and_ends_with_three_commands_that_work() -> None:
+    """In a clone: the third act too, with its server killed while a run waits for a person."""
+    with TemporaryDirectory() as folder:
+        log = Path(folder) / "demo.db"
+        done = turnwise("demo", "--log", str(log), cwd=ROOT)
+        commands = re.findall(r"^ {3}\S*turnwise (channels .*)$", done.stdout, re.MULTILINE)
+        tried = [turnwise(*shlex.split(command), cwd=ROOT) for command in commands]
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "the task is still there: Escalate Jane Doe?" in done.stdout
+    assert "succeeded: {" in done.stdout
+    assert "http://127.0.0.1:8484/studio" in done.stdout
+    assert [one.returncode for one in tried] == [0, 0]
+    assert "ContextEquals" in tried[0].stdout or "from billing" in tried[0].stdout
+
+
+def test_live_asks_the_model_that_is_named(tmp_path: Path) -> None:
+    with ModelServer(_answers) as server:
+        environ = {**os.environ, "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.url}
+        done = turnwise("demo", "--live", "openai:gpt-5-mini", cwd=tmp_path, env=environ)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "editor: An answer." in done.stdout
+    assert "closed: resolved" in done.stdout
+    assert "the tool in flight ran 2 times, under 1 idempotency key" in done.stdout
+
+
+def _answers(request: Received) -> str | ToolCall:
+    """Call the agent's tool, and say something once it has answered."""
+    tools = [
+        one["name"] if "name" in one else one["function"]["name"] for one in request.json.get("tools", [])
+    ]
+    has_answer = "paid back" in str(request.json) or "routed to" in str(
+        request.json.get("messages", request.json)
+    )
+    if not tools or has_answer:
+        return "An answer."
+    return call("route", desk="billing") if "route" in tools else call("pay_back", order=1042, amount=19.9)
 
 
 def test_the_demo_can_be_run_again_on_the_same_file(tmp_path: Path) -> None:

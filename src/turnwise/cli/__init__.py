@@ -46,11 +46,14 @@ def demo(
     log: Annotated[Path, typer.Option(help="The SQLite file to play on; what is in it stays.")] = Path(
         ".turnwise/demo.db"
     ),
+    live: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Ask a real model: openai:gpt-5-mini, say.")
+    ] = None,
 ) -> None:
-    """Play two conversations on a SQLite file, one of them killed with SIGKILL and taken up again."""
+    """Play two conversations and a flow; two of the three are killed with SIGKILL and taken up again."""
     from turnwise.cli.demo import run  # noqa: PLC0415  A verb costs its imports only when it is called.
 
-    run(log)
+    run(log, live)
 
 
 @app.command(epilog="Example: turnwise new leads && turnwise serve leads --dev")

@@ -24,32 +24,33 @@ from turnwise.errors import TurnwiseError
 from turnwise.log.sqlite import SqliteLog
 
 
-def run(log: Path) -> None:
-    """Play the demo; the log is kept at `log`."""
+def run(log: Path, model: str | None = None) -> None:
+    """Play the demo; the log is kept at `log`. With `model`, its agents ask that one."""
     console = Console(highlight=False, soft_wrap=True)
     asyncio.run(_read(log, ""))  # A file that cannot be a log is told before anything is played.
-    _pipeline(console)
-    _refund(log, console)
+    _pipeline(console, model)
+    channel = _refund(log, console, model)
     demo_flow.play(log, console)
-    _next(log, console)
+    _next(log, channel, console)
 
 
-def _pipeline(console: Console) -> None:
+def _pipeline(console: Console, model: str | None) -> None:
     console.print(
         "\n1. Three agents, one after the other: sequence(['researcher', 'writer', 'editor'])\n", style="bold"
     )
-    result = asyncio.run(pipeline())
+    result = asyncio.run(pipeline(model))
     for line in result.transcript:
         console.print(Text.assemble("   ", (f"{line.speaker}: ", "cyan"), line.text))
     console.print(f"   closed: {result.reason}\n", style="dim")
 
 
-def _refund(log: Path, console: Console) -> None:
+def _refund(log: Path, console: Console, model: str | None) -> str:
+    """Play it, and return the channel it was played on."""
     channel = f"refund-{secrets.token_hex(4)}"
     ledger = Ledger(log.with_name(f"{channel}.ledger"))
     title = "2. A complaint, routed by a context variable; the process is killed in the middle of a tool\n"
     console.print(title, style="bold")
-    first = _play(log, channel, ledger)
+    first = _play(log, channel, ledger, model)
     before = asyncio.run(_read(log, channel))
     _tell(before, before, console)
     killed = (
@@ -57,27 +58,38 @@ def _refund(log: Path, console: Console) -> None:
     )
     console.print(killed, style="bold red")
     console.print("   The same program, started again, goes on from there:\n", style="bold")
-    last = _play(log, channel, ledger)
+    last = _play(log, channel, ledger, model)
     if last != 0:
         raise TurnwiseError(f"the demo's second process ended with exit code {last}; please report it.")
     after = asyncio.run(_read(log, channel))
     _tell(after[len(before) :], after, console)
     _compare(before, after, ledger, console)
+    return channel
 
 
-def _next(log: Path, console: Console) -> None:
-    console.print(f"\nAll of it is in {log}. Next:")
+def _next(log: Path, channel: str, console: Console) -> None:
     here = ".venv/bin/" if Path(".venv/bin/turnwise").exists() else ""  # Where `./run` has put everything.
-    console.print(f"   {here}python examples/patterns/star.py    one of ten patterns, a file each")
-    console.print(
-        f"   {here}turnwise serve examples/leads --dev    the flow of the third act, for you to call"
-    )
-    console.print("   ./run test    every test, with real processes killed\n")
+    address = f"sqlite:///{log}"
+    console.print(f"\nAll of it is in {log}. Three things to try next:\n")
+    tries = [
+        (f"turnwise channels why {channel} --log {address}", "why the floor moved, rule by rule"),
+        (
+            f"turnwise channels fork {channel} --at 10 --log {address}",
+            "the same conversation, from line 10 on",
+        ),
+        (
+            f"turnwise serve examples/leads --dev --log {address}",
+            "the flow, and the studio: open the address it prints",
+        ),
+    ]
+    for command, what in tries:
+        console.print(Text.assemble("   ", (f"{here}{command}", "bold"), f"\n      {what}"))
+    console.print("\nThe studio is at http://127.0.0.1:8484/studio while that server runs.\n")
 
 
-def _play(log: Path, channel: str, ledger: Ledger) -> int:
+def _play(log: Path, channel: str, ledger: Ledger, model: str | None) -> int:
     command = [sys.executable, "-m", "turnwise.cli.demo_scenes", str(log), channel, str(ledger.path)]
-    return subprocess.run(command, check=False, timeout=60).returncode
+    return subprocess.run([*command, *filter(None, [model])], check=False, timeout=300).returncode
 
 
 async def _read(path: Path, channel: str) -> list[Envelope]:
@@ -132,5 +144,6 @@ def _compare(before: list[Envelope], after: list[Envelope], ledger: Ledger, cons
     asked = [what for kind, what in ledger.lines() if kind == "asked"]
     paid = [what for kind, what in ledger.lines() if kind == "paid"]
     console.print(f"\n   lines acknowledged before the kill and lost: {lost}")
-    console.print(f"   replies of the models on the log: {replies}; requests they got: {len(asked)}")
+    if asked:  # A real model keeps no ledger.
+        console.print(f"   replies of the models on the log: {replies}; requests they got: {len(asked)}")
     console.print(f"   the tool in flight ran {len(paid)} times, under {len(set(paid))} idempotency key")

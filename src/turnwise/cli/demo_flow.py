@@ -20,7 +20,7 @@ from turnwise.errors import TurnwiseError
 
 LEADS: Final = Path("examples/leads")
 LEAD: Final = {"email": "jane@example.com", "name": "Jane Doe", "company": "Acme Inc", "priority": "urgent"}
-_SAID: Final = re.compile(r"on (http://\S+);.*?\n  (\S{64,})\n", re.DOTALL)
+_SAID: Final = re.compile(r"on (http://\S+);.*?\nDevelopment key[^\n]*\n  (\S+)\n", re.DOTALL)
 """The address and the development key in what `turnwise serve --dev` prints."""
 
 

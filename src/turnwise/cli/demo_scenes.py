@@ -1,11 +1,11 @@
 """What the demo plays: three agents with scripted models, and one that is killed.
 
-    python -m turnwise.cli.demo_scenes LOG CHANNEL LEDGER
+    python -m turnwise.cli.demo_scenes LOG CHANNEL LEDGER [MODEL]
 
 plays the refund on a SQLite file, as one channel of it. The first time, its process is killed in the
 middle of the refund tool; the second time, the same program goes on from the
 same line. The ledger is what the outside world saw: every request a model got,
-every payment made.
+every payment made. With a model's name a real one is asked instead.
 """
 
 from __future__ import annotations
@@ -49,23 +49,24 @@ REFUND_GRAPH: Final = TransitionGraph(
 )
 
 
-async def pipeline() -> RunResult:
+async def pipeline(model: str | None = None) -> RunResult:
     """Three agents, one after the other."""
-    writer = Agent(
-        "writer", "Write one paragraph.", config=ScriptedModel("HTTPS wraps HTTP in TLS, and so on.")
-    )
-    editor = Agent("editor", "Shorten it.", config=ScriptedModel("HTTPS is HTTP inside TLS."))
     facts = "TLS encrypts; certificates prove who answers; the handshake agrees on keys."
-    researcher = Agent("researcher", "List three facts.", config=ScriptedModel(facts))
+    text = "HTTPS wraps HTTP in TLS, and so on."
+    researcher = Agent("researcher", "List three facts.", config=model or ScriptedModel(facts))
+    writer = Agent("writer", "Write one paragraph.", config=model or ScriptedModel(text))
+    editor = Agent(
+        "editor", "Shorten it to one line.", config=model or ScriptedModel("HTTPS is HTTP inside TLS.")
+    )
     graph = sequence(["researcher", "writer", "editor"])
     return await run(graph, agents=[researcher, writer, editor], message="How does HTTPS work?")
 
 
-async def refund(log: str, channel_id: str, ledger: Ledger) -> RunResult:
+async def refund(log: str, channel_id: str, ledger: Ledger, model: str | None = None) -> RunResult:
     """A routed conversation whose refund tool leaves a mark in a file."""
     return await run(
         REFUND_GRAPH,
-        agents=[_triage(ledger), _billing(ledger)],
+        agents=[_triage(ledger, model), _billing(ledger, model)],
         message=COMPLAINT,
         log=f"sqlite:///{log}",
         channel_id=channel_id,
@@ -100,8 +101,9 @@ def _asked(ledger: Ledger, says: Callable[[tuple[Message, ...]], str | ToolCall]
     return ScriptedModel(answer)
 
 
-def _triage(ledger: Ledger) -> Agent:
-    agent = Agent("triage", "Route the complaint.", config=_asked(ledger, _triage_says))
+def _triage(ledger: Ledger, model: str | None) -> Agent:
+    prompt = "Call `route` with the desk 'billing', then say in one sentence whom it is for."
+    agent = Agent("triage", prompt, config=model or _asked(ledger, _triage_says))
 
     @agent.tool
     async def route(desk: str, channel: ChannelInject) -> str:
@@ -113,8 +115,11 @@ def _triage(ledger: Ledger) -> Agent:
     return agent
 
 
-def _billing(ledger: Ledger) -> Agent:
-    agent = Agent("billing", "Refund what was charged twice.", config=_asked(ledger, _billing_says))
+def _billing(ledger: Ledger, model: str | None) -> Agent:
+    prompt = (
+        "Call `pay_back` once, for the order that was charged twice (19.90), then say so in one sentence."
+    )
+    agent = Agent("billing", prompt, config=model or _asked(ledger, _billing_says))
 
     @agent.tool
     async def pay_back(order: int, amount: float, context: Context) -> str:
@@ -137,4 +142,4 @@ def _billing_says(messages: tuple[Message, ...]) -> str | ToolCall:
 
 
 if __name__ == "__main__":
-    asyncio.run(refund(sys.argv[1], sys.argv[2], Ledger(Path(sys.argv[3]))))
+    asyncio.run(refund(sys.argv[1], sys.argv[2], Ledger(Path(sys.argv[3])), *sys.argv[4:5]))
