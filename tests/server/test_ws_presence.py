@@ -164,16 +164,30 @@ async def test_whoever_waits_waits_through_a_cut_and_hears_what_was_said_meanwhi
     assert [one.event_data["text"] for one in heard if one.event_type == "text"] == list("01234")
 
 
+async def test_an_answer_is_kept_until_it_is_acknowledged() -> None:
+    async with served() as (hub, serving), raw(serving.url) as client:
+        await client.hello()
+        alice = await client.join("alice")
+        first = await client.ask("peers", seat=alice, request_id="once")
+        await hub.register(None, Passport(name="bob"))
+        again = await client.ask("peers", seat=alice, request_id="once")
+        await client.send({"kind": "ack", "ids": ["once"]})
+        anew = await client.ask("peers", seat=alice, request_id="once")
+
+        assert first == again
+        assert [one["name"] for one in anew["result"]] == ["bob"]
+
+
 async def test_a_wait_that_was_cancelled_is_cancelled_at_the_server() -> None:
-    async with served() as (_, serving), WsLink(serving.url) as link:
+    """There is room for one request: the next is answered only if the first is gone."""
+    async with served(settings=WsSettings(requests=1)) as (_, serving), WsLink(serving.url) as link:
         alice = await HubClient(link).register(None, Passport(name="alice"))
         sleeping = begin(alice.seat.sleep(10.0))
-        tasks = len(asyncio.all_tasks())
-        await alice.seat.peers()
+        await quiet()
         sleeping.cancel()
         await asyncio.gather(sleeping, return_exceptions=True)
-        await alice.seat.peers()
-        await until(lambda: len(asyncio.all_tasks()) < tasks + 1)
+
+        assert await alice.seat.peers() == []
 
 
 async def speak(turn: Turn) -> str:
@@ -219,3 +233,31 @@ async def test_a_conversation_goes_on_with_the_next_server_on_the_same_log(tmp_p
         await client.close()
     await serving.close()
     await hub.close()
+
+
+async def test_a_claim_of_a_client_that_works_is_kept_until_the_client_is_given_up() -> None:
+    """T1: hubs of other processes hear of the worker, however long its turn is silent."""
+
+    async def renewed() -> int:
+        return [one.event_type for one in await hub.read_wal("story")].count("turn.renewed")
+
+    async with served(settings=WsSettings(grace_seconds=30), follow=True) as (hub, serving):
+        async with raw(serving.url) as client:
+            await client.hello()
+            alice, claim = await claimed(client, hub)
+            args = {"channel_id": "story", "claim": claim}
+            await client.send({"kind": "request", "id": "k", "op": "keep", "seat": alice, "args": args})
+            assert await client.is_usable()
+            while not await renewed():
+                clock_of(hub).advance(20)
+                await quiet()
+            client.connection.transport.abort()
+        await gone(serving)
+        clock_of(hub).advance(31)
+        await until(lambda: serving.counters.presences == 0)
+        await quiet()
+        before = await renewed()
+        clock_of(hub).advance(120)
+        await quiet()
+
+        assert await renewed() == before
