@@ -114,6 +114,7 @@ def test_a_fork_has_the_past_of_the_line_and_a_future_of_its_own(page: Page, ser
 
     expect(page).not_to_have_url(server.page(f"/channels/{channel}"))
     expect(page.get_by_text("-fork").first).to_be_visible()
+    expect(page.get_by_role("link", name="forked at line 7")).to_be_visible()
     expect(page.get_by_text("I heard: Hello there.").first).to_be_visible()
     page.get_by_label("carol has the floor").fill("Another way.")
     page.get_by_role("button", name="Send").click()

@@ -70,11 +70,11 @@ async def test_every_file_is_served_with_a_strict_policy_and_nothing_else_is() -
     async with served() as server:
         answers = {path: await server.get(f"/studio/{path}", token="") for path in pages()}
         page = await server.get("/studio", token="")
+        slash = await server.get("/studio/", token="")
         again = await server.get("/studio", token="", If_None_Match=page.headers["etag"])
         others = [
             await server.get(f"/studio/{path}", token="")
             for path in (
-                "",
                 "pages.py",
                 "../pages.py",
                 "%2e%2e/pages.py",
@@ -91,4 +91,5 @@ async def test_every_file_is_served_with_a_strict_policy_and_nothing_else_is() -
     assert POLICY.startswith("default-src 'self';")
     assert answers["main.js"].headers["content-type"].startswith("text/javascript")
     assert (again.status_code, again.content) == (304, b"")
+    assert (slash.status_code, slash.headers["location"]) == (307, "../studio")
     assert {one.status_code for one in others} == {404}

@@ -15,7 +15,7 @@ NAMELESS = """() => {
     (one.getAttribute("aria-labelledby") ?? "").split(" ").map(text).join(""),
     one.id && document.querySelector(`label[for="${one.id}"]`)?.textContent,
     one.closest("label")?.textContent,
-    one.textContent,
+    one.matches("input, select, textarea") ? "" : one.textContent,
     one.title,
   ];
   const controls = "button, a, input, select, textarea, summary, [role=tab], [role=listbox], [tabindex='0']";

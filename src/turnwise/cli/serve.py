@@ -237,8 +237,8 @@ def _told(runtime: Runtime, address: str, key: RootKey | None) -> Iterator[str]:
         yield f"Studio: {address}/studio"
         return
     token = _development_token(runtime, key)
-    yield f"Studio, signed in:\n  {address}/studio#token={token}"
     yield f"Development key, good on this machine for half a day, or until the server stops:\n  {token}"
+    yield f"Studio, signed in:\n  {address}/studio#token={token}"
     for flow in runtime.flows.values():
         if flow.spec.trigger is not None:
             yield f"Try:\n  {_curl(address, flow.spec.trigger, token)}"

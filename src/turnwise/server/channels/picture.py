@@ -84,7 +84,9 @@ class _Drawing:
         speakers, rest = _speakers(rule.when)
         sources = [self._ids.get(name, name) for name in speakers] or [ANYONE]
         label = " and ".join(_label(one) for one in rest if not isinstance(one, Always))
-        self._rules.append({"text": told(rule.when), "target": self._named(rule.then)})
+        # The steps of a run are known by their own names; that it is theirs is said by whose turn it was.
+        text = label or "whatever it ends with" if self._is_run else told(rule.when)
+        self._rules.append({"text": text, "target": self._named(rule.then)})
         if not self._is_run or sources != [ANYONE]:
             self._leads(sources, rule.then, "" if label == DEFAULT else label, index)
 

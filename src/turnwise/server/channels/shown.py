@@ -79,6 +79,7 @@ def whole(state: State) -> JsonObject:
     return {
         **row(state),
         "creator_id": spec.creator_id,
+        "forked_from": msgspec.to_builtins(spec.forked_from),
         "message": spec.message,
         "knobs": knobs,
         "ttl_seconds": spec.ttl_seconds,

@@ -28,6 +28,7 @@ from turnwise.server.problems import not_found
 PATH: Final = "/studio"
 INDEX: Final = "index.html"
 NOT_MODIFIED: Final = 304
+TEMPORARY_REDIRECT: Final = 307
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -79,6 +80,10 @@ async def index(request: Request) -> Response:
 
 async def file(request: Request) -> Response:
     """What the page loads."""
+    if not request.path_params[
+        "path"
+    ]:  # From `/studio/`, the page's relative addresses would lead elsewhere.
+        return Response(status_code=TEMPORARY_REDIRECT, headers={"Location": "../studio"})
     return _answer(request, request.path_params["path"])
 
 
