@@ -180,6 +180,7 @@ async def test_everybody_is_told_what_others_say_and_nobody_what_it_said_itself(
         assert texts(heard["alice"]) == ["from bob", "from carol"]
         assert texts(heard["bob"]) == ["from alice", "from carol"]
         assert texts(heard["carol"]) == ["from alice", "from bob"]
+        assert {lines[-1].event_type for lines in heard.values()} == {"channel.closed"}
 
 
 async def test_a_private_word_is_told_to_its_audience_only() -> None:
