@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
+import pytest
 
 from tests.client.stage import speakers
 from tests.hub.scenes import House, answers, closed, house, sqlite
@@ -47,8 +48,20 @@ class LastNamed:
         return TransitionDecision(next_speaker=state.context_vars[self.key][-1])
 
 
+@dataclass(slots=True)
+class Nobody:
+    """Names no speaker, and a reason only if it is given one."""
+
+    name: ClassVar[str] = "test_custom_rules.nobody"
+    reason: str = ""
+
+    def resolve(self, state: Any, envelope: Envelope) -> TransitionDecision:
+        return TransitionDecision(next_speaker=None, close_reason=self.reason)
+
+
 register_condition(LengthAbove)
 register_target(LastNamed)
+register_target(Nobody)
 
 GRAPH = TransitionGraph(
     "alice",
@@ -98,3 +111,11 @@ def test_w4_one_of_them_combines_with_the_built_in_ones() -> None:
     graph = TransitionGraph("alice", [Transition(both, TerminateTarget())], TerminateTarget())
 
     assert TransitionGraph.loads(graph.to_dict()) == graph
+
+
+@pytest.mark.parametrize(("given", "reason"), [("by hand", "by hand"), ("", "terminated")])
+async def test_w8_a_target_that_names_no_speaker_closes_the_channel(given: str, reason: str) -> None:
+    async with house(new_log(), "alice", "bob") as home:
+        channel = await home.open(TransitionGraph("alice", [], Nobody(given)), message="hello")
+
+        assert await closed(channel) == reason

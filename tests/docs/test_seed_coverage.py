@@ -139,9 +139,12 @@ print(dict(sorted((test, sorted(how)) for test, how in outcomes.of.items())))
 def test_outcomes_are_those_of_the_named_tests_over_all_parameters(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_it.py").write_text(SAMPLE)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "conftest.py").touch()
+    (tmp_path / "other" / "test_other.py").write_text("def test_other(): pass\n")
     named = [f"test_it.py::{name}" for name in ("test_even", "test_skipped", "test_broken")]
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *named],
+        [sys.executable, "-c", PROGRAM, "other/test_other.py::test_other", *named],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -151,6 +154,7 @@ def test_outcomes_are_those_of_the_named_tests_over_all_parameters(tmp_path: Pat
     )
 
     assert ast.literal_eval(done.stdout.splitlines()[-1]) == {
+        "other/test_other.py::test_other": ["passed"],
         "test_it.py::test_broken": ["failed"],
         "test_it.py::test_even": ["failed", "passed"],
         "test_it.py::test_skipped": ["skipped"],

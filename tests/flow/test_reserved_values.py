@@ -45,6 +45,12 @@ async def test_f5_the_kind_of_an_agents_failure_is_known_to_the_next_step(
     assert isinstance(ctx["_last_error"], str)
 
 
+async def test_f5_without_an_error_there_is_no_last_error() -> None:
+    ctx = await found("steps: [{id: look, runner: look}]", n=1)
+
+    assert ctx == {"n": 1}
+
+
 async def test_f2_what_a_response_step_shaped_is_known_to_the_step_behind_it() -> None:
     say = "{id: say, kind: response, response: {mapping: {id: number}}, routes: {default: look}}"
 
