@@ -36,6 +36,16 @@ async def test_open_takes_what_a_channel_can_be_opened_with() -> None:
         assert (state.spec.expectations, state.spec.ack_timeout_seconds) == ([turn_within(5)], 3)
 
 
+async def test_c4_initial_context_variables_are_a_copy() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        tags = ["new"]
+        channel = await home.open(A_B, knobs={"context_vars": {"tags": tags}})
+
+        tags.append("changed afterwards")
+
+        assert (await channel.state()).context_vars == {"tags": ["new"]}
+
+
 async def test_a_callback_may_be_a_function_or_a_coroutine_and_there_may_be_several() -> None:
     async with house(MemoryLog(), "alice", "bob") as home:
         heard: list[str] = []

@@ -238,6 +238,16 @@ def test_w5_sequence_is_the_seeds_graph() -> None:
     )
 
 
+def test_w5_round_robin_has_the_seeds_default() -> None:
+    """No turn reaches it: there is always a next one."""
+    assert TransitionGraph.round_robin(["a", "b"], max_turns=6) == TransitionGraph(
+        "a",
+        [Transition(Always(), RoundRobinTarget(["a", "b"]))],
+        TerminateTarget("round_robin_complete"),
+        max_turns=6,
+    )
+
+
 def test_w5_both_factories_are_functions_too() -> None:
     assert sequence(["a", "b", "a"]) == TransitionGraph.sequence(["a", "b", "a"])
     assert round_robin(participants=["a", "b"], max_turns=4) == TransitionGraph.round_robin(

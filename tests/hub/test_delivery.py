@@ -13,6 +13,7 @@ from turnwise.core.graph import Transition, TransitionGraph, sequence
 from turnwise.core.targets import AgentTarget, StayTarget, TerminateTarget
 from turnwise.errors import NameTaken
 from turnwise.log.memory import MemoryLog
+from turnwise.network.workflow_helpers import set_context
 
 from ..logs import OpenLog
 from .scenes import A_B, A_B_A, House, answers, begin, bob_is_away, closed, house, quiet, until
@@ -180,6 +181,7 @@ async def test_everybody_is_told_what_others_say_and_nobody_what_it_said_itself(
         assert texts(heard["alice"]) == ["from bob", "from carol"]
         assert texts(heard["bob"]) == ["from alice", "from carol"]
         assert texts(heard["carol"]) == ["from alice", "from bob"]
+        assert {lines[-1].event_type for lines in heard.values()} == {"channel.closed"}
 
 
 async def test_a_private_word_is_told_to_its_audience_only() -> None:
@@ -214,7 +216,9 @@ async def test_context_writes_and_turn_notes_are_told_to_nobody() -> None:
     async with house(MemoryLog(), "alice", "bob") as home:
         heard = told(home, "alice")
         home["bob"].on_turn(answers("bye"))
-        channel = await home.open(A_B, message="hello")
+        channel = await home.open(A_B)
+        await set_context(home.handle("bob", channel), "n", 1)
+        await channel.send("hello")
         await closed(channel)
         await quiet()
 

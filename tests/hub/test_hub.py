@@ -78,6 +78,7 @@ async def test_the_metadata_says_what_the_channel_was_opened_with() -> None:
 
         assert (info.labels, info.ttl_seconds, info.type) == ({"ticket": "7"}, 99, "workflow")
         assert (info.parent_id, info.created_at) == (parent.channel_id, home.clock.now())
+        assert info.knobs == {"graph": A_B.to_dict()}
 
 
 # --- L6: starting again ---

@@ -62,6 +62,19 @@ async def test_f3_every_return_form_has_its_meaning(node: Any, signal: str, data
     assert await signal_and_data(node) == (signal, data)
 
 
+async def test_f3_a_context_is_read_and_written_like_any_dict() -> None:
+    def work(ctx: Ctx) -> Ctx:
+        ctx["_temporary"] = 1
+        ctx["kept"], ctx["a"] = ctx["a"], ctx["a"] + 1
+        ctx["found"] = [ctx.get("priority", "normal"), "phone" in ctx, ctx.pop("_temporary", None)]
+        ctx["public"] = sorted(key for key in ctx if not key.startswith("_"))
+        return ctx
+
+    public = ["a", "b", "found", "kept"]
+    wrote = {"a": 2, "kept": 1, "found": ["normal", False, 1], "public": public}
+    assert (await signal_and_data(work))[1] == {"b": 2, **wrote}
+
+
 async def test_f3_a_node_may_be_async_and_annotate_its_context_as_it_likes() -> None:
     async def work(ctx: Lead) -> Lead:
         ctx["score"] = 7
