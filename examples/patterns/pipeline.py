@@ -27,10 +27,12 @@ editor = Agent(
     config=model("Bees dance the way to a flower, distance included."),
 )
 
+graph = sequence(["user", "researcher", "writer", "editor"])
+
 if __name__ == "__main__":
     print(
         run_sync(
-            sequence(["user", "researcher", "writer", "editor"]),
+            graph,
             agents=[researcher, writer, editor],
             message="How do bees find flowers?",
         )

@@ -26,10 +26,12 @@ evaluator = Agent(
     config=model("The cautious one: it costs a Sunday and answers the question."),
 )
 
+graph = sequence(["user", *MANNERS, "evaluator"])
+
 if __name__ == "__main__":
     print(
         run_sync(
-            sequence(["user", *MANNERS, "evaluator"]),
+            graph,
             agents=[*proposers, evaluator],
             message="How do we get people to walk on Main Street?",
         )

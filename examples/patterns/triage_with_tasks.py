@@ -46,9 +46,11 @@ writer = Agent(
     config=model(call("finish", task="compare them"), "Take the bus: it saves 25."),
 )
 
+graph = sequence(["user", "triage", "researcher", "writer"])
+
 if __name__ == "__main__":
     result = run_sync(
-        sequence(["user", "triage", "researcher", "writer"]),
+        graph,
         agents=[triage, researcher, writer],
         message="Train or bus?",
         context_vars={"finished": []},

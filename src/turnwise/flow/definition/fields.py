@@ -37,13 +37,17 @@ class FieldSpec(Part):
     type: FieldType = "any"
     required: bool = False
     default: Json = None
+    """What stands for a field that is not given."""
     description: str = ""
     enum: list[Json] | None = None
+    """The values it may have."""
     pattern: Annotated[str, Field(max_length=500), AfterValidator(_checked_pattern)] | None = None
+    """A regular expression that some part of a text matches; without look-around and back references."""
     min: float | None = None
     """Of a number; of a text or a list, its length."""
     max: float | None = None
     nullable: bool = False
+    """Whether it may be null."""
     items: FieldLike | None = None
     """Of an array: what each of its items is."""
     properties: dict[str, FieldLike] | None = None

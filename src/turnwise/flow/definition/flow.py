@@ -29,6 +29,7 @@ class Trigger(Part):
     """The HTTP request that starts a run."""
 
     path: str = Field(pattern=PATH, max_length=300)
+    """Where it is served; `{name}` in it is a field of the input."""
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     input: Fields | None = None
     """The body's fields; without it, any object is taken."""
@@ -56,13 +57,16 @@ class FlowContext(Part):
 
     models: list[ModelUse] = []
     defaults: dict[str, Json] = {}
+    """Context keys that the body does not give."""
 
 
 class Limits(Part):
     """What a run may cost."""
 
     max_steps: int = Field(default=MAX_STEPS, ge=1, le=100_000)
+    """Steps that may end in one run; the next one fails it."""
     timeout: Duration | None = None
+    """How long a run may take, waits included."""
     concurrency: int | None = Field(default=None, ge=1)
     """Runs at once; more are refused."""
 
@@ -74,6 +78,7 @@ class Metadata(Part):
     version: str = "1"
     description: str = ""
     labels: dict[str, str] = {}
+    """The author's own; nothing reads them."""
 
 
 class FlowSpec(Part):

@@ -75,6 +75,7 @@ class _Step(Part):
     when: Expression | None = None
     """Where it does not hold, the step is passed over with the signal `default`."""
     timeout: Duration | None = None
+    """How long one attempt may take; then its signal is `timeout`."""
     retry: Retry | None = None
     routes: dict[str, str] = {}
     """Signal -> a step's id, END or FAIL (F4)."""
@@ -85,6 +86,7 @@ class FunctionalStep(_Step):
 
     kind: Annotated[Literal["functional"], CanonicalKind] = "functional"
     runner: str = Field(min_length=1, max_length=200)
+    """The node's name."""
 
 
 class Output(Part):
@@ -108,8 +110,10 @@ class AgentBlock(Part):
     name: str | None = None
     """An `Agent` of the project; without it, one is made of what stands here."""
     model: str | None = None
+    """Such as `openai:gpt-5-mini`; without it, the project's."""
     system: Template = ""
     prompt: Template | None = None
+    """What it is asked; without it, the public context."""
     tools: list[str] = []
     """Names of `@tool` functions of the project."""
     output: Output = Output()
@@ -157,6 +161,7 @@ class ApiCallBlock(Part):
     headers: dict[str, str] = {}
     query: dict[str, Json] = {}
     json_: Json = Field(default=None, alias="json")
+    """The body, as data; `body` is the body as text."""
     body: Template | None = None
     output: Output = Output()
     max_bytes: int = Field(default=1_000_000, ge=1, le=100_000_000)
@@ -177,9 +182,12 @@ class ModelOpBlock(Part):
     model: str
     op: Literal["add", "get", "list", "update", "remove"]
     id: Json = None
+    """Of `get`, `update` and `remove`: which row."""
     values: dict[str, Json] = {}
     where: dict[str, Json] = {}
+    """Field -> a value, or `{gt: 80}` and the like."""
     order_by: str | None = None
+    """A field; with `-` before it, downwards."""
     limit: int = Field(default=100, ge=1, le=10_000)
     into: Key | None = None
     """Where the row or rows go; without it a row's fields are merged, and rows go under the step's id."""
@@ -214,6 +222,7 @@ class HumanBlock(Part):
     show: list[str] = []
     """The context keys the person is shown."""
     form: Fields = {}
+    """What is asked for; the answer is checked against it."""
     group: str | None = None
     """Who may answer; without it, everybody with the scope."""
     expires: Duration | None = None
@@ -249,11 +258,14 @@ class ForEachBlock(Part):
     """Steps for every item of a list, each on a channel of its own."""
 
     items: Expression
+    """An expression that gives a list."""
     as_: Key = Field(default="item", alias="as")
     index: Key | None = None
+    """Where the item's place goes, from 0."""
     steps: list[Step] = Field(min_length=1)
     concurrency: int = Field(default=8, ge=1, le=1000)
     on_error: OnError = "fail"
+    """`collect`: an item that fails is a result with its error, and the step goes on."""
     into: Key = "results"
     """A result for each item, in their order: its response, or else what its steps wrote."""
 
