@@ -52,7 +52,7 @@ def test_every_problem_is_told_with_its_place() -> None:
         ("address", "zip"),
         ("priority",),
     ]
-    assert str(found[0]) == "email: it is missing"
+    assert str(found[0]) == "email: it is missing; expected an e-mail address"
     assert str(found[3]) == "tags.1: expected text, found a number"
     assert str(found[4]) == "tags: expected at most 2 items"
 

@@ -46,6 +46,7 @@
     ├── BadNode                   a function that cannot be a node
     ├── FlowError                 a flow could not do what it says
     │   ├── ParseFailed           an answer is not what the step asked for
+    │   ├── MissingContextKey     a node reads a key that the run's context does not have; also a KeyError
     │   ├── BadReturn             a node returned something that is no result of a step
     │   ├── TemplateFailed        a template reads what is not there, or costs too much
     │   ├── AddressRefused        a step may not reach this address
@@ -196,6 +197,7 @@ from turnwise.errors.steps import (
     CallFailed as CallFailed,
     ChildFailed as ChildFailed,
     FlowError as FlowError,
+    MissingContextKey as MissingContextKey,
     ParseFailed as ParseFailed,
     TemplateFailed as TemplateFailed,
 )

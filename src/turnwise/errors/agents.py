@@ -43,7 +43,7 @@ class ModelError(AgentError):
         self.transient = transient
         self.status = status
         self.retry_after_seconds = retry_after_seconds
-        super().__init__(f"model {model!r} failed: {because}.")
+        super().__init__(f"model {model!r} failed: {because}{'' if because.endswith(('.', '?')) else '.'}")
 
 
 class ScriptExhausted(AgentError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from turnwise.errors.base import TurnwiseError
+from collections.abc import Iterable
+
+from turnwise.errors.base import TurnwiseError, hint
 
 
 class FlowError(TurnwiseError):
@@ -17,6 +19,21 @@ class ParseFailed(FlowError):
         self.found = found
         self.expected = expected
         super().__init__(f"the answer for step {step!r} is {found}; expected {expected}.")
+
+
+class MissingContextKey(FlowError, KeyError):
+    """A node reads a key that the run's context does not have. Also a `KeyError`."""
+
+    __str__ = Exception.__str__
+
+    def __init__(self, key: str, known: Iterable[str]) -> None:
+        self.key = key
+        self.known = tuple(sorted(known))
+        listed = ", ".join(self.known) or "nothing"
+        super().__init__(
+            f"ctx has no {key!r}; it has: {listed}.{hint(key, self.known)} Take it in with `trigger.input`, "
+            f"write it in an earlier step, or read it with ctx.get({key!r})."
+        )
 
 
 class BadReturn(FlowError):

@@ -20,6 +20,7 @@ from turnwise.errors import (
     NotDue,
     OutOfTurn,
     ParseFailed,
+    TurnwiseError,
 )
 from turnwise.expressions import compile_expression
 from turnwise.flow.work import Done, Paused, Perform, Work
@@ -89,4 +90,5 @@ def described(error: BaseException) -> str:
     text = str(error)[:ERROR_CHARACTERS]
     if not text:
         return "the step took too long" if isinstance(error, TimeoutError) else type(error).__name__
-    return f"{type(error).__name__}: {text}" if isinstance(error, KeyError) else text
+    is_bare = isinstance(error, KeyError) and not isinstance(error, TurnwiseError)
+    return f"{type(error).__name__}: {text}" if is_bare else text

@@ -15,10 +15,11 @@ Rule 3: patterns are matched in linear time, whoever wrote them and whatever the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import date, datetime
+from difflib import get_close_matches
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
@@ -96,7 +97,8 @@ class _Check:
             elif _has_default(spec):
                 clean[name] = deepcopy(spec.default)
             elif spec.required:
-                self._wrong((*at, name), "it is missing")
+                typo = _typo(name, [key for key in data if key not in fields])
+                self._wrong((*at, name), f"it is missing; expected {_TYPES[spec.type][0]}{typo}")
         return clean
 
     def value(self, spec: FieldSpec, value: object, at: Location) -> Any:
@@ -133,6 +135,12 @@ class _Check:
     def _wrong(self, at: Location, message: str) -> None:
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(Problem(at, message))
+
+
+def _typo(name: str, found: Iterable[object]) -> str:
+    """Which of the keys that were found may have been meant as `name`."""
+    near = get_close_matches(name, [key for key in found if isinstance(key, str)], n=1)
+    return f"; {near[0]!r} is no field, did you mean {name!r} by it?" if near else ""
 
 
 def _text(value: object) -> str | None:

@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 from turnwise.agent.variables import masked
 from turnwise.core.envelope import JsonObject
 from turnwise.errors import BadExpression, TemplateFailed
+from turnwise.errors.base import hint
 from turnwise.expressions import Expression, compile_expression
 from turnwise.expressions.functions import OutOfSteps, Steps
 from turnwise.expressions.strict import SECRET, Missing, StrictTemplate, compile_strict
@@ -140,7 +141,9 @@ def _evaluated(
         return evaluate(template, names, steps)
     except Missing as missing:
         line = f" (line {missing.line})" if "\n" in template.text else ""
-        because = f"there is no {missing.key!r}{line}; write default({missing.key}, ...) if it may be absent"
+        near = hint(missing.key, names) if missing.key.isidentifier() else ""
+        told = f"there is no {missing.key!r}{line}{near and '.'}{near}{' Or' if near else ';'}"
+        because = f"{told} write default({missing.key}, ...) if it may be absent"
         raise TemplateFailed(at, because=because) from None
     except OutOfSteps:
         raise TemplateFailed(at, because=_TOO_MUCH) from None

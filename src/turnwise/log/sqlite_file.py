@@ -79,6 +79,10 @@ CREATE TABLE IF NOT EXISTS snapshots (
 """
 _CACHE_NAMES: Final = {"heads", "open_heads", "snapshots"}
 TABLE_NAMES: Final = frozenset({"records"} | _CACHE_NAMES)
+_LOCKED: Final = (
+    "; another program keeps it to itself, where it should hold it for moments only. End its transaction, or "
+    "the program"
+)
 
 
 class LogFile:
@@ -190,7 +194,8 @@ def file_system(path: Path, mounts: str) -> str:
 def reason(error: Exception) -> str:
     """Say what SQLite found, with its name for it: `disk I/O error (SQLITE_IOERR_FSYNC)`."""
     name = getattr(error, "sqlite_errorname", None)
-    return f"{error} ({name})" if name else str(error)
+    do = _LOCKED if code(error) == sqlite3.SQLITE_BUSY else ""
+    return f"{error} ({name}){do}" if name else str(error)
 
 
 def code(error: Exception) -> int:

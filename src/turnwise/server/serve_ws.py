@@ -82,7 +82,11 @@ class ServedWs:
         except OSError as error:
             if isinstance(error, OSError) and error.errno is None:
                 raise UnknownName("address of this machine", self._host, ["127.0.0.1", "0.0.0.0"]) from None
-            raise NameTaken("address", f"{self._host}:{self._port}", do="Choose another port.") from None
+            raise NameTaken(
+                "address",
+                f"{self._host}:{self._port}",
+                do="Choose another port, or stop whoever listens there.",
+            ) from None
 
     async def close(self) -> None:
         """Send everybody away; they come back to whoever serves the hub next."""

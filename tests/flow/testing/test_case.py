@@ -67,14 +67,14 @@ async def test_f14_every_difference_is_told_not_only_the_first() -> None:
 
 
 async def test_f14_a_run_that_fails_says_why_where_success_was_expected() -> None:
-    around = house("steps: [{id: save, runner: save}]", save=lambda ctx: ctx["email"])
+    around = house("steps: [{id: save, runner: save}]", save=lambda ctx: dict[str, str]()["email"])
     result = await played(around, "{flow: main}")
 
     assert told(result) == [("status", "failed: error at step save: KeyError: 'email'", "succeeded")]
 
 
 async def test_f14_an_error_is_compared_by_type_step_and_a_part_of_its_message() -> None:
-    around = house("steps: [{id: save, runner: save}]", save=lambda ctx: ctx["email"])
+    around = house("steps: [{id: save, runner: save}]", save=lambda ctx: dict[str, str]()["email"])
     right = "{flow: main, expect: {error: {type: error, step: save, message: email}, http_status: 422}}"
     wrong = "{flow: main, expect: {error: {type: timeout, step: send, message: phone}}}"
 

@@ -18,10 +18,17 @@ from typing import Any
 
 from turnwise.core.envelope import JsonObject
 from turnwise.core.json import normalised
-from turnwise.errors import BadDraft, BadReturn, UnknownName
+from turnwise.errors import BadDraft, BadReturn, MissingContextKey, UnknownName
 from turnwise.flow.context import difference, is_private, public
 from turnwise.flow.definition.steps import FunctionalStep
 from turnwise.flow.work import DEFAULT, LIVE_KEYS, Done, Node, Work
+
+
+class _Ctx(dict[str, Any]):
+    """What a node is given: a dictionary that says what it has when it is asked for what it has not."""
+
+    def __missing__(self, key: str) -> Any:
+        raise MissingContextKey(key, public(self))
 
 
 async def perform(work: Work[FunctionalStep]) -> Done:
@@ -33,7 +40,7 @@ async def perform(work: Work[FunctionalStep]) -> Done:
     data = work.services.data
     versions: Mapping[str, str] = work.private.get("_context_model_versions") or {}
     unit = None if data is None else data.begin(work.flow.spec.context.models, versions)
-    ctx: dict[str, Any] = normalised({**work.public, **work.private}, field="ctx")
+    ctx = _Ctx(normalised({**work.public, **work.private}, field="ctx"))
     if unit is not None:
         ctx |= {"_session": unit.session, "_db": unit.db}
     try:

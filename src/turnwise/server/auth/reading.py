@@ -23,6 +23,10 @@ MAX_TOKEN_BYTES: Final = 2_048
 MAX_TOKEN_CHARACTERS: Final = (MAX_TOKEN_BYTES + 2) // 3 * 4
 MAX_BLOCKS: Final = 8
 """The first one included."""
+_NOT_OURS: Final = (
+    "the token is damaged, or another key has signed it; take the one that `turnwise serve --dev` has "
+    "printed, or make one with `turnwise token mint`"
+)
 _MAX_TIME: Final = timedelta(milliseconds=500)
 _MAX_FACTS: Final = 1_000
 _MAX_ITERATIONS: Final = 10
@@ -52,7 +56,7 @@ def verified(text: str, *, public_key: str) -> Biscuit:
     try:
         return Biscuit.from_base64(text, _key(public_key))
     except LIBRARY_ERRORS:
-        raise Unauthenticated("the token is damaged, or another key has signed it") from None
+        raise Unauthenticated(_NOT_OURS) from None
 
 
 def check_text(text: str) -> None:
