@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that follow from the code: `python docs/generate.py`, or `--check`.
+"""Writes the pages of docs/ that follow from the code: `python -m docs.generate`, or `--check`.
 
 A page that stands here is never changed by hand. `--check` writes nothing, names the pages that are
 stale, and exits 1 if there are any; a test runs it.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from builders import command_line, cookbook, flows_reference, limits
+from docs.builders import command_line, cookbook, flows_reference, limits
 
 DOCS: Final = Path(__file__).parent
 NOTE: Final = "<!-- Written by docs/generate.py: run it again instead of changing this page. -->\n\n"
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     is_check = "--check" in arguments
     stale = [name for name, written in PAGES.items() if _is_stale(name, NOTE + written(), is_check)]
     for name in stale:
-        print(f"docs/{name} {'is stale: run python docs/generate.py' if is_check else 'is written anew'}")
+        print(f"docs/{name} {'is stale: run python -m docs.generate' if is_check else 'is written anew'}")
     return 1 if stale and is_check else 0
 
 

@@ -1,8 +1,8 @@
 """Seed coverage: `seed-coverage.yaml` made into a page, and checked.
 
-    python docs/seed_coverage.py           write the page
-    python docs/seed_coverage.py --check   the page is up to date, and every test it names exists
-    python docs/seed_coverage.py --run     the same, and every test it names passes
+    python -m docs.seed_coverage           write the page
+    python -m docs.seed_coverage --check   the page is up to date, and every test it names exists
+    python -m docs.seed_coverage --run     the same, and every test it names passes
 
 Rule 1: a statement has tests, or says why it is not done. One that we decided differently has tests as well:
 of what we do.
@@ -41,9 +41,9 @@ why, and names the [decision](decisions/README.md); its tests are then of what w
 The page is made from `docs/seed-coverage.yaml`:
 
 ```sh
-python docs/seed_coverage.py           # write this page
-python docs/seed_coverage.py --check   # it is up to date, and every test it names exists
-python docs/seed_coverage.py --run     # every test it names passes
+python -m docs.seed_coverage           # write this page
+python -m docs.seed_coverage --check   # it is up to date, and every test it names exists
+python -m docs.seed_coverage --run     # every test it names passes
 ```
 """
 
@@ -248,7 +248,7 @@ def main(verbs: list[str]) -> int:
         case ["--check"] | ["--run"]:
             found = problems(documents)
             if not PAGE.is_file() or PAGE.read_text() != page(documents):
-                found.append("docs/seed-coverage.md is out of date. Run: python docs/seed_coverage.py")
+                found.append("docs/seed-coverage.md is out of date. Run: python -m docs.seed_coverage")
             if verbs == ["--run"] and not found:
                 found = run(documents)
         case _:

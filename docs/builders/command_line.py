@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import typer
 
-from builders.tables import table
+from docs.builders.tables import table
 from turnwise.cli import app
 
 Command: TypeAlias = Any

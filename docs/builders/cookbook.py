@@ -19,7 +19,7 @@ from typing import Final
 from typer.testing import CliRunner
 
 import turnwise
-from builders.tables import table
+from docs.builders.tables import table
 from turnwise.cli import app
 
 PATTERNS: Final = Path(__file__).parents[2] / "examples" / "patterns"

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from builders.step_examples import EXAMPLES
-from builders.tables import table
+from docs.builders.step_examples import EXAMPLES
+from docs.builders.tables import table
 from turnwise.flow.data.definition import ModelDefinition
 from turnwise.flow.definition.steps import KINDS
 from turnwise.flow.json_schema import workflow_schema

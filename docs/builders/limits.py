@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from builders.tables import table
+from docs.builders.tables import table
 
 SOURCES: Final = Path(__file__).parents[2] / "src" / "turnwise"
 _NAME: Final = re.compile(

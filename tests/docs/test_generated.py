@@ -12,7 +12,7 @@ WITHIN_SECONDS = 120.0
 
 def test_no_generated_page_is_stale() -> None:
     done = subprocess.run(
-        [sys.executable, "docs/generate.py", "--check"],
+        [sys.executable, "-m", "docs.generate", "--check"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -37,7 +37,7 @@ def one(**statement: Any) -> tuple[Document, ...]:
 
 
 def test_the_page_is_what_the_data_says() -> None:
-    assert PAGE.read_text() == page(load()), "run: python docs/seed_coverage.py"
+    assert PAGE.read_text() == page(load()), "run: python -m docs.seed_coverage"
 
 
 def test_every_statement_has_tests_that_exist_or_a_reason() -> None:

@@ -1,0 +1,1 @@
+"""What writes the generated pages, and the pages."""
