@@ -233,31 +233,3 @@ async def test_a_conversation_goes_on_with_the_next_server_on_the_same_log(tmp_p
         await client.close()
     await serving.close()
     await hub.close()
-
-
-async def test_a_claim_of_a_client_that_works_is_kept_until_the_client_is_given_up() -> None:
-    """T1: hubs of other processes hear of the worker, however long its turn is silent."""
-
-    async def renewed() -> int:
-        return [one.event_type for one in await hub.read_wal("story")].count("turn.renewed")
-
-    async with served(settings=WsSettings(grace_seconds=30), follow=True) as (hub, serving):
-        async with raw(serving.url) as client:
-            await client.hello()
-            alice, claim = await claimed(client, hub)
-            args = {"channel_id": "story", "claim": claim}
-            await client.send({"kind": "request", "id": "k", "op": "keep", "seat": alice, "args": args})
-            assert await client.is_usable()
-            while not await renewed():
-                clock_of(hub).advance(20)
-                await quiet()
-            client.connection.transport.abort()
-        await gone(serving)
-        clock_of(hub).advance(31)
-        await until(lambda: serving.counters.presences == 0)
-        await quiet()
-        before = await renewed()
-        clock_of(hub).advance(120)
-        await quiet()
-
-        assert await renewed() == before
