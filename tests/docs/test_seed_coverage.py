@@ -63,6 +63,14 @@ def test_no_line_of_a_seed_is_passed_over(document: Document) -> None:
     assert not stated & silent
 
 
+def test_every_statement_has_a_test_that_needs_no_seeds() -> None:
+    """Where the seeds are not beside the project, their samples are skipped, and nothing is left unproved."""
+    needy = ("tests/test_seeds.py", "tests/flow/test_seed_003.py")
+    statements = [statement for document in load() for statement in document.statements]
+
+    assert [one.says for one in statements if all(test.startswith(needy) for test in one.tests)] == []
+
+
 @pytest.mark.parametrize(
     ("test", "found"),
     [
