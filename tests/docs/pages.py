@@ -19,7 +19,9 @@ PAGES: Final = sorted(
 )
 _FENCED: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE: Final = re.compile(r"# ([\w./-]+\.(?:py|yaml))\n")
-_PRINTED: Final = re.compile(r"^```python\n[^`]*^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PRINTED: Final = re.compile(
+    r"^```python\n(?:(?!```).*\n)*```\n\n```text\n((?:(?!```).*\n)*)```$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
