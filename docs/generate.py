@@ -19,7 +19,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "flows-reference.md": flows_reference.page,
     "command-line.md": command_line.page,
     "operations/limits.md": limits.page,
-    "cookbook/README.md": cookbook.index,
+    "cookbook/index.md": cookbook.index,
     **{f"cookbook/{name}.md": one for name, one in cookbook.pages().items()},
 }
 

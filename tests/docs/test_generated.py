@@ -26,4 +26,4 @@ def test_no_generated_page_is_stale() -> None:
 def test_there_is_a_page_for_every_pattern() -> None:
     programs = {path.stem for path in (ROOT / "examples" / "patterns").glob("*.py")}
 
-    assert {path.stem for path in (DOCS / "cookbook").glob("*.md")} == programs | {"README"}
+    assert {path.stem for path in (DOCS / "cookbook").glob("*.md")} == programs | {"index"}
