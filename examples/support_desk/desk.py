@@ -1,0 +1,100 @@
+"""The support desk, in one command: a complaint, two agents, a supervisor in the studio, a refund."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import uvicorn
+
+from turnwise import TurnwiseError
+from turnwise.flow.project import load_project
+from turnwise.network import EV_PACKET
+from turnwise.server.access import development
+from turnwise.server.app import create_app
+from turnwise.server.auth.biscuit import mint
+from turnwise.server.auth.keys import development_key
+from turnwise.server.runtime import Runtime, runtime_of
+from turnwise.server.serving import bind
+
+HERE = Path(__file__).parent
+COMPLAINT = {"order": 1042, "text": "I was charged twice."}
+
+
+async def main(options: argparse.Namespace) -> None:
+    if options.live:
+        os.environ["TURNWISE_MODEL"] = options.live
+    runtime = runtime_of(load_project(HERE), log_address=options.log)
+    async with runtime, studio(runtime, options.port) as address:
+        print(f"The studio: {address}\n\ncustomer: {COMPLAINT['text']}", flush=True)
+        run_id = await runtime.runs.start("complaint", COMPLAINT)
+        verdict = await runtime.runs.wait(run_id)
+        await tell_conversation(runtime, run_id)
+        if verdict.status == "waiting":
+            await ask_supervisor(runtime, run_id, options.answer)
+            while await runtime.hub.wait_beyond(run_id, (await runtime.runs.state(run_id)).seq):
+                pass
+            verdict = await runtime.runs.verdict(run_id)
+        print(f"{verdict.status}: {json.dumps(verdict.data)}", flush=True)
+        if options.answer is None:
+            print("Look around in the studio; Ctrl-C ends it.", flush=True)
+            await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def studio(runtime: Runtime, port: int) -> AsyncIterator[str]:
+    """Serve the project beside this program; give the studio's address, signed in."""
+    key, now = development_key(), runtime.clock.now()
+    until = now + timedelta(hours=12)
+    token = mint(key, user_id="sam", groups=["supervisors"], scopes=["*"], expires_at=until, now=now)
+    app = create_app(runtime, authenticator=development(key), title="Support desk")
+    with bind("127.0.0.1", port) as listening:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
+        serving = asyncio.create_task(server.serve([listening]))
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/studio#token={token}"
+        finally:
+            server.should_exit = True
+            await serving
+
+
+async def tell_conversation(runtime: Runtime, run_id: str) -> None:
+    """Print what the agents said on the channel below the run."""
+    for channel in await runtime.hub.list_channels():
+        if channel.parent_id == run_id:
+            names = {one.agent_id: one.name for one in channel.participants}
+            for line in await runtime.hub.read_wal(channel.channel_id):
+                if line.event_type == EV_PACKET:
+                    print(f"{names[line.sender_id]}: {line.event_data['body']}", flush=True)
+
+
+async def ask_supervisor(runtime: Runtime, run_id: str, answer: str | None) -> None:
+    """Say what waits for a person; with an answer on the command line, give it."""
+    [task] = [one for one in await runtime.tasks.list() if one.run_id == run_id]
+    print(f"a supervisor is asked: {task.title}", flush=True)
+    if answer is None:
+        print("Answer it in the studio, under Tasks.", flush=True)
+        return
+    print(f"sam: {answer}", flush=True)
+    await runtime.tasks.answer(task.task_id, {"approved": answer == "yes"}, by="sam")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--live", metavar="MODEL", help="ask a real model: anthropic:claude-sonnet-4-6")
+    parser.add_argument("--answer", choices=["yes", "no"], help="answer for the supervisor, and end")
+    parser.add_argument("--port", type=int, default=8484, help="0 takes a free one")
+    parser.add_argument("--log", help="sqlite:///path; without it, .turnwise/log.db beside this file")
+    try:
+        asyncio.run(main(parser.parse_args()))
+    except KeyboardInterrupt:
+        print("closed.")
+    except TurnwiseError as error:
+        sys.exit(str(error))
