@@ -119,7 +119,7 @@ async def check_fork(home: House, channel_id: str, at: int) -> None:
     assert shared.spec == replace(then.spec, channel_id=fork_id, forked_from=ForkedFrom(channel_id, at))
     assert conversation(await home.hub.state_at(fork_id, at + 1)) == conversation(then)
     if then.expected_next_speaker == home["alice"].agent_id and not then.turn_count and then.said == []:
-        assert (await home.hub.state(fork_id)).turn_count == 1  # Her opening words are said in the fork.
+        assert (await home.hub.state(fork_id)).turn_count >= 1  # Her opening words are said in the fork.
     assert await closed(home["alice"].channel(fork_id)) == "max_turns"
     end = await home.hub.state(fork_id)
     assert (end.turn_count, end.context_vars["turns"]) == (TURNS, (TURNS - 1) // 3)
