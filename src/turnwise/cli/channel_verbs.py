@@ -157,8 +157,9 @@ def _origin(state: State) -> JsonObject:
 def _told(state: State) -> list[str]:
     told = summary(metadata_of(state))
     status = f"{told['status']}: {told['reason']}" if told["reason"] else told["status"]
+    turns = "1 turn" if told["turns"] == 1 else f"{told['turns']} turns"
     texts = [
-        f"{told['channel_id']}  {told['type']}, {status}, {told['turns']} turns, {told['seq']} lines",
+        f"{told['channel_id']}  {told['type']}, {status}, {turns}, {told['seq']} lines",
         f"participants: {', '.join(told['participants'])}",
     ]
     origin = state.spec.forked_from
