@@ -165,6 +165,7 @@ class ApiCallBlock(Part):
     body: Template | None = None
     output: Output = Output()
     max_bytes: int = Field(default=1_000_000, ge=1, le=100_000_000)
+    """Of the answer; a longer one is an error."""
     allow_private: bool = False
     """Let it call private and loopback addresses."""
 
@@ -184,6 +185,7 @@ class ModelOpBlock(Part):
     id: Json = None
     """Of `get`, `update` and `remove`: which row."""
     values: dict[str, Json] = {}
+    """Of `add` and `update`: field -> value."""
     where: dict[str, Json] = {}
     """Field -> a value, or `{gt: 80}` and the like."""
     order_by: str | None = None
@@ -205,6 +207,7 @@ class ResponseBlock(Part):
 
     mapping: dict[str, Json] = {}
     status: int = Field(default=200, ge=200, le=299)
+    """The HTTP status of a run that succeeds."""
 
 
 class ResponseStep(_Step):
@@ -226,6 +229,7 @@ class HumanBlock(Part):
     group: str | None = None
     """Who may answer; without it, everybody with the scope."""
     expires: Duration | None = None
+    """Then the signal is `expired`; without it, it waits for ever."""
     signal_from: str | None = None
     """The form's field that is the step's signal."""
 
@@ -264,6 +268,7 @@ class ForEachBlock(Part):
     """Where the item's place goes, from 0."""
     steps: list[Step] = Field(min_length=1)
     concurrency: int = Field(default=8, ge=1, le=1000)
+    """Items at once."""
     on_error: OnError = "fail"
     """`collect`: an item that fails is a result with its error, and the step goes on."""
     into: Key = "results"
@@ -282,6 +287,7 @@ class ParallelBlock(Part):
 
     branches: dict[Name, Annotated[list[Step], Field(min_length=1)]] = Field(min_length=1)
     on_error: OnError = "fail"
+    """`collect`: a branch that fails is a result with its error, and the step goes on."""
     into: Key | None = None
     """Where the branches' results go, by name; without it, what they wrote is merged, in their order."""
 
@@ -316,6 +322,7 @@ class WaitBlock(Part):
     until: Template | None = None
     """A time: `2026-12-24T18:00:00Z`, or a template that gives one."""
     event: Name | None = None
+    """Its name, as it is posted to `/runs/ID/events/NAME`."""
     expires: Duration | None = None
     """How long to wait for the event."""
     into: Key | None = None
@@ -339,6 +346,7 @@ class ChannelBlock(Part):
     """A conversation between agents of the project."""
 
     agents: list[str] = Field(min_length=1)
+    """Names of `Agent` objects of the project, in the order of the pattern."""
     pattern: Literal["sequence", "round_robin"] = "sequence"
     graph: dict[str, Json] | None = None
     """A whole graph (`TransitionGraph.to_dict()`), instead of a pattern."""
