@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from turnwise.errors import TurnwiseError
     from turnwise.flow.node import node
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _HOMES = {
     "Agent": "turnwise.agent.agent",

@@ -128,7 +128,7 @@ def export(environ: Mapping[str, str], *, service: str = SERVICE) -> SdkTracerPr
         from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ModuleNotFoundError:
-        raise MissingExtra("exporting traces", extra="otel") from None
+        raise MissingExtra("exported traces", extra="otel") from None
     resource = Resource.create({"service.name": environ.get("OTEL_SERVICE_NAME", service)})
     provider = SdkTracerProvider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

@@ -143,8 +143,8 @@ def _extra(name: str) -> Iterator[None]:
     """A verb whose libraries are not installed says which to install."""
     try:
         yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("turnwise"):
+    except (ModuleNotFoundError, MissingExtra) as error:
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("turnwise"):
             raise
         raise MissingExtra("flows", extra=name) from None
 

@@ -107,8 +107,8 @@ def export(
 def _verbs(log: str | None, folder: Path, *, as_json: bool = False) -> Verbs:
     try:
         from turnwise.cli.run_verbs import Verbs
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("turnwise"):
+    except (ModuleNotFoundError, MissingExtra) as error:
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("turnwise"):
             raise
         raise MissingExtra("flows", extra="server") from None
     return Verbs(log, folder, as_json=as_json)

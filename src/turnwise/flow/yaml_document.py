@@ -20,13 +20,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn
 
-import yaml
-from yaml import events as ev
-
+from turnwise.errors import MissingExtra
 from turnwise.errors.base import short
 from turnwise.flow.definition.base import Json
 from turnwise.flow.finding import Finding, Severity
 from turnwise.flow.yaml_scalar import NotJson, Scalar, scalar_of
+
+try:
+    import yaml
+    from yaml import events as ev
+except ModuleNotFoundError:
+    raise MissingExtra("flows", extra="flow") from None
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 MAX_DEPTH: Final = 64

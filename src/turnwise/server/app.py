@@ -27,7 +27,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 import msgspec
-from fastapi import FastAPI
+
+from turnwise.errors import MissingExtra
+
+try:
+    from fastapi import FastAPI
+except ModuleNotFoundError:
+    raise MissingExtra("servers", extra="server") from None
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response

@@ -1,0 +1,221 @@
+"""Record what this version writes: `python -m tests.histories.record`, once for each release; kept for ever.
+
+    0.1/NAME.jsonl          a log, as `turnwise log export` writes it
+    0.1/NAME.states.jsonl   every line of its channels as it is read, and what it changes in the state
+
+Nothing that is there is written again: a history shows what a version wrote, not what it should have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tests.flow.stage import stage
+from turnwise import Agent, Context, ToolResult, __version__, run
+from turnwise.client.embedded import Hub
+from turnwise.core.envelope import JsonObject
+from turnwise.log.base import Log
+from turnwise.log.memory import MemoryLog
+from turnwise.log.records import MemoryRecords
+from turnwise.log.transfer import export_log
+from turnwise.network import (
+    AgentTarget,
+    ContextEquals,
+    FromSpeaker,
+    HubClient,
+    LocalLink,
+    Passport,
+    TerminateTarget,
+    Transition,
+    TransitionGraph,
+    sequence,
+)
+from turnwise.network.workflow_helpers import set_context
+from turnwise.testing import ManualClock, ScriptedModel, call
+
+FOLDER: Final = Path(__file__).parent
+VERSION: Final = ".".join(__version__.split(".")[:2])
+REFUND_FLOW: Final = """
+metadata: {name: refund}
+spec:
+  trigger: {path: /refunds, input: {order: {type: integer, required: true}}}
+  context: {defaults: {paid: 0}}
+  steps:
+    - {id: charge, runner: look_up}
+    - id: approve
+      human: {title: "Pay {{ amount }} back?", form: {approved: boolean}, signal_from: approved}
+      routes: {"true": pay, "false": END}
+    - {id: pay, runner: pay_back, retry: {attempts: 2, backoff: 1}}
+"""
+
+
+async def pipeline(log: Log) -> None:
+    """Three agents, one after the other."""
+    agents = [Agent(name, config=ScriptedModel(f"The {name}'s words.")) for name in ("writer", "editor")]
+    await run(sequence(["writer", "editor"]), agents=agents, message="HTTPS, in one line", log=log)
+
+
+async def routed(log: Log) -> None:
+    """Tools, context variables, a question to a person; letters of other alphabets."""
+    triage = Agent("triage", config=ScriptedModel(call("file", under="billing", weight=3), "Für die Kasse ✓"))
+    billing = Agent("billing", config=ScriptedModel(call("pay", amount=19.9), "19,90 € sind unterwegs."))
+
+    @triage.tool
+    def file(under: str, weight: int) -> ToolResult:
+        """File the case."""
+        return ToolResult("filed", context={"desk": under, "weight": weight, "tags": ["дело", None]})
+
+    @billing.tool
+    async def pay(amount: float, context: Context) -> str:
+        """Pay back, if a person agrees."""
+        return f"{amount}: {await context.input('Pay it?')}"
+
+    graph = TransitionGraph(
+        "user",
+        [
+            Transition(FromSpeaker("billing"), TerminateTarget("resolved")),
+            Transition(ContextEquals("desk", "billing"), AgentTarget("billing")),
+            Transition(FromSpeaker("user"), AgentTarget("triage")),
+        ],
+        TerminateTarget("nobody"),
+        max_turns=8,
+    )
+    async with clients(log) as client:
+        user = await client.register_human(Passport(name="user", kind="human"))
+        for agent in (triage, billing):
+            await client.register(agent, attach_plugin=False)
+        channel = await user.open(
+            "workflow",
+            ["triage", "billing"],
+            {"graph": graph.to_dict(), "context_vars": {"vip": True}},
+            message="I was charged twice.",
+        )
+        while (asked := await user.next_envelope()).event_type != "human.requested":
+            pass
+        await user.answer(asked, "yes")
+        await channel.result()
+
+
+async def person(log: Log) -> None:
+    """Two runs of a flow ask a person; one is answered and ends, the other one waits."""
+    async with stage(REFUND_FLOW, log=log, look_up=look_up, pay_back=Bank().pay_back) as house:
+        for run_id in ("refund-1", "refund-2"):
+            await house.runs.start("refund", {"order": 1042}, run_id=run_id)
+            await house.paused(run_id, "person")
+        [first] = [one for one in await house.tasks.list() if one.run_id == "refund-1"]
+        await house.tasks.answer(first.task_id, {"approved": True}, by="sam")
+        await house.paused("refund-1", "retry")
+        await house.pass_time(1)
+        await house.ended("refund-1")
+
+
+async def fork(log: Log) -> None:
+    """A conversation with an interjection, and another one with its past and another end."""
+    async with clients(log) as client:
+        assert client.hub is not None
+        hub = client.hub
+        user = await client.register_human(Passport(name="user", kind="human"))
+        writer = await client.register(passport=Passport(name="writer"))
+        knobs = {"graph": sequence(["user", "writer", "user"]).to_dict()}
+        first = await user.open("workflow", ["writer"], knobs, message="A line, please.", channel_id="first")
+        await first.send("A short one.")
+        at = (await hub.state("first")).seq
+        await writer.channel("first").send("Roses are red.")
+        other = await hub.fork("first", at=at)
+        await set_context(writer.channel(other), "colour", "blue")
+        await writer.channel(other).send("Violets are blue.")
+        await first.send("Thank you.")
+        await first.result()
+
+
+async def failed(log: Log) -> None:
+    """A turn that fails behind a tool call: what it set is undone, and the channel closes."""
+    breaking = ScriptedModel(call("note", text="half done"), RuntimeError("the model is gone"))
+    agent = Agent("clerk", config=breaking, attempts=1)
+
+    @agent.tool
+    def note(text: str) -> ToolResult:
+        """Write something down."""
+        return ToolResult("noted", context={"note": text})
+
+    await run(sequence(["clerk"]), agents=[agent], message="go", log=log, context_vars={"note": ""})
+
+
+SCENES: Final[dict[str, Callable[[Log], Awaitable[None]]]] = {
+    one.__name__: one for one in (pipeline, routed, person, fork, failed)
+}
+
+
+class Bank:
+    """It fails once."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def pay_back(self, ctx: dict[str, Any]) -> JsonObject:
+        self._asked += 1
+        if self._asked == 1:
+            raise ConnectionError("the bank is closed")
+        return {"paid": ctx["amount"]}
+
+
+def look_up(ctx: dict[str, Any]) -> JsonObject:
+    return {"amount": 19.9, "_account": "kept to ourselves"}
+
+
+@asynccontextmanager
+async def clients(log: Log) -> AsyncIterator[HubClient]:
+    hub = await Hub.open(log, clock=ManualClock(), ttl_sweep_interval=0)
+    client = HubClient(LocalLink(hub), hub=hub)
+    try:
+        yield client
+    finally:
+        await client.close()
+        await hub.close()
+
+
+async def read_states(log: Log) -> AsyncIterator[JsonObject]:
+    """Every line of every channel on a log, and what it changes in the state of its channel."""
+    hub = await Hub.open(log, clock=ManualClock(), ttl_sweep_interval=0)
+    try:
+        for channel in sorted(one.channel_id for one in await hub.list_channels()):
+            before: JsonObject = {}
+            async for line, state in hub.history.states(channel):
+                now: JsonObject = msgspec.to_builtins(state)
+                changed = {key: value for key, value in now.items() if before.get(key, ...) != value}
+                yield {"channel": channel, "line": msgspec.to_builtins(line), "changed": changed}
+                before = now
+    finally:
+        await hub.close()
+
+
+async def played(name: str) -> tuple[bytes, bytes]:
+    """Play a scene; return the log it leaves behind, and what its lines add up to."""
+    log, exported = MemoryLog(), BytesIO()
+    await SCENES[name](log)
+    await export_log(MemoryRecords(log), exported.write, exported_at="")
+    lines = [msgspec.json.encode(one) async for one in read_states(log)]
+    return exported.getvalue(), b"".join(line + b"\n" for line in lines)
+
+
+def record(folder: Path) -> None:
+    """Play every scene that `folder` does not have."""
+    folder.mkdir(exist_ok=True)
+    for name in SCENES:
+        file = folder / f"{name}.jsonl"
+        if not file.exists():
+            log, states = asyncio.run(played(name))
+            file.write_bytes(log)
+            file.with_suffix(".states.jsonl").write_bytes(states)
+            print(f"recorded {file}")
+
+
+if __name__ == "__main__":
+    record(FOLDER / VERSION)
