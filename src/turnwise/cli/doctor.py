@@ -9,7 +9,6 @@ Writes nothing, unless `--write` asks for one record. The exit code is 0 if all 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import platform
@@ -23,6 +22,7 @@ import typer
 
 from turnwise import __version__
 from turnwise.cli.looking import BAD, AsJson, could_not_look, printable
+from turnwise.cli.options import waited_for
 from turnwise.errors import LogUnavailable, MissingExtra
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def doctor(where: Where = ".", *, write: Write = False, as_json: AsJson = False)
     installed = _installed()
     with could_not_look():
         address = _address(where)
-        checkup, took = asyncio.run(_check(address, write=write))
+        checkup, took = waited_for(_check(address, write=write))
     facts = {**installed, **checkup.facts}
     if took is not None:
         facts["one append"] = f"{took * 1000:.1f} ms"

@@ -6,12 +6,12 @@ Standard output belongs to the protocol; whatever is told goes to standard error
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from turnwise.cli.options import waited_for
 from turnwise.errors import MissingExtra
 
 EPILOG: Final = "Example: claude mcp add leads -- turnwise mcp examples/leads"
@@ -44,7 +44,7 @@ def mcp(
             await serve_stdio(runtime)
 
     try:
-        asyncio.run(serve())
+        waited_for(serve())
     except BadDocuments as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C."""
+T = TypeVar("T")
 
 LogAddress = Annotated[
     str | None,
@@ -25,10 +25,17 @@ Every = Annotated[bool, typer.Option("--all", help="Also claims and other lines 
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="The file; else standard output.")]
 
 
+def waited_for(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` comes to."""
+    import asyncio  # noqa: PLC0415  A fifth of a second that `--help` does not need.
+
+    return asyncio.run(work)
+
+
 def run(work: Coroutine[Any, Any, int | None]) -> None:
     """Do what a verb does; end with the exit code it gives."""
     try:
-        code = asyncio.run(work)
+        code = waited_for(work)
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code:
