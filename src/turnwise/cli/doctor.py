@@ -9,7 +9,6 @@ Writes nothing, unless `--write` asks for one record. The exit code is 0 if all 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import platform
@@ -53,6 +52,8 @@ Write = Annotated[
 
 def doctor(where: Where = ".", *, write: Write = False, as_json: AsJson = False) -> None:
     """Say whether a log is well set up and what its acknowledgements mean. Writes only with --write."""
+    import asyncio
+
     installed = _installed()
     with could_not_look():
         address = _address(where)

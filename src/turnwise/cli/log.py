@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, TypeVar
 
 import typer
 
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from turnwise.log.verify import Verdict
 
 PIPE: Final = "-"
+
+T = TypeVar("T")
 
 app = typer.Typer(
     name="log",
@@ -39,7 +40,7 @@ app = typer.Typer(
 def verify(address: Address, *, as_json: AsJson = False) -> None:
     """Check every record: chain, gaps, ids, fold, index. Exits with 1 if one is bad, 2 if it cannot look."""
     with could_not_look():
-        verdict = asyncio.run(_verify(address))
+        verdict = _run(_verify(address))
     typer.echo(_json(_verdict(verdict)) if as_json else "\n".join(_told(verdict)))
     if not verdict.is_good:
         raise typer.Exit(BAD)
@@ -49,7 +50,7 @@ def verify(address: Address, *, as_json: AsJson = False) -> None:
 def stats(address: Address, *, as_json: AsJson = False) -> None:
     """Count what is on a log: channels, envelopes, bytes, event types, the largest channels."""
     with could_not_look():
-        found = asyncio.run(_stats(address))
+        found = _run(_stats(address))
     typer.echo(_json(_numbers(found)) if as_json else "\n".join(_counted(found)))
 
 
@@ -66,7 +67,7 @@ def export(
 ) -> None:
     """Write a log as one file that every backend can import. Exits with 1 if a channel had to be left out."""
     with could_not_look(), _written(output) as file:
-        done = asyncio.run(_export(address, file, channel or ()))
+        done = _run(_export(address, file, channel or ()))
     typer.echo(f"exported {done.channels} channels, {done.records} records", err=True)
     for error in done.left_out:
         typer.echo(printable(f"left out: {error}"), err=True)
@@ -88,7 +89,7 @@ def import_(
         if given.seekable():  # What can be read twice is read through before anything is written.
             check_export(given)
             given.seek(0)
-        done = asyncio.run(_import(given, address))
+        done = _run(_import(given, address))
     typer.echo(_json(_moved(done)) if as_json else _summed(done))
     for refused in done.refused:
         typer.echo(printable(f"refused: {refused}"), err=True)
@@ -96,6 +97,12 @@ def import_(
         typer.echo(printable(f"not in the file: {left_out.channel!r}, {left_out.because}"), err=True)
     if done.refused or done.left_out:
         raise typer.Exit(BAD)
+
+
+def _run(work: Coroutine[None, None, T]) -> T:
+    import asyncio
+
+    return asyncio.run(work)
 
 
 async def _verify(address: str) -> Verdict:

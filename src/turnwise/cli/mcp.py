@@ -6,7 +6,6 @@ Standard output belongs to the protocol; whatever is told goes to standard error
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -31,6 +30,8 @@ def mcp(
     except ImportError:
         raise MissingExtra("MCP servers", extra="mcp") from None
     del sdk
+    import asyncio
+
     from turnwise.errors.flows import BadDocuments
     from turnwise.flow.project import load_project
     from turnwise.server.mcp import serve_stdio

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -27,6 +26,8 @@ Output = Annotated[Path | None, typer.Option("-o", "--output", help="The file; e
 
 def run(work: Coroutine[Any, Any, int | None]) -> None:
     """Do what a verb does; end with the exit code it gives."""
+    import asyncio  # noqa: PLC0415  A verb costs its imports when it is called.
+
     try:
         code = asyncio.run(work)
     except KeyboardInterrupt:
