@@ -56,11 +56,14 @@ TURNS: Final = 3
 """Of the agents, in each conversation."""
 AT_ONCE: Final = 8
 """Conversations of one hub that are open at the same time."""
-LEASE_SECONDS: Final = 1.5
+LEASE_SECONDS: Final = 3.0
 MODEL_SECONDS: Final = 0.15
 MOMENT_SECONDS: Final = 0.3
 """Between two blows, at most."""
-LONGEST_PAUSE_SECONDS: Final = 3 * LEASE_SECONDS
+LONGEST_PAUSE_SECONDS: Final = 1.5 * LEASE_SECONDS
+WORK_SECONDS: Final = 0.1
+"""Of processor time, which everybody together had before the next blow: on a busy machine they come slower. A
+turn that is claimed five times without a packet is given up (rule 10), and nobody is to be that slow."""
 KILLS: Final = 24
 PAUSES: Final = 12
 """As many there are at least."""
@@ -260,6 +263,16 @@ class Trial:
     """Who -> when it goes on."""
     kills: int = 0
     pauses: int = 0
+    worked: dict[int, float] = field(default_factory=dict)
+    """Process -> the processor time it had had at the last blow."""
+
+    def has_worked(self) -> bool:
+        """Whether there was some work since the last blow."""
+        now = {pid: processor_seconds(pid) for pid in self.pids.values()}
+        if sum(seconds - self.worked.get(pid, 0.0) for pid, seconds in now.items()) < WORK_SECONDS:
+            return False
+        self.worked = now
+        return True
 
     def start(self, who: str) -> None:
         self.setting.ready(who).unlink(missing_ok=True)
@@ -307,6 +320,12 @@ class Trial:
         return [who for who, pid in self.pids.items() if os.waitpid(pid, os.WNOHANG)[0]]
 
 
+def processor_seconds(pid: int) -> float:
+    """The processor time that a process has had."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _be(setting: Setting, who: str) -> NoReturn:
     number = int(who[-1])
     log = os.open(setting.folder / f"{who}.log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
@@ -337,7 +356,7 @@ def torment(trial: Trial, *, seconds: float) -> str:
         trial.begin_parts(PARTS if ended else lines)
         calm = ended and trial.kills >= KILLS and trial.pauses >= PAUSES
         trial.wake(all_of_them=calm)
-        if not calm and len(trial.paused) < len(everybody) // 2:
+        if not calm and len(trial.paused) < len(everybody) // 2 and trial.has_worked():
             trial.strike()
     return ""
 
