@@ -73,8 +73,9 @@ def test_a_channel_is_read_and_answered_by_keyboard_alone(
         if link.evaluate("one => one === document.activeElement"):
             break
     page.keyboard.press("Enter")
-    expect(page.get_by_role("listbox")).to_be_visible()
+    expect(page.get_by_role("option").last).to_be_visible()
     page.keyboard.press("K")
+    expect(page.get_by_role("option", selected=True)).to_be_visible()
     page.keyboard.press("w")
     expect(page.locator(".rule.decided")).to_contain_text("from billing")
     page.keyboard.press("k")
