@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.errors import UnknownRun
+from turnwise.errors import BadAnswer, RunNotWaiting, UnknownRun
 
 from .projects import call, project
 
@@ -49,6 +49,42 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     done = call("run", "workflows/main.yaml", "-i", "name=Ann", "--log", ".turnwise/log.db", "--run", "r1")
     assert done.code == 1
     return tmp_path
+
+
+ASKS = """
+kind: Workflow
+metadata: {name: asks}
+spec:
+  steps:
+  - {id: ask, human: {title: "Sure?", form: {sure: boolean}}}
+  - {id: greet, runner: greet}
+"""
+
+
+def test_a_run_that_waits_for_a_person_is_answered_and_goes_on(folder: Path) -> None:
+    (folder / "workflows" / "asks.yaml").write_text(ASKS)
+    begun = call("run", "workflows/asks.yaml", "-i", "name=Ann", "--log", ".turnwise/log.db", "--run", "r2")
+    assert begun.code == 3
+    with pytest.raises(BadAnswer, match="sure: expected true or false"):
+        call("runs", "answer", "r2", "-i", "sure=perhaps")
+    done = of("answer", "r2", "-i", "sure:=true")
+
+    assert (done["status"], done["data"]["hello"], done["data"]["sure"]) == ("succeeded", "Hello Ann", True)
+
+
+def test_a_run_that_waits_for_nobody_cannot_be_answered(folder: Path) -> None:
+    with pytest.raises(RunNotWaiting, match="r1"):
+        call("runs", "answer", "r1", "-i", "sure:=true")
+
+
+def test_a_fork_of_a_run_has_its_past_and_what_is_no_run_cannot_be_forked(folder: Path) -> None:
+    forked = of("fork", "r1", "--at", "3")
+    shown = of("show", forked["run_id"])
+
+    assert forked["forked_from"] == "r1"
+    assert shown["run_id"] == forked["run_id"]
+    with pytest.raises(UnknownRun):
+        call("runs", "fork", "nothing", "--at", "3")
 
 
 def of(verb: str, *arguments: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from turnwise import __version__
-from turnwise.cli import channels, check, doctor, graph, log as log_verbs, mcp, runs, serve, token
+from turnwise.cli import agents, channels, check, doctor, graph, log as log_verbs, mcp, runs, serve, token
 from turnwise.errors import MissingExtra, TurnwiseError
 
 app = typer.Typer(
@@ -131,6 +131,7 @@ app.command(epilog=check.EXAMPLE)(check.check)
 app.command(epilog=graph.EXAMPLE)(graph.graph)
 app.command(epilog=serve.EPILOG)(serve.serve)
 app.command(epilog=mcp.EPILOG)(mcp.mcp)
+app.command(epilog=agents.EXAMPLE)(agents.agents)
 app.command(epilog=doctor.EXAMPLE)(doctor.doctor)
 app.add_typer(channels.app, name="channels")
 app.add_typer(runs.app, name="runs")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -12,21 +12,22 @@ import typer
 
 from turnwise.cli import steps, tables
 from turnwise.cli.channel_verbs import last_turn
+from turnwise.cli.given import object_of
 from turnwise.cli.open_log import looking_at
 from turnwise.cli.plain import one_line, plain, print_json, public
 from turnwise.client.embedded import Hub
 from turnwise.core.envelope import JsonObject
-from turnwise.core.state import WorkflowState
-from turnwise.errors import UnknownParticipant, UnknownRun
+from turnwise.core.state import PERSON, WorkflowState
+from turnwise.errors import RunNotWaiting, UnknownParticipant, UnknownRun
 from turnwise.flow.driver import DRIVER, Driver
 from turnwise.flow.events import RunEvent, event_of
 from turnwise.flow.project import load_project
 from turnwise.flow.runs import Runs
 from turnwise.flow.testing.fixture import export_run
-from turnwise.flow.verdict import verdict
+from turnwise.flow.verdict import Verdict, verdict
 from turnwise.flow.work import Services
 from turnwise.server.runs import summary
-from turnwise.server.runtime import open_runtime
+from turnwise.server.runtime import Runtime, open_runtime
 
 FAILED: Final = 1
 WAITS: Final = 3
@@ -90,19 +91,37 @@ class Verbs:
             told = await hub.why(run_id, seq or await last_turn(hub, run_id))
         print_json(public(msgspec.to_builtins(told))) if self._as_json else tables.paragraph(str(told))
 
+    async def fork(self, run_id: str, at: int) -> None:
+        async with _reading(self._log, self._folder) as (hub, runs):
+            await _state(runs, run_id)
+            fork_id = await hub.fork(run_id, at=at)
+        print_json({"run_id": fork_id, "forked_from": run_id, "at": at}) if self._as_json else typer.echo(
+            fork_id
+        )
+
     async def retry(self, run_id: str, step: str | None) -> int:
         """Return the exit code: 0, 1 for a run that failed, 3 for one that waits."""
+        async with self._runtime() as runtime:
+            new = await runtime.runs.retry(run_id, step=step)
+            return self._ended({"run_id": new, "retry_of": run_id}, await runtime.runs.wait(new))
+
+    async def answer(self, run_id: str, pairs: list[str], by: str) -> int:
+        """Return the exit code, as `retry` does."""
+        given = object_of(pairs, option="-i")
+        async with self._runtime() as runtime:
+            pause = (await runtime.runs.state(run_id)).pause
+            if pause is None or pause.reason != PERSON:
+                raise RunNotWaiting(run_id, what="a person")
+            await runtime.tasks.answer(pause.key, given, by=by)
+            return self._ended({"run_id": run_id}, await runtime.runs.wait(run_id))
+
+    def _runtime(self) -> AbstractAsyncContextManager[Runtime]:
         project = load_project(self._folder)
         project.report.raise_if_bad()
-        async with open_runtime(project, log_address=self._log) as runtime:
-            new = await runtime.runs.retry(run_id, step=step)
-            found = await runtime.runs.wait(new)
-        told: JsonObject = {
-            "run_id": new,
-            "retry_of": run_id,
-            "status": found.status,
-            "data": public(found.data),
-        }
+        return open_runtime(project, log_address=self._log)
+
+    def _ended(self, run: JsonObject, found: Verdict) -> int:
+        told: JsonObject = {**run, "status": found.status, "data": public(found.data)}
         if found.error is not None:
             told["error"] = msgspec.to_builtins(found.error)
         print_json(told) if self._as_json else _tell(told)

@@ -92,6 +92,36 @@ def retry(
     run(_verbs(log, directory, as_json=as_json).retry(run_id, step))
 
 
+@app.command(epilog="Example: turnwise runs fork 06sdq... --at 9")
+def fork(
+    run_id: RunId,
+    *,
+    at: Annotated[int, typer.Option(metavar="SEQ", help="The last line that the fork shares.")],
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Open a run with the past that another had at a line; a server on the log goes on with it."""
+    run(_verbs(log, directory, as_json=as_json).fork(run_id, at))
+
+
+@app.command(epilog="Example: turnwise runs answer 06sdq... -i approved:=true --dir examples/leads")
+def answer(
+    run_id: RunId,
+    *,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option("-i", "--set", metavar="KEY=VALUE", help="A field of the form; KEY:=JSON for a number."),
+    ] = None,
+    by: Annotated[str, typer.Option("--as", help="Who answers.")] = "operator",
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Answer the task that a run waits for, and wait until it rests."""
+    run(_verbs(log, directory, as_json=as_json).answer(run_id, pairs or [], by))
+
+
 @app.command(epilog="Example: turnwise runs export 06sdq... -o tests/lead.fixture.json")
 def export(
     run_id: RunId,
