@@ -42,3 +42,13 @@ async def test_the_flow_runs_as_it_stands() -> None:
 
     assert small.data == {"order": 1, "amount": 20, "checked": True, "paid": 20}
     assert (task.title, large.data["paid"]) == ("Pay back 200?", 200)
+
+
+def test_every_place_that_the_page_names_is_there() -> None:
+    text = README.read_text()
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    named = re.findall(r"`((?:tests|docs|bench|examples|src)/[\w./-]+)`", text)
+
+    assert len(links) > 10
+    assert len(named) > 10
+    assert [one for one in [*links, *named] if not (README.parent / one).exists()] == []
