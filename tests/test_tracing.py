@@ -142,6 +142,13 @@ async def test_two_conversations_are_two_traces(spans: InMemorySpanExporter) -> 
     assert len(trace_ids(spans)) == 2
 
 
+def test_what_has_no_trace_of_its_own_is_not_below_whatever_is_current(spans: InMemorySpanExporter) -> None:
+    with tracing.span("outside"), tracing.span_below(None, "own"):
+        pass
+
+    assert named(spans, "own").parent is None
+
+
 async def test_the_lines_of_a_turn_name_its_span(spans: InMemorySpanExporter) -> None:
     async with stage(ada("hello")) as home:
         channel = await played(home)
@@ -175,7 +182,7 @@ async def test_a_turn_that_failed_says_so_by_the_name_of_the_error(spans: InMemo
     turn = named(spans, "invoke_agent ada")
     assert not turn.status.is_ok
     assert (turn.attributes or {})["error.type"] == "ModelError"
-    assert SECRET not in turn.to_json()
+    assert SECRET not in "".join(one.to_json() for one in spans.get_finished_spans())
 
 
 # --- Off, unless it is set up ---
