@@ -28,7 +28,9 @@ ANSWER = "Order 1042 was charged twice. I propose to pay 19.90 back; a superviso
 async def desk(*arguments: str, **environ: str) -> AsyncIterator[Process]:
     known = {key: value for key, value in os.environ.items() if key != "TURNWISE_MODEL"}
     command = [sys.executable, str(FOLDER / "desk.py"), "--port", "0", *arguments]
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, env={**known, **environ})
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=PIPE, env={**known, **environ}, preexec_fn=_hear_ctrl_c
+    )
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             yield process
@@ -36,6 +38,11 @@ async def desk(*arguments: str, **environ: str) -> AsyncIterator[Process]:
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+def _hear_ctrl_c() -> None:
+    """What a shell starts in the background ignores it, and so does whatever that starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 async def lines_until(process: Process, wanted: str) -> list[str]:

@@ -34,7 +34,7 @@ from turnwise import Agent
 from turnwise.agent.messages import ModelReply
 from turnwise.agent.model import ModelRequest, OnText
 from turnwise.core.envelope import Envelope
-from turnwise.errors import LogConflict, LogError, UnknownName
+from turnwise.errors import LogConflict, LogError, LogUnavailable, UnknownName
 from turnwise.hub.clock import SystemClock
 from turnwise.log.address import open_log
 from turnwise.log.base import Log
@@ -317,7 +317,10 @@ class Trial:
 
     def gone(self) -> list[str]:
         """Who has ended by itself, which nobody does."""
-        return [who for who, pid in self.pids.items() if os.waitpid(pid, os.WNOHANG)[0]]
+        found = [who for who, pid in self.pids.items() if os.waitpid(pid, os.WNOHANG)[0]]
+        for who in found:
+            del self.pids[who]
+        return found
 
 
 def processor_seconds(pid: int) -> float:
@@ -331,11 +334,14 @@ def _be(setting: Setting, who: str) -> NoReturn:
     log = os.open(setting.folder / f"{who}.log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    try:
-        asyncio.run(be_hub(setting, number) if who.startswith("hub") else be_worker(setting, number))
-    except BaseException as error:
-        os.write(2, f"{who}: {type(error).__name__}: {error}\n".encode())
-    os._exit(1)
+    while True:
+        try:
+            asyncio.run(be_hub(setting, number) if who.startswith("hub") else be_worker(setting, number))
+        except LogUnavailable:  # It began while nobody led: as whoever keeps processes going does, once more.
+            continue
+        except BaseException as error:
+            os.write(2, f"{who}: {type(error).__name__}: {error}\n".encode())
+        os._exit(1)
 
 
 def torment(trial: Trial, *, seconds: float) -> str:

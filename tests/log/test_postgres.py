@@ -279,10 +279,10 @@ async def test_logs_that_are_opened_at_once_make_the_tables_once(url: str) -> No
 
 
 def test_a_user_who_may_not_make_tables_is_told(postgres: Postgres) -> None:
-    url = postgres.fresh(user="reader")
-    run(postgres.address(), "CREATE ROLE reader LOGIN")
+    url = postgres.fresh(user="log_reader")
+    run(postgres.address(), "CREATE ROLE log_reader LOGIN")
     run(postgres.address(), f"REVOKE ALL ON SCHEMA {place_of(url)} FROM PUBLIC")
-    run(postgres.address(), f"GRANT USAGE ON SCHEMA {place_of(url)} TO reader")
+    run(postgres.address(), f"GRANT USAGE ON SCHEMA {place_of(url)} TO log_reader")
 
     with pytest.raises(LogUnavailable, match="may not make them"):
         PostgresLog(url)

@@ -386,13 +386,13 @@ async def test_a_value_that_the_server_quotes_is_not_told(postgres: Postgres) ->
 
 
 async def test_f12_whoever_may_not_change_the_tables_is_told(postgres: Postgres) -> None:
-    run(postgres.address(), "CREATE ROLE reader LOGIN")
+    run(postgres.address(), "CREATE ROLE data_reader LOGIN")
     url = postgres.fresh()
     async with opened(url=url):
-        run(url, "GRANT SELECT ON ALL TABLES IN SCHEMA pg_catalog TO reader")
+        run(url, "GRANT SELECT ON ALL TABLES IN SCHEMA pg_catalog TO data_reader")
     now = [model("Lead", {"new": "string"}, version="v2")]
     with pytest.raises(DataUnavailable, match="must be owner of"):
-        await open_data(now, log=MemoryLog(), url=url.replace("://postgres:", "://reader:"))
+        await open_data(now, log=MemoryLog(), url=url.replace("://postgres:", "://data_reader:"))
 
 
 async def test_f12_tables_of_other_schemas_are_nobody_s(postgres: Postgres) -> None:

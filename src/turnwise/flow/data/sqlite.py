@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,13 +12,14 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from sqlalchemy import URL, Connection, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.util import await_only
 
 from turnwise.errors import CommitRefused
 from turnwise.flow.data.errand import ErrandConnection, send
 from turnwise.flow.data.hold import OPTION
 from turnwise.flow.data.sqlite_hold import SqliteHold
 from turnwise.hub.clock import Clock
-from turnwise.log.sqlite_file import reason
+from turnwise.log.sqlite_file import WAL_SWITCH_ATTEMPTS, WAL_SWITCH_PAUSE_SECONDS, code, reason
 from turnwise.log.turnstile import Turnstile
 
 SCHEME: Final = "sqlite:///"
@@ -62,7 +64,7 @@ class SqliteHome:
 
         def connected(connection: Any, _: object) -> None:
             for statement in (*self.prepare, "PRAGMA foreign_keys = ON"):
-                connection.execute(statement)
+                _patiently(connection, statement)
 
         event.listen(engine.sync_engine, "connect", connected)
         event.listen(engine.sync_engine, "before_cursor_execute", _before_statement)
@@ -96,6 +98,20 @@ def memory_url(name: str) -> URL:
     return URL.create(
         "sqlite+aiosqlite", database=f"file:/turnwise-{name}", query={"vfs": "memdb", "uri": "true"}
     )
+
+
+def _patiently(connection: Any, statement: str) -> None:
+    """SQLite does not wait for somebody else who is switching the same new file to WAL; so we do."""
+    for _ in range(WAL_SWITCH_ATTEMPTS):
+        try:
+            connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            if code(error) != sqlite3.SQLITE_BUSY:
+                raise
+            await_only(asyncio.sleep(WAL_SWITCH_PAUSE_SECONDS))
+        else:
+            return
+    connection.execute(statement)
 
 
 def _before_statement(connection: Connection, _: object, statement: str, *__: object) -> None:
