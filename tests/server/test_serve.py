@@ -178,7 +178,7 @@ async def refused(address: str) -> None:
     while True:
         try:
             _, writer = await asyncio.open_connection(host, int(port))
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, ConnectionResetError):
             return
         writer.close()
 
