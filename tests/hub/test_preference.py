@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from turnwise.core.envelope import Envelope
+from turnwise.core.governance import Passport
 from turnwise.hub.preference import PAUSE_SECONDS, SEEN_SECONDS, Workers, preferred
+from turnwise.hub.seat import Seat
 from turnwise.log.memory import MemoryLog
 from turnwise.testing import ManualClock
 from turnwise.testing.lines import line
 
 from .scenes import A_B, answers, closed, house, quiet
 
+SAFETY_SECONDS = 30.0
 NAMES = st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=8, unique=True)
 
 
@@ -53,10 +57,10 @@ def test_nobody_waits_for_workers_of_another_agent_or_of_long_ago() -> None:
     channel = next(f"c{n}" for n in range(100) if preferred(f"c{n}", ["me", "elsewhere:1:1/x"]) != "me")
     workers.note(claimed("elsewhere:1:1/x"))
 
-    assert workers.pause_before(channel, "ada", "me") == PAUSE_SECONDS
-    assert workers.pause_before(channel, "bob", "me") == 0
+    assert workers.first_for(channel, "ada", "me") == "elsewhere:1:1/x"
+    assert workers.first_for(channel, "bob", "me") == "me"
     clock.advance(SEEN_SECONDS + 1)
-    assert workers.pause_before(channel, "ada", "me") == 0
+    assert workers.first_for(channel, "ada", "me") == "me"
 
 
 async def test_t6_a_worker_that_is_not_preferred_waits_a_moment_and_takes_the_turn_if_nobody_does() -> None:
@@ -74,6 +78,27 @@ async def test_t6_a_worker_that_is_not_preferred_waits_a_moment_and_takes_the_tu
         await closed(channel)
 
     assert "turn.claimed" not in before
+
+
+async def test_a_turn_that_is_left_to_another_takes_no_place_meanwhile() -> None:
+    """With room for one turn at a time: one that is ours is taken while another's is left alone."""
+    async with house(MemoryLog(), "alice", follow=True) as home:
+        bob = home.agents["bob"] = await home.door.register(None, Passport(name="bob"), turns_at_once=1)
+        bob.on_turn(answers("ours", "left"))
+        assert isinstance(bob.seat, Seat)
+        home.hub.turns.workers.note(claimed("elsewhere:1:1/bob", bob.agent_id))
+        names = {
+            home.hub.turns.workers.first_for(f"c{n}", bob.agent_id, bob.seat.worker): f"c{n}"
+            for n in range(50)
+        }
+        left = await home.open(A_B, message="hello", channel_id=names["elsewhere:1:1/bob"])
+        await quiet()
+        ours = await home.open(A_B, message="hello", channel_id=names[bob.seat.worker])
+
+        assert (await asyncio.wait_for(ours.result(), SAFETY_SECONDS)).text == "ours"
+        assert not (await left.state()).is_over
+        home.clock.advance(PAUSE_SECONDS)
+        assert (await left.result()).text == "left"
 
 
 async def test_a_hub_that_follows_nobody_waits_for_nobody() -> None:

@@ -54,9 +54,9 @@ class Workers:
         if len(self._seen) > MAX_WORKERS:
             del self._seen[next(iter(self._seen))]
 
-    def pause_before(self, channel_id: str, agent_id: str, worker: str) -> float:
-        """How long `worker` leaves a turn of the agent's alone: not at all where it is the preferred one."""
+    def first_for(self, channel_id: str, agent_id: str, worker: str) -> str:
+        """The worker that is to have a moment for itself: `worker`, where no other one is preferred."""
         since = self._clock.monotonic() - SEEN_SECONDS
         others = {who for (agent, who), at in self._seen.items() if agent == agent_id and at >= since}
         first = preferred(channel_id, {worker, *others})
-        return 0.0 if first == worker or is_gone(first) else PAUSE_SECONDS
+        return worker if is_gone(first) else first

@@ -22,7 +22,7 @@ from turnwise.errors import ClaimLost, TurnTaken, TurnwiseError
 from turnwise.hub.clock import Clock
 from turnwise.hub.heartbeat import beating
 from turnwise.hub.opening import first_of
-from turnwise.hub.preference import Workers
+from turnwise.hub.preference import PAUSE_SECONDS, Workers
 from turnwise.hub.worker import is_gone, is_here, is_near
 
 LOOK_SECONDS: Final = 2.0
@@ -55,6 +55,8 @@ class Turns:
         self._hub = hub
         self._lease_seconds = lease_seconds
         self.workers = Workers(hub.clock)
+        self._left_to: dict[str, tuple[int, float]] = {}
+        """Channel -> the line whose floor is left to the preferred worker, and until when."""
         self._heard: dict[str, tuple[int, float]] = {}
         """Channel -> the last sign of life of a worker that is waited for, and when this hub met it."""
 
@@ -73,9 +75,11 @@ class Turns:
         over, and `ClaimLost` if this was one claim too many and the turn has
         been given up.
         """
-        state = await self._preferred(channel_id, agent_id, worker)
+        state = await self._hub.state(channel_id)
         if state.claim is not None and state.claim.envelope_id == envelope_id:
             return state.claim
+        if self._hub.follows:
+            self._let_others(state, agent_id, worker)
         data: JsonObject = {
             "agent_id": agent_id,
             "worker": worker,
@@ -105,6 +109,8 @@ class Turns:
     async def wait_unclaimed(self, channel_id: str) -> None:
         """Return when the live claim has ended, or its worker can be replaced."""
         state = await self._hub.state(channel_id)
+        if state.claim is None:
+            await self._wait_for_the_preferred(state)
         claim = state.claim
         while claim is not None and not self._can_replace(state):
             left = claim.lease_seconds - self._age(state, claim)
@@ -192,14 +198,31 @@ class Turns:
         self._heard[state.channel_id] = (alive_seq, met_at)
         return now - met_at
 
-    async def _preferred(self, channel_id: str, agent_id: str, worker: str) -> State:
-        """Return the state, once the worker that the channel prefers has had a moment to be first."""
-        state = await self._hub.state(channel_id)
-        pause = self.workers.pause_before(channel_id, agent_id, worker) if self._hub.follows else 0.0
-        if state.claim is None and pause > 0:
-            await first_of(self._hub.wait_beyond(channel_id, state.seq), self._hub.clock.sleep(pause))
-            state = await self._hub.state(channel_id)
-        return state
+    def _let_others(self, state: State, agent_id: str, worker: str) -> None:
+        """Raise `TurnTaken` where somebody is known to have the turn, or is to have a moment to be first.
+
+        Whoever is told waits outside of the place it would work in, and costs the log nothing.
+        """
+        if state.claim is not None:
+            if not self._can_replace(state):
+                raise TurnTaken(state.channel_id, turn=state.turn, worker=state.claim.worker)
+            return
+        first, now = self.workers.first_for(state.channel_id, agent_id, worker), self._hub.clock.monotonic()
+        floor, until = self._left_to.pop(state.channel_id, (0, 0.0))
+        if first == worker or (floor == state.floor_seq and now >= until):
+            return
+        until = until if floor == state.floor_seq else now + PAUSE_SECONDS
+        self._left_to[state.channel_id] = (state.floor_seq, until)
+        raise TurnTaken(state.channel_id, turn=state.turn, worker=first)
+
+    async def _wait_for_the_preferred(self, state: State) -> None:
+        floor, until = self._left_to.get(state.channel_id, (0, 0.0))
+        left = until - self._hub.clock.monotonic()
+        if floor != state.floor_seq or left <= 0:
+            return
+        await first_of(self._hub.wait_beyond(state.channel_id, state.seq), self._hub.clock.sleep(left))
+        if (await self._hub.state(state.channel_id)).seq != state.seq:
+            self._left_to.pop(state.channel_id, None)
 
     async def _written(self, channel_id: str, data: JsonObject, envelope_id: str) -> tuple[Envelope, ...]:
         """Write the claim. Whoever is cancelled meanwhile leaves none behind that nobody works on."""
