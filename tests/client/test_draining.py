@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from tests.hub.scenes import A_B, House, SlowLog, answers, begin, house, quiet, types
 from turnwise.client.channel import Channel
 from turnwise.client.turn import Turn, TurnHandler
+from turnwise.hub.preference import PAUSE_SECONDS
 from turnwise.log.memory import MemoryLog
 from turnwise.testing.manual_clock import ManualClock
 
@@ -92,6 +93,8 @@ async def test_no_further_turn_begins_while_others_may_end() -> None:
         await quiet()
         second = await here["alice"].open("consulting", "bob", message="and this?")
         there["bob"].on_turn(answers("the second"))
+        await quiet()
+        here.clock.advance(PAUSE_SECONDS)  # by chance, the channel prefers whoever is about to leave
         told = await second.result()
         go.set()
         await draining
