@@ -44,3 +44,8 @@ CLUSTER_CONVERSATIONS_ON_NATS: Final = 120 * SOAK
 LEADER_KILLS: Final = 3 * SOAK
 CLUSTER_CONVERSATIONS_OF_A_TWIN: Final = 900
 """It is stopped as soon as it is caught, after a few dozen of them."""
+
+ROUNDS_OF_CALLS: Final = SOAK
+"""In each, a log is killed at every call by which it changes a file, and each of them fails."""
+POWER_CUTS: Final = 500 * SOAK
+POWER_CUTS_OF_A_TWIN: Final = 100

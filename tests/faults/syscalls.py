@@ -1,0 +1,159 @@
+"""Lets every single call by which a log changes its files fail, and looks at what is left.
+
+    python -m tests.faults.syscalls FOLDER FAULT SEED KIND EVERY    run by `test_syscalls.py`
+
+FAULT is `kill`, or the name of an error; of the calls, the first of every EVERY is tried. They are
+those of three parts of a log's life: a file is made, a file is written to and closed, a file that
+a killed process left is opened. Each part is traced once to count its calls; then a process is
+started for each of them. This one forks and must stay single-threaded: logs live in the
+children, and here when all of them have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, TextIO
+
+from msgspec import Struct
+
+from tests.faults import scribe, strace
+from tests.faults.scribe import Acknowledged, Orders
+
+GATES: Final = {"make": 0, "write": 1, "recover": 0}
+"""A part of a log's life -> before which gate it begins."""
+NAME: Final = "log.db"
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """What became of a scribe."""
+
+    said: list[str]
+    killed: bool
+
+    @property
+    def wrong(self) -> list[str]:
+        return [text for text in self.said if text.startswith("!")]
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """A call that failed, and what it left."""
+
+    name: str
+    path: Path
+    promised: Acknowledged
+    told: Told
+    hit: bool
+
+
+class Harness:
+    def __init__(self, folder: Path, fault: str, seed: int, kind: str) -> None:
+        self._folder = folder
+        self._inject = "signal=SIGKILL" if fault == "kill" else f"error={fault}"
+        self._fault = fault
+        self._seed = seed
+        self._kind = kind
+        self._left, self._promised = self._leave()
+
+    def trials(self, every: int) -> list[Trial]:
+        return [self._trial(part, *call) for part in GATES for call in self._calls(part)[::every]]
+
+    def _leave(self) -> tuple[Path, Acknowledged]:
+        """Let a scribe die with its log open; return what is left of it."""
+        path = self._place("left")
+        told = _run(Orders(path=str(path), seed=self._seed, closes=False), gate=-1, out=path, options=())
+        Path(f"{path}-shm").unlink()
+        return path.parent, scribe.acknowledged(told.said)
+
+    def _calls(self, part: str) -> list[tuple[str, int]]:
+        path = self._place(f"{part}-count", part)
+        out = path.with_suffix(".calls")
+        told = _run(self._orders(path, part), gate=GATES[part], out=out, options=_watch(path))
+        assert told.said[-1] == "done", told
+        return strace.calls(out)
+
+    def _trial(self, part: str, call: str, number: int) -> Trial:
+        name = f"{part}-{call}-{number}"
+        path = self._place(name, part)
+        out = path.with_suffix(".calls")
+        inject = f"inject={call}:{self._inject}:when={number}"
+        orders = self._orders(path, part)
+        told = _run(orders, gate=GATES[part], out=out, options=[*_watch(path), "-e", inject])
+        promised = orders.ends | scribe.acknowledged(told.said)
+        hit = told.killed if self._fault == "kill" else "(INJECTED)" in out.read_text()
+        return Trial(name=name, path=path, promised=promised, told=told, hit=hit)
+
+    def _orders(self, path: Path, part: str) -> Orders:
+        ends = self._promised if part == "recover" else {}
+        return Orders(path=str(path), seed=self._seed, kind=self._kind, ends=ends)
+
+    def _place(self, name: str, part: str = "make") -> Path:
+        place = self._folder / name
+        if part == "recover":
+            shutil.copytree(self._left, place)
+        else:
+            place.mkdir()
+        return place / NAME
+
+
+def _watch(path: Path) -> list[str]:
+    return [*strace.files(path), "-e", f"trace={','.join(strace.WRITES)}"]
+
+
+def _run(orders: Orders, *, gate: int, out: Path, options: Sequence[str]) -> Told:
+    """Run a scribe to its end, traced from a gate to the next."""
+    pid, pipes = scribe.start(orders)
+    voice = os.fdopen(pipes.voice)
+    said = heard = _hear(voice)
+    place = 0
+    while heard[-1:] == ["waits"]:
+        tracer = strace.attach(pid, out, options) if place == gate else None
+        os.write(pipes.gate, b".")
+        heard = _hear(voice)
+        if tracer is not None:
+            strace.detach(tracer, lives=heard[-1:] == ["waits"])
+        said = said + heard
+        place += 1
+    voice.close()
+    os.close(pipes.gate)
+    _, status = os.waitpid(pid, 0)
+    return Told(said=said, killed=os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL)
+
+
+def _hear(voice: TextIO) -> list[str]:
+    """Return what a scribe says until it waits, or has ended."""
+    said: list[str] = []
+    while said[-1:] != ["waits"] and (text := voice.readline()):
+        said.append(text.rstrip())
+    return said
+
+
+async def look(trials: Sequence[Trial]) -> list[str]:
+    """Return what is wrong with what the trials left, and with what their scribes met."""
+    found: list[str] = []
+    for trial in trials:
+        wrong = trial.told.wrong + await scribe.problems(trial.path, trial.promised)
+        found += [f"{trial.name}: {text}" for text in wrong]
+    return found
+
+
+def main(folder: Path, fault: str, seed: int, kind: str, every: int) -> dict[str, object]:
+    trials = Harness(folder, fault, seed, kind).trials(every)
+    return {
+        "calls": len(trials),
+        "missed": [trial.name for trial in trials if not trial.hit],
+        "refused": sum("refused" in trial.told.said for trial in trials),
+        "unfinished": [trial.name for trial in trials if trial.told.said[-1:] != ["done"]],
+        "problems": asyncio.run(look(trials)),
+    }
+
+
+if __name__ == "__main__":
+    where, which, number, what, step = sys.argv[1:]
+    print(json.dumps(main(Path(where), which, int(number), what, int(step))))

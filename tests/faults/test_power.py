@@ -1,0 +1,80 @@
+"""X4: a power cut takes nothing along that was acknowledged, and leaves a log that goes on.
+
+One run is recorded; from its record are made the disks that a cut at any moment may leave.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.faults import scribe, strace
+from tests.faults.counts import POWER_CUTS, POWER_CUTS_OF_A_TWIN
+from tests.faults.power import image, lay_out
+from tests.faults.record import OPTIONS, Event, Synced, events
+from tests.faults.scribe import Orders
+from turnwise.log.sqlite_file import Durability
+
+ROOT = Path(__file__).parents[2]
+SEED = 20300101
+WHY_NOT = strace.why_not()
+
+pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+
+
+def recorded(folder: Path, durability: Durability, *, kind: str = "honest") -> list[Event]:
+    """Let a scribe write for two sessions, to a folder that is not there yet; return what happened."""
+    orders = Orders(
+        path=str(folder / "new" / "log.db"),
+        seed=SEED,
+        kind=kind,
+        durability=durability,
+        sessions=2,
+        appends=8,
+        at_once=True,
+    )
+    program = [sys.executable, "-m", "tests.faults.scribe", msgspec.json.encode(orders).decode()]
+    command = ["strace", "--seccomp-bpf", *OPTIONS, "-o", str(folder / "record"), *program]
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    assert done.stdout.splitlines()[-1] == b"done", done.stdout
+    return events(folder / "record")
+
+
+async def problems(happened: Sequence[Event], folder: Path, cuts: int) -> list[str]:
+    """Return what is wrong with the disks that so many cuts leave; each with the seed that makes it again."""
+    found = []
+    for seed in range(SEED, SEED + cuts):
+        place = folder / str(seed)
+        place.mkdir()
+        left = image(happened, seed)
+        lay_out(left, place)
+        wrong = await scribe.problems(place / "log.db", scribe.acknowledged(left.said))
+        found += [f"{text} (python -m tests.faults.power {folder / 'record'} {seed} .)" for text in wrong]
+    return found
+
+
+async def test_x4_nothing_acknowledged_is_lost_and_the_log_goes_on(quick_folder: Path) -> None:
+    happened = recorded(quick_folder, "power")
+
+    assert await problems(happened, quick_folder, POWER_CUTS) == []
+
+
+async def test_x4_twin_a_log_that_does_not_sync_its_commits_loses_some_but_stays_whole(
+    quick_folder: Path,
+) -> None:
+    happened = recorded(quick_folder, "process")
+    found = await problems(happened, quick_folder, POWER_CUTS_OF_A_TWIN)
+
+    assert {text.partition(":")[0] for text in found} == {"lost"}
+
+
+async def test_x4_twin_a_disk_that_syncs_nothing_is_caught(quick_folder: Path) -> None:
+    happened = [event for event in recorded(quick_folder, "power") if not isinstance(event, Synced)]
+    found = await problems(happened, quick_folder, POWER_CUTS_OF_A_TWIN)
+
+    assert {text.partition(":")[0] for text in found} >= {"lost", "damaged"}
