@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -253,6 +255,22 @@ async def test_what_sqlite_finds_wrong_with_its_file_is_told(place: Place) -> No
 
     assert found.storage
     assert not found.is_good
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+async def test_a_record_of_no_channel_at_all_is_told(place: Place) -> None:
+    await fill(place)
+    with closing(sqlite3.connect(place.path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_schema SET sql = replace(sql, 'channel TEXT NOT NULL', 'channel TEXT')"
+        )
+        connection.execute("PRAGMA writable_schema = RESET")
+        connection.execute("UPDATE records SET channel = NULL WHERE channel = 'a' AND seq = 4")
+
+    found = await verdict(place)
+
+    assert [bad.channel_id for bad in found.bad] == ["", "a"]
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])

@@ -25,7 +25,8 @@ MAX_FAULTS: Final = 10
 """Of the file's own check; whoever has ten needs a backup, not the eleventh."""
 
 _CHANNELS: Final = """
-SELECT coalesce(CAST(channel AS BLOB), x'') FROM (SELECT DISTINCT channel FROM records UNION SELECT channel FROM heads)
+SELECT coalesce(CAST(channel AS BLOB), x'')
+FROM (SELECT DISTINCT channel FROM records UNION SELECT channel FROM heads)
 ORDER BY channel
 """
 _INDEXED: Final = "SELECT seq, CAST(hash AS BLOB), closed FROM heads WHERE channel = ?"
