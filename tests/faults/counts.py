@@ -47,5 +47,8 @@ CLUSTER_CONVERSATIONS_OF_A_TWIN: Final = 900
 
 ROUNDS_OF_CALLS: Final = SOAK
 """In each, a log is killed at every call by which it changes a file, and each of them fails."""
+SMALL_DISKS: Final = SOAK
+FILLED: Final = 5
+"""So often each of them."""
 POWER_CUTS: Final = 500 * SOAK
 POWER_CUTS_OF_A_TWIN: Final = 100
