@@ -51,4 +51,6 @@ SMALL_DISKS: Final = SOAK
 FILLED: Final = 5
 """So often each of them."""
 POWER_CUTS: Final = 500 * SOAK
+POWER_CUTS_AFTER_A_LOST_SYNC: Final = 10 * SOAK
+"""For each of the syncs."""
 POWER_CUTS_OF_A_TWIN: Final = 100

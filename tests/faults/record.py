@@ -15,7 +15,7 @@ from msgspec import Struct
 from tests.faults.scribe import VOICE
 
 TRACED: Final = ("openat", "close", "mkdir", "unlink", "ftruncate", "pwrite64", "write", "fsync", "fdatasync")
-OPTIONS: Final = ("-f", "-xx", "-s", "100000000", "-e", f"trace={','.join(TRACED)}")
+OPTIONS: Final = ("-xx", "-s", "65536", "-e", f"trace={','.join(TRACED)}")
 
 _WHOLE: Final = re.compile(r"(\d+) +(\w+)\((.*)\) += (-?\d+).*")
 _BEGUN: Final = re.compile(r"(\d+) +(\w+)\((.*) <unfinished \.\.\.>")
@@ -116,7 +116,9 @@ def _changed(call: _Call, path: str, rest: str) -> list[Event]:
         case "fsync" | "fdatasync":
             return [Synced(path) if call.answer == 0 else NotSynced(path)]
         case "pwrite64" if call.answer >= 0:
-            return [Wrote(path, int(rest.rpartition(", ")[2]), _text(rest)[: call.answer])]
+            data = _text(rest)[: call.answer]
+            assert len(data) == call.answer, f"{call.answer} bytes were written, the record has {len(data)}"
+            return [Wrote(path, int(rest.rpartition(", ")[2]), data)]
         case "ftruncate" if call.answer >= 0:
             return [Cut(path, int(rest))]
         case "write":

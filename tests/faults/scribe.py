@@ -61,13 +61,30 @@ class DeafLog(SqliteLog):
             await super().append(channel_id, envelopes, after=after)
 
 
+class StubbornLog(SqliteLog):
+    """A twin: it repeats a sync that failed, and takes the second one's word for it."""
+
+    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        try:
+            await super().append(channel_id, envelopes, after=after)
+        except LogUnavailable:
+            descriptor = os.open(f"{self.path}-wal", os.O_RDWR)
+            os.fsync(descriptor)
+            os.close(descriptor)
+
+
 class TidyFile(LogFile):
     @property
     def prepare(self) -> tuple[str, ...]:
         return (*super().prepare, f"PRAGMA wal_autocheckpoint = {TIDY_PAGES}")
 
 
-LOGS: Final[dict[str, type[SqliteLog]]] = {"honest": SqliteLog, "hasty": HastyLog, "deaf": DeafLog}
+LOGS: Final[dict[str, type[SqliteLog]]] = {
+    "honest": SqliteLog,
+    "hasty": HastyLog,
+    "deaf": DeafLog,
+    "stubborn": StubbornLog,
+}
 
 
 class Orders(Struct, frozen=True, kw_only=True):

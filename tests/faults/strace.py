@@ -1,4 +1,4 @@
-"""strace, attached to a process: what it asks of the kernel is written down, and can be made to fail.
+"""strace, attached to a scribe: what it asks of the kernel is written down, and can be made to fail.
 
 strace counts for each thread and each kind of call by itself (`when=N`), so a call is named by
 its kind and its number, and one thread at a time may make calls of those kinds.
@@ -6,18 +6,45 @@ its kind and its number, and one thread at a time may make calls of those kinds.
 
 from __future__ import annotations
 
+import itertools
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
+
+from msgspec import Struct
+
+from tests.faults import scribe
+from tests.faults.scribe import Orders
 
 WRITES: Final = ("write", "pwrite64", "ftruncate", "fsync", "fdatasync", "unlink")
 """Every call by which SQLite changes a file, or the folder it is in."""
 SIDE_FILES: Final = ("", "-wal", "-shm", "-journal")
 PATIENCE_SECONDS: Final = 60
 _ATTACHED: Final = b"attached"
+
+
+class Trace(Struct, frozen=True):
+    """What is written down of a scribe, and where: all that follows on some of its gates."""
+
+    out: Path
+    options: Sequence[str]
+    gates: range
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """What became of a scribe."""
+
+    said: list[str]
+    killed: bool
+
+    @property
+    def wrong(self) -> list[str]:
+        return [text for text in self.said if text.startswith("!")]
 
 
 def why_not() -> str:
@@ -32,9 +59,40 @@ def why_not() -> str:
     return ""
 
 
-def attach(pid: int, out: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
+def run(orders: Orders, trace: Trace | None = None) -> Told:
+    """Fork a scribe and let it work to its end, traced where that is wanted."""
+    pid, pipes = scribe.start(orders)
+    voice = os.fdopen(pipes.voice)
+    said = heard = _hear(voice)
+    tracer: subprocess.Popen[bytes] | None = None
+    for gate in itertools.count():
+        if (waits := heard[-1:] == ["waits"]) and trace is not None and gate in trace.gates:
+            tracer = tracer or _attach(pid, trace)
+        elif tracer is not None:
+            _detach(tracer, lives=waits)
+            tracer = None
+        if not waits:
+            break
+        os.write(pipes.gate, b".")
+        heard = _hear(voice)
+        said = said + heard
+    voice.close()
+    os.close(pipes.gate)
+    _, status = os.waitpid(pid, 0)
+    return Told(said=said, killed=os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL)
+
+
+def _hear(voice: TextIO) -> list[str]:
+    """Return what a scribe says until it waits, or has ended."""
+    said: list[str] = []
+    while said[-1:] != ["waits"] and (text := voice.readline()):
+        said.append(text.rstrip())
+    return said
+
+
+def _attach(pid: int, trace: Trace) -> subprocess.Popen[bytes]:
     """Trace a process and its threads; return when that has begun."""
-    command = ["strace", "-f", "-p", str(pid), "-o", str(out), *options]
+    command = ["strace", "-f", "-p", str(pid), "-o", str(trace.out), *trace.options]
     strace = subprocess.Popen(command, stderr=subprocess.PIPE)
     assert strace.stderr is not None
     said = b""
@@ -46,7 +104,7 @@ def attach(pid: int, out: Path, options: Sequence[str]) -> subprocess.Popen[byte
     return strace
 
 
-def detach(strace: subprocess.Popen[bytes], *, lives: bool) -> None:
+def _detach(strace: subprocess.Popen[bytes], *, lives: bool) -> None:
     """Let a process go on untraced; if it does not live any more, let strace see its end.
 
     An strace that is told to let go of a process while its threads die waits for them for ever.

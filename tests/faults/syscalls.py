@@ -13,33 +13,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 from msgspec import Struct
 
 from tests.faults import scribe, strace
 from tests.faults.scribe import Acknowledged, Orders
+from tests.faults.strace import Told, Trace
 
-GATES: Final = {"make": 0, "write": 1, "recover": 0}
-"""A part of a log's life -> before which gate it begins."""
+GATES: Final = {"make": range(1), "write": range(1, 2), "recover": range(1)}
+"""A part of a log's life -> the gates it begins with."""
 NAME: Final = "log.db"
-
-
-class Told(Struct, frozen=True, kw_only=True):
-    """What became of a scribe."""
-
-    said: list[str]
-    killed: bool
-
-    @property
-    def wrong(self) -> list[str]:
-        return [text for text in self.said if text.startswith("!")]
+FORMAT_VERSIONS: Final = slice(18, 20)
+"""Of a SQLite file's header: what may write it, and what may read it."""
+WAL_MODE: Final = b"\x02\x02"
 
 
 class Trial(Struct, frozen=True, kw_only=True):
@@ -50,6 +41,12 @@ class Trial(Struct, frozen=True, kw_only=True):
     promised: Acknowledged
     told: Told
     hit: bool
+
+    @property
+    def wrong(self) -> list[str]:
+        """What its scribe met, or did in a file that readers and writers keep each other from."""
+        in_wal_mode = self.path.read_bytes()[FORMAT_VERSIONS] == WAL_MODE
+        return self.told.wrong + ["! written to without WAL mode"] * bool(self.promised and not in_wal_mode)
 
 
 class Harness:
@@ -67,14 +64,14 @@ class Harness:
     def _leave(self) -> tuple[Path, Acknowledged]:
         """Let a scribe die with its log open; return what is left of it."""
         path = self._place("left")
-        told = _run(Orders(path=str(path), seed=self._seed, closes=False), gate=-1, out=path, options=())
+        told = strace.run(Orders(path=str(path), seed=self._seed, closes=False))
         Path(f"{path}-shm").unlink()
         return path.parent, scribe.acknowledged(told.said)
 
     def _calls(self, part: str) -> list[tuple[str, int]]:
         path = self._place(f"{part}-count", part)
         out = path.with_suffix(".calls")
-        told = _run(self._orders(path, part), gate=GATES[part], out=out, options=_watch(path))
+        told = strace.run(self._orders(path, part), Trace(out, _watch(path), gates=GATES[part]))
         assert told.said[-1] == "done", told
         return strace.calls(out)
 
@@ -84,7 +81,7 @@ class Harness:
         out = path.with_suffix(".calls")
         inject = f"inject={call}:{self._inject}:when={number}"
         orders = self._orders(path, part)
-        told = _run(orders, gate=GATES[part], out=out, options=[*_watch(path), "-e", inject])
+        told = strace.run(orders, Trace(out, [*_watch(path), "-e", inject], gates=GATES[part]))
         promised = orders.ends | scribe.acknowledged(told.said)
         hit = told.killed if self._fault == "kill" else "(INJECTED)" in out.read_text()
         return Trial(name=name, path=path, promised=promised, told=told, hit=hit)
@@ -106,39 +103,11 @@ def _watch(path: Path) -> list[str]:
     return [*strace.files(path), "-e", f"trace={','.join(strace.WRITES)}"]
 
 
-def _run(orders: Orders, *, gate: int, out: Path, options: Sequence[str]) -> Told:
-    """Run a scribe to its end, traced from a gate to the next."""
-    pid, pipes = scribe.start(orders)
-    voice = os.fdopen(pipes.voice)
-    said = heard = _hear(voice)
-    place = 0
-    while heard[-1:] == ["waits"]:
-        tracer = strace.attach(pid, out, options) if place == gate else None
-        os.write(pipes.gate, b".")
-        heard = _hear(voice)
-        if tracer is not None:
-            strace.detach(tracer, lives=heard[-1:] == ["waits"])
-        said = said + heard
-        place += 1
-    voice.close()
-    os.close(pipes.gate)
-    _, status = os.waitpid(pid, 0)
-    return Told(said=said, killed=os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL)
-
-
-def _hear(voice: TextIO) -> list[str]:
-    """Return what a scribe says until it waits, or has ended."""
-    said: list[str] = []
-    while said[-1:] != ["waits"] and (text := voice.readline()):
-        said.append(text.rstrip())
-    return said
-
-
 async def look(trials: Sequence[Trial]) -> list[str]:
     """Return what is wrong with what the trials left, and with what their scribes met."""
     found: list[str] = []
     for trial in trials:
-        wrong = trial.told.wrong + await scribe.problems(trial.path, trial.promised)
+        wrong = trial.wrong + await scribe.problems(trial.path, trial.promised)
         found += [f"{trial.name}: {text}" for text in wrong]
     return found
 

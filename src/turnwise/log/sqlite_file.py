@@ -219,7 +219,9 @@ def _enter_wal_mode(connection: Connection) -> None:
     # Two processes that open a new file at once meet here, and SQLite does not wait for this lock.
     for attempt in range(1, WAL_SWITCH_ATTEMPTS + 1):
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            # All of the answer: SQLite tells what kept it from the switch (a sync that failed) behind the
+            # row, and in the mode that is left a power cut may undo a commit that was acknowledged.
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
             break
         except sqlite3.OperationalError as error:
             if code(error) != sqlite3.SQLITE_BUSY or attempt == WAL_SWITCH_ATTEMPTS:
