@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from turnwise.log.checkup import Checkup, Finding, Watch, skew
 from turnwise.log.nats_address import NatsAddress
-from turnwise.log.nats_connection import Answer, Connection, Refused
+from turnwise.log.nats_connection import Answer, Connection, Refused, server_version
 from turnwise.log.nats_records import StreamFacts
 from turnwise.log.nats_stream import (
     FIXED,
@@ -92,7 +92,7 @@ async def check_up_nats(address: str, watch: Watch, *, patience_seconds: float =
         account = await connection.ask("INFO", {}, _Account)
         took = watch.seconds() - begun
         client = await connection.client()
-        version, max_payload = str(client.connected_server_version), client.max_payload
+        version, max_payload = server_version(client), client.max_payload
     except Refused as refused:
         raise connection.unavailable(str(refused)) from None
     finally:

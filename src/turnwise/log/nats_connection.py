@@ -260,6 +260,11 @@ async def heeding(waiting: Awaitable[T]) -> T:
             raise asyncio.CancelledError
 
 
+def server_version(client: Client) -> str:
+    """What the server says it is: `2.11.0`."""
+    return repr(client.connected_server_version).removeprefix("<nats server v").removesuffix(">")
+
+
 def reason(error: BaseException) -> str:
     """Say what went wrong, for people."""
     if isinstance(error, asyncio.TimeoutError):
