@@ -37,13 +37,20 @@ class NatsServer:
     """One server: killed, paused and started again at will, always on the same port and folder."""
 
     def __init__(
-        self, folder: Path, *, name: str = "alone", more: str = "", max_payload: str = "8MB"
+        self,
+        folder: Path,
+        *,
+        name: str = "alone",
+        more: str = "",
+        max_payload: str = "8MB",
+        jetstream: bool = True,
     ) -> None:
         self.folder = folder
         self.name = name
         self.port, self.monitor_port = free_ports(2)
         self._more = more
         self._max_payload = max_payload
+        self._jetstream = f'jetstream {{ store_dir: "{folder}", sync_interval: always }}' if jetstream else ""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -62,7 +69,7 @@ class NatsServer:
             f"listen: 127.0.0.1:{self.port}\n"
             f"http: 127.0.0.1:{self.monitor_port}\n"
             f"max_payload: {self._max_payload}\n"
-            f'jetstream {{ store_dir: "{self.folder}", sync_interval: always }}\n'
+            f"{self._jetstream}\n"
             f"{self._more}\n"
         )
         with (self.folder / "server.log").open("ab") as told:

@@ -376,7 +376,7 @@ async def test_h1_a_plain_hook_that_waits_for_a_keyboard_holds_up_nobody() -> No
     released = threading.Event()
 
     def hook(prompt: str) -> str:
-        return "yes" if released.wait(timeout=10) else "nobody came"
+        return "yes" if released.wait(timeout=60) else "nobody came"
 
     async def ask(context: Context) -> str:
         return await context.input("sure?")

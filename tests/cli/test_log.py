@@ -161,6 +161,14 @@ async def _other(path: Path) -> None:
     await log.close()
 
 
+def test_an_address_in_the_place_of_the_file_is_told_and_not_shown() -> None:
+    told = call("log", "import", "postgresql://me:hidden@host/db", "export.jsonl")
+
+    assert (told.code, told.out) == (2, "")
+    assert "expected a file first, then the address" in told.err
+    assert "hidden" not in told.err
+
+
 def test_an_import_killed_in_the_middle_is_completed_by_the_next(tmp_path: Path) -> None:
     path, file, target = a_log(tmp_path / "log.db"), tmp_path / "log.jsonl", tmp_path / "new.db"
     call("log", "export", str(path), "-o", str(file))

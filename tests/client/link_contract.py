@@ -7,6 +7,7 @@ class TestMyLink(LinkContract):
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -37,6 +38,7 @@ from turnwise.core.state import WorkflowState
 from turnwise.errors import (
     BadDraft,
     BadGraph,
+    BadSpec,
     ChannelClosed,
     ContextMismatch,
     Denied,
@@ -52,6 +54,7 @@ from turnwise.errors import (
 )
 from turnwise.hub.request import OpenRequest
 from turnwise.log.memory import MemoryLog
+from turnwise.testing.lines import NOON
 from turnwise.testing.manual_clock import ManualClock
 
 NewLink = Callable[[], Link]
@@ -288,6 +291,48 @@ class LinkContract(Linked):
             assert type(error) is kind
             assert str(error)
             assert await channel.send("still here")
+
+    @pytest.mark.parametrize(
+        "value",
+        [math.nan, math.inf, (1, 2), {1}, {1: 2}, b"x", NOON, object(), "\ud800", "a\0b", 1 << 2000],
+        ids=["nan", "infinity", "tuple", "set", "key", "bytes", "time", "object", "surrogate", "nul", "huge"],
+    )
+    async def test_e2_what_would_not_read_back_is_refused_wherever_it_stands(self, value: Any) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.talk()
+            said = await refused(BadDraft, channel.send(event_type="app.x", event_data={"a": [value]}))
+            knobs = {"context_vars": {"a": value}}
+            opened = await refused(BadSpec, home["alice"].open("conversation", "bob", knobs))
+
+            assert said.field.startswith("event_data.a[0]")
+            assert opened.field.startswith("knobs.context_vars.a")
+            assert (await channel.send("still here")).seq == 4
+
+    @pytest.mark.parametrize(
+        ("field", "said"),
+        [
+            ("causation_id", {"causation_id": 5}),
+            ("audience", {"audience": "bob"}),
+            ("event_type", {"event_type": None}),
+        ],
+    )
+    async def test_e2_a_field_of_another_type_is_named(self, field: str, said: dict[str, Any]) -> None:
+        async with self.home("alice", "bob") as home:
+            error = await refused(BadDraft, (await home.talk()).send("x", **said))
+
+            assert error.field == field
+
+    async def test_e2_a_reason_that_would_not_read_back_is_refused_and_a_request_of_another_type(
+        self,
+    ) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.talk()
+            closed = await refused(BadDraft, channel.close("a\0b"))
+            labels: Any = {"a": 1}
+            opened = await refused(BadSpec, home["alice"].open("conversation", "bob", labels=labels))
+
+            assert (closed.field, opened.field) == ("event_data.reason", "labels[...]")
+            assert (await channel.info()).status is ChannelState.ACTIVE
 
     async def test_opening_what_cannot_be_opened_says_why(self) -> None:
         async with self.home("alice", "bob") as home:

@@ -219,7 +219,7 @@ async def test_h1_on_a_channel_without_people_the_turn_fails_and_says_why() -> N
         channel = await home["bob"].open(
             "workflow", ["ada"], {"graph": sequence(["bob", "ada"]).to_dict()}, message="go"
         )
-        await asyncio.wait_for(channel.result(), 10)
+        await asyncio.wait_for(channel.result(), 60)
         (failed,) = [one for one in await home.wal(channel) if one.event_type == "turn.failed"]
 
         assert failed.event_data["error"]["type"] == "NobodyToAsk"

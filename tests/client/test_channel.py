@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.hub.scenes import A_B, A_B_A, House, add_one, begin, house, is_closed, quiet, refused, types
+from tests.hub.scenes import (
+    A_B,
+    A_B_A,
+    SAFETY_SECONDS,
+    House,
+    add_one,
+    begin,
+    house,
+    is_closed,
+    quiet,
+    refused,
+    types,
+)
 from turnwise.client.channel import Channel, ChannelResult, delete_context, set_context, update_context
 from turnwise.core.channel import ChannelState
 from turnwise.core.envelope import Envelope
@@ -241,7 +253,7 @@ async def test_an_event_that_happened_before_the_wait_is_found() -> None:
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await finished(home)
         found = await home["bob"].wait_for_channel_event(
-            channel_id=channel.channel_id, predicate=is_closed, timeout=1.0
+            channel_id=channel.channel_id, predicate=is_closed, timeout=SAFETY_SECONDS
         )
 
         assert found.event_data["reason"] == "sequence_complete"

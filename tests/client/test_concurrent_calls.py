@@ -42,7 +42,7 @@ async def test_t3_a_call_in_flight_writes_its_context_once() -> None:
             await quiet(1)
     restarted.set()
     async with stage(ada(), log=log) as home:
-        result = await home.people["user"].channel("story").result(timeout=10)
+        result = await home.people["user"].channel("story").result(timeout=60)
 
     # The one in flight ran again and counts once; the recorded one did not run again, and still counts.
     assert result.context_vars == {"n": 1, "recorded": 1}

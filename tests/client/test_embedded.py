@@ -19,7 +19,7 @@ async def test_the_short_way_in() -> None:
     bob.on_turn(answers("bye"))
     channel = await alice.open(target="bob", knobs={"graph": A_B.to_dict()}, message="hello")
 
-    assert (await channel.result(timeout=5)).text == "bye"
+    assert (await channel.result(timeout=60)).text == "bye"
     await hub.close()
 
 
@@ -54,7 +54,7 @@ async def test_the_pipeline_of_seed_004(tmp_path: Path) -> None:
     close_env = await researcher.wait_for_channel_event(
         channel_id=channel.channel_id,
         predicate=lambda e: e.event_type == EV_CHANNEL_CLOSED,
-        timeout=5.0,
+        timeout=60.0,
     )
 
     assert close_env.event_data.get("reason") == "sequence_complete"

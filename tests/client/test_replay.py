@@ -162,7 +162,7 @@ async def test_h1_a_question_of_a_tool_is_answered_as_it_was() -> None:
         await channel.result()
     async with house(log) as home:
         model = ScriptedModel(call("sure"), "then no")
-        again = await replay(home.hub, channel.channel_id, agents=[asking(model)], timeout=10)
+        again = await replay(home.hub, channel.channel_id, agents=[asking(model)], timeout=60)
 
         assert (await said(home, again))[-1] == "then no"
         assert heard(model)[-1] == ("", "quite")

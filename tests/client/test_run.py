@@ -200,20 +200,20 @@ async def test_o1_a_run_that_takes_too_long_is_left_as_it_is_and_can_be_gone_on_
         graph = sequence(["user", "clerk"])
         return run(graph, agents=[clerk], message="?", log=log, channel_id="search", timeout=timeout)
 
-    async with asyncio.timeout(10) as stuck:
+    async with asyncio.timeout(60) as stuck:
         with pytest.raises(TimeoutError):
             await start(0.01)
     assert not stuck.expired()
     desk.stopped.set()
 
-    assert (await start(10)).text == "nothing found"
+    assert (await start(60)).text == "nothing found"
 
 
 async def test_what_a_failed_turn_spent_is_counted_too() -> None:
     """It is in no packet; its recorded replies say it."""
     spent = ModelReply(calls=[call("look")], usage=Usage(requests=1, output_tokens=7))
     ada = Agent("ada", config=ScriptedModel(spent, ValueError("lost")), tools=[look])
-    result = await run(sequence(["user", "ada"]), agents=[ada], message="go", timeout=10)
+    result = await run(sequence(["user", "ada"]), agents=[ada], message="go", timeout=60)
 
     assert result.reason == "turn_failed"
     assert result.usage == Usage(requests=1, output_tokens=7)

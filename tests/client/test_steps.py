@@ -156,7 +156,7 @@ async def test_a_step_whose_floor_came_with_a_private_word_is_worked_on_all_the_
         channel = await user.open("workflow", ["ann", "cyd"], {"graph": graph.to_dict()})
         await Channel(home["cyd"].seat, channel.channel_id).send("psst", audience=["ann"])
         await quiet()
-        working = begin(channel.result(timeout=5))
+        working = begin(channel.result(timeout=60))
         await home["ann"].channel(child_id(channel.channel_id, 2, "0")).send("yes")
 
         assert (await working).reason == "done"

@@ -62,7 +62,7 @@ async def test_nobody_listens_and_the_model_is_not_made_to_stream() -> None:
     async with house(MemoryLog(), "alice") as home:
         channel = await bob_says(home, Watched(SAID))
         await channel.send("count to three")
-        await channel.result(timeout=5)
+        await channel.result(timeout=60)
 
         assert streamed == [False]
 

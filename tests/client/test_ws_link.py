@@ -99,7 +99,7 @@ async def test_somebody_who_stops_while_the_server_is_gone_is_not_held_up(
             await working.wait()
             proxy.on_frame = lambda number: "lose"
             proxy.cut_all()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await client.close()
 
 
@@ -123,3 +123,19 @@ async def test_t1_a_worker_elsewhere_that_is_silent_for_long_is_heard_of() -> No
     await hub.close()
 
     assert result.text == "done"
+
+
+async def test_words_that_are_no_text_are_dropped_and_cost_nobody_the_link() -> None:
+    hub = await Hub.open(MemoryLog())
+    async with asyncio.timeout(SAFETY_SECONDS), serve_ws(hub) as served, WsLink(served.url) as link:
+        client = HubClient(link)
+        alice = await client.register(None, Passport(name="alice"))
+        await client.register(None, Passport(name="bob"))
+        channel = await alice.open("conversation", "bob")
+        for words in ("\ud800", "a\0b"):
+            alice.seat.tell_text(channel.channel_id, words)
+            await channel.send("still here")
+
+        assert (link.connections, served.counters.refused_frames) == (1, 0)
+        await client.close()
+    await hub.close()

@@ -29,7 +29,7 @@ from turnwise.server.serve_ws import serve_ws
 
 TURNS = 5
 CHANNEL = "story"
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 QUICK = Backoff(first_seconds=0.001, most_seconds=0.05)
 
 

@@ -26,7 +26,7 @@ from turnwise.flow.yaml_document import read_yaml
 from turnwise.log.base import Log
 from turnwise.testing.manual_clock import ManualClock
 
-SAFETY_SECONDS: Final = 20.0
+SAFETY_SECONDS: Final = 60.0
 """No test waits so long; one that does is stuck."""
 
 

@@ -6,41 +6,17 @@ import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.certificates import certificate
 from turnwise.errors import BadStepValue, CallFailed
 from turnwise.flow.exchange import HttpAnswer, HttpRequest, Limits, address_of, checked_headers, exchange
 
 NAME = "api.example.com"
-
-
-def certificate(folder: Path) -> Path:
-    """A key and a certificate for `NAME`, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
-    day, now = timedelta(days=1), datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(
-            name, name, key.public_key(), x509.random_serial_number(), now - day, now + day
-        )
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path = folder / "server.pem"
-    path.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
-    return path
 
 
 class Quiet(BaseHTTPRequestHandler):
@@ -88,7 +64,7 @@ async def asked(url: str, *, trusting: Path) -> HttpAnswer:
 async def test_f11_the_name_is_in_tls_and_in_the_host_header_while_the_address_is_on_the_wire(
     tmp_path: Path,
 ) -> None:
-    pem = certificate(tmp_path)
+    pem = certificate(tmp_path, NAME)
     with tls_server(pem) as port:
         answer = await asked(f"https://{NAME}:{port}/", trusting=pem)
 
@@ -96,7 +72,7 @@ async def test_f11_the_name_is_in_tls_and_in_the_host_header_while_the_address_i
 
 
 async def test_f11_a_server_that_cannot_prove_its_name_is_not_talked_to(tmp_path: Path) -> None:
-    pem = certificate(tmp_path)
+    pem = certificate(tmp_path, NAME)
     with tls_server(pem) as port:
         with pytest.raises(CallFailed, match="Hostname mismatch"):
             await asked(f"https://other.example.com:{port}/", trusting=pem)
@@ -106,7 +82,7 @@ async def test_f11_a_server_that_cannot_prove_its_name_is_not_talked_to(tmp_path
 
 async def test_f11_a_certificate_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
     limits = Limits(max_bytes=100, allow_private=True, resolve=loopback)
-    with tls_server(certificate(tmp_path)) as port:
+    with tls_server(certificate(tmp_path, NAME)) as port:
         asked = HttpRequest(method="GET", url=httpx2.URL(f"https://{NAME}:{port}/"))
         with pytest.raises(CallFailed, match="certificate verify failed"):
             await exchange(asked, limits)

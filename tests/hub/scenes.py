@@ -36,7 +36,7 @@ from turnwise.log.sqlite import SqliteLog
 from turnwise.testing.lines import NOON
 from turnwise.testing.manual_clock import ManualClock
 
-SAFETY_SECONDS: Final = 10.0
+SAFETY_SECONDS: Final = 60.0
 """No test waits so long; one that does is stuck."""
 
 A_B: Final = sequence(["alice", "bob"])

@@ -18,7 +18,7 @@ from turnwise.testing.lines import line
 
 from .scenes import A_B, answers, closed, house, quiet
 
-SAFETY_SECONDS = 30.0
+SAFETY_SECONDS = 60.0
 NAMES = st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=8, unique=True)
 
 

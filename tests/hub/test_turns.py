@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import Any, Final
 
 import pytest
@@ -16,7 +15,7 @@ from turnwise.core.event_types import EV_PACKET, EV_TURN_MODEL
 from turnwise.core.routing import packet
 from turnwise.core.state import Claim
 from turnwise.errors import ChannelClosed, ClaimLost, OutOfTurn, TurnTaken
-from turnwise.hub.worker import join, leave
+from turnwise.hub.worker import join, leave, this_host
 from turnwise.log.memory import MemoryLog
 
 from ..logs import OpenLog
@@ -24,7 +23,7 @@ from .scenes import A_B, A_B_A, House, add_one, answers, begin, house, quiet, re
 
 ELSEWHERE: Final = "another-host:17:4711/agent"
 THREE_DAYS: Final = 3 * 86_400.0
-DEAD: Final = f"{socket.gethostname()}:999999999:1/agent"
+DEAD: Final = f"{this_host()}:999999999:1/agent"
 
 
 async def claim(home: House, channel: Channel, *, by: str = "alice", worker: str = ELSEWHERE) -> Claim:

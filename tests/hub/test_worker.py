@@ -6,7 +6,9 @@ import socket
 import subprocess
 import sys
 
-from turnwise.hub.worker import is_gone, join, leave, this_process
+import pytest
+
+from turnwise.hub.worker import is_gone, is_near, join, leave, this_host, this_process
 
 
 def test_a_worker_is_there_from_join_to_leave() -> None:
@@ -27,8 +29,17 @@ def test_of_another_host_nothing_is_known() -> None:
     assert not is_gone("another-host:1:1/a")
 
 
+@pytest.mark.parametrize("mark", ["", "~00000000"])
+def test_another_machine_or_container_of_the_same_name_is_another_host(mark: str) -> None:
+    """Its process 1 lives, and is not the process 1 that is seen here."""
+    worker = f"{socket.gethostname()}{mark}:1:1/a"
+
+    assert not is_gone(worker)
+    assert not is_near(worker)
+
+
 def test_what_does_not_read_like_a_worker_is_not_said_to_be_gone() -> None:
-    for name in ("", "worker", f"{socket.gethostname()}:x:y/z", f"{socket.gethostname()}"):
+    for name in ("", "worker", f"{this_host()}:x:y/z", this_host()):
         assert not is_gone(name)
 
 

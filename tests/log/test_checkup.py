@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from nats.js.api import StreamConfig
 
-from tests.nats_servers import NatsCluster, NatsServer
+from tests.nats_servers import NatsCluster, NatsServer, running as running_nats
 from tests.postgres import Postgres, run
 from turnwise.errors import LogUnavailable, UnknownName
 from turnwise.log.address import open_log
@@ -58,7 +60,7 @@ async def test_a_place_without_a_log_is_looked_at_and_stays_without(place: Place
         found = await check_up(place.address, WATCH)
 
         assert found.findings == []
-        assert any("not there yet" in fact or "no tables" in fact for fact in found.facts.values())
+        assert any("not there yet" in fact for fact in found.facts.values())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,11 +81,12 @@ async def test_a_log_in_memory_is_a_finding() -> None:
 
 
 async def test_an_unknown_scheme_is_told_without_what_follows_it() -> None:
-    for ask in (check_up("mysql://user:hidden@host/db", WATCH), _opened("mysql://user:hidden@host/db")):
-        with pytest.raises(UnknownName) as told:
-            await ask
-        assert "mysql" in str(told.value)
-        assert "hidden" not in str(told.value)
+    for address in ("mysql://user:hidden@host/db", "mysql:user:hidden@host/db"):
+        for ask in (check_up(address, WATCH), _opened(address)):
+            with pytest.raises(UnknownName) as told:
+                await ask
+            assert "mysql" in str(told.value)
+            assert "hidden" not in str(told.value)
 
 
 async def _opened(address: str) -> object:
@@ -121,8 +124,30 @@ async def test_a_journal_that_somebody_changed_is_a_finding(tmp_path: Path) -> N
 async def test_a_file_that_is_no_log_cannot_be_reached(tmp_path: Path) -> None:
     (tmp_path / "log.db").write_bytes(b"something else, for a hundred bytes and more " * 50)
 
-    with pytest.raises(LogUnavailable):
+    with pytest.raises(LogUnavailable, match="name another file"):
         await check_up(f"sqlite:///{tmp_path / 'log.db'}", WATCH)
+
+
+async def test_where_no_hub_could_open_a_file_none_can_be_reached(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for address, found in (
+        (f"sqlite:///{tmp_path}", "it is a folder; name a file in it"),
+        (f"sqlite:///{tmp_path}/file/log.db", "file is a file, where a folder is expected"),
+        (f"sqlite:/{tmp_path}/log.db", "expected `sqlite:///`"),
+    ):
+        with pytest.raises(LogUnavailable, match=found):
+            await check_up(address, WATCH)
+        with pytest.raises(LogUnavailable):
+            open_log(address)
+
+
+async def test_a_file_without_a_byte_is_a_log_that_is_not_there_yet(tmp_path: Path) -> None:
+    (tmp_path / "log.db").touch()
+
+    found = await check_up(f"sqlite:///{tmp_path / 'log.db'}", WATCH)
+
+    assert found.facts["file"].startswith("not there yet")
+    await SqliteLog(tmp_path / "log.db").close()
 
 
 # PostgreSQL.
@@ -165,6 +190,64 @@ async def test_who_asks_with_which_password_is_never_shown(postgres: Postgres) -
     assert "curious" not in f"{found.address}{told.value}"
 
 
+@pytest.mark.parametrize(
+    ("who", "do"),
+    [
+        ({"database": "nowhere"}, "make it with `createdb`, or name another"),
+        ({"user": "nobody-here"}, "make it with `createuser`, or name another user"),
+    ],
+)
+async def test_who_cannot_connect_is_told_what_to_do(
+    postgres: Postgres, who: dict[str, str], do: str
+) -> None:
+    for ask in (check_up(postgres.address(**who), WATCH), _opened(postgres.address(**who))):
+        with pytest.raises(LogUnavailable, match=do):
+            await ask
+
+
+async def test_a_wrong_password_is_told_with_what_to_do_and_neither_is_shown() -> None:
+    with own_folder() as folder, running(folder / "data") as url:
+        run(url, "CREATE ROLE carol LOGIN PASSWORD 'right-word'")
+        (folder / "data" / "pg_hba.conf").write_text("local all carol scram-sha-256\nlocal all all trust\n")
+        run(url, "SELECT pg_reload_conf()")
+        wrong = Postgres(folder / "data").address(user="carol", password="wrong-word")
+        while True:  # A server reads its settings a moment after it was told to.
+            try:
+                await check_up(wrong, WATCH)
+            except LogUnavailable as error:
+                told = str(error)
+                break
+
+    assert "check the user and the password in the address" in told
+    assert not any(word in told for word in ("wrong-word", "right-word", "carol"))
+
+
+async def test_a_server_that_is_not_there_is_told_with_what_to_do() -> None:
+    with pytest.raises(LogUnavailable, match="start the server, or mend the host and the port"):
+        await check_up("postgresql://127.0.0.1:1/none", WATCH)
+
+
+async def test_tables_that_are_not_there_and_may_not_be_made_are_a_finding(postgres: Postgres) -> None:
+    run(postgres.address(), "CREATE ROLE looker LOGIN")
+    url = postgres.fresh(user="looker")
+    place = url.rpartition("=")[2]
+    run(postgres.address(), f"REVOKE ALL ON SCHEMA {place} FROM PUBLIC")
+    run(postgres.address(), f"GRANT USAGE ON SCHEMA {place} TO looker")
+
+    assert names(await check_up(url, WATCH)) == ["tables of the log"]
+
+
+async def test_tables_of_a_newer_format_are_a_finding(postgres: Postgres) -> None:
+    url = postgres.fresh()
+    await PostgresLog(url).close()
+    run(url, "UPDATE turnwise_format SET number = 2")
+
+    found = await check_up(url, WATCH)
+
+    assert names(found) == ["tables of the log"]
+    assert "upgrade turnwise" in found.findings[0].found
+
+
 # NATS.
 
 
@@ -180,20 +263,53 @@ async def test_a_stream_that_may_lose_records_is_a_finding_for_each_setting(nats
     )
 
 
-@pytest.fixture
-def small_server() -> Iterator[NatsServer]:
-    with TemporaryDirectory(prefix="turnwise-nats-", ignore_cleanup_errors=True) as folder:
-        server = NatsServer(Path(folder), max_payload="1MB")
-        server.start()
-        try:
-            server.wait()
-            yield server
-        finally:
-            server.stop()
+async def test_a_stream_of_somebody_elses_is_a_finding_also_where_the_index_would_be(
+    nats_server: NatsServer,
+) -> None:
+    address = nats_server.fresh()
+    name = NatsAddress(address).stream
+    await made(address, StreamConfig(name=name, subjects=[f"other_{name}.*"]))
+    await made(address, StreamConfig(name=f"{name}_index", subjects=[f"{name}_index.>"], max_age=60))
+
+    found = names(await check_up(address, WATCH))
+
+    assert {"stream setting subjects", "index stream setting max_age"} <= set(found)
 
 
-async def test_a_server_that_takes_small_messages_only_is_a_finding(small_server: NatsServer) -> None:
-    found = await check_up(small_server.fresh(), WATCH)
+@asynccontextmanager
+async def own_server(**options: Any) -> AsyncIterator[NatsServer]:
+    with (
+        TemporaryDirectory(prefix="turnwise-nats-", ignore_cleanup_errors=True) as folder,
+        running_nats(NatsServer(Path(folder), **options)) as server,
+    ):
+        yield server
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"jetstream": False}, {"more": "accounts { A { users: [{user: me, password: hidden}] } }"}],
+    ids=["server", "account"],
+)
+async def test_servers_without_jetstream_are_told_with_what_to_do(options: dict[str, Any]) -> None:
+    async with own_server(**options) as server:
+        address = f"nats://me:hidden@{server.host}/log"
+        with pytest.raises(LogUnavailable, match=r"set `jetstream \{ sync_interval: always \}`") as told:
+            await check_up_nats(address, WATCH, patience_seconds=0.2)
+
+    assert "hidden" not in str(told.value)
+
+
+async def test_wrong_credentials_are_told_with_what_to_do_and_not_shown() -> None:
+    async with own_server(more="authorization { user: me, password: right-word }") as server:
+        with pytest.raises(LogUnavailable, match="check the user and the password, or the token") as told:
+            await check_up(f"nats://me:hidden@{server.host}/log", WATCH)
+
+    assert not any(word in str(told.value) for word in ("hidden", "right-word", "me:"))
+
+
+async def test_a_server_that_takes_small_messages_only_is_a_finding() -> None:
+    async with own_server(max_payload="1MB") as server:
+        found = await check_up(server.fresh(), WATCH)
 
     assert names(found) == ["max_payload"]
     assert "max_payload: 8MB" in found.findings[0].do
@@ -235,7 +351,7 @@ async def test_one_copy_in_a_cluster_and_a_server_that_is_away_are_findings(
 
 
 async def test_servers_that_do_not_answer_cannot_be_reached_and_no_token_is_shown() -> None:
-    with pytest.raises(LogUnavailable) as told:
+    with pytest.raises(LogUnavailable, match="start it, or mend the address") as told:
         await check_up_nats("nats://hidden-token@127.0.0.1:1/log", WATCH, patience_seconds=0.2)
 
     assert "hidden-token" not in str(told.value)

@@ -98,7 +98,7 @@ async def test_heads_and_the_tail_number_a_fork_as_it_reads() -> None:
     assert head is not None
     assert head.seq == 5
     assert {one.channel_id: one.seq for one in await log.channels()} == {"story": 5, "x-fork": 5}
-    async with asyncio.timeout(10), aclosing(log.tail()) as tail:  # type: ignore[type-var]
+    async with asyncio.timeout(60), aclosing(log.tail()) as tail:  # type: ignore[type-var]
         assert [(await anext(tail)).seq for _ in range(2)] == [5, 5]
 
 

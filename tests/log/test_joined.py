@@ -122,7 +122,7 @@ async def test_f7_whoever_follows_the_log_is_woken(tmp_path: Path) -> None:
     await asyncio.sleep(0)
     transaction.insert("row")
     await log.append_within(transaction, "c", [line("c", 1)], after=0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         head = await told
 
     assert (head.channel_id, head.seq) == ("c", 1)

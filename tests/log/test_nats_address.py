@@ -51,6 +51,9 @@ def test_credentials_are_taken_and_not_shown() -> None:
         "nats://me:secret@a?replicas=2",
         "nats://me:secret@a?replicas=1&replicas=3",
         "nats://me:secret@a?password=secret",
+        "nats://me:secret/word@a/x",
+        "nats://me:secret?word@a/x",
+        "nats://secret/word@a/x",
     ],
 )
 def test_an_address_that_says_too_little_or_too_much_is_refused_without_showing_who(address: str) -> None:

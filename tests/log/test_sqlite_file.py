@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sqlite3
 import sys
@@ -86,6 +87,15 @@ def test_a_log_in_memory_is_another_class(path: str) -> None:
 def test_a_folder_is_not_a_log(tmp_path: Path) -> None:
     with pytest.raises(LogUnavailable, match="folder"):
         SqliteLog(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+async def test_a_file_that_can_only_be_read_is_refused_at_once(log: SqliteLog, tmp_path: Path) -> None:
+    await log.close()
+    os.chmod(tmp_path / "log.db", 0o444)
+
+    with pytest.raises(LogUnavailable, match="can only be read; let this user write the file"):
+        SqliteLog(tmp_path / "log.db")
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

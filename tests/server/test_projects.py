@@ -13,7 +13,7 @@ from turnwise.flow.project import load_project
 from turnwise.flow.verdict import Verdict
 from turnwise.server.runtime import Runtime, open_runtime
 
-SAFETY_SECONDS: Final = 20.0
+SAFETY_SECONDS: Final = 60.0
 
 
 def project(folder: Path, **files: str) -> Path:

@@ -86,7 +86,7 @@ async def test_f2_f9_a_canary_is_found_nowhere_outside(
     echo = Answer(json={"you_sent": f"Bearer {SECRET}", "_token": SECRET})
     with HttpServer({"/echo": echo}) as other:
         async with (
-            asyncio.timeout(20),
+            asyncio.timeout(60),
             app.router.lifespan_context(app),
             httpx2.AsyncClient(transport=transport, base_url="http://server", headers=headers) as client,
         ):

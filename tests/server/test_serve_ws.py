@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.certificates import LOOPBACK, certificate
 from tests.hub.scenes import A_B, refused
 from tests.server.ws_raw import Raw, Tokens, raw, served
 from turnwise.client.embedded import Hub
@@ -265,15 +268,59 @@ def test_a_token_does_not_go_over_the_network_in_the_clear() -> None:
     assert WsLink("wss://hub.example.com/ws", token="secret")
 
 
-@pytest.mark.parametrize("url", ["http://localhost", "localhost:80", ""])
-def test_an_address_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(LinkLost, match="ws://"):
+@pytest.mark.parametrize(
+    "url",
+    ["http://localhost", "localhost:80", "", "ws://", "ws://host:port", "ws://[::1", "http://me:hidden@host"],
+)
+def test_an_address_that_is_none_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(LinkLost, match="ws://host:port/path") as told:
         WsLink(url)
+    assert "hidden" not in str(told.value)
 
 
 async def test_where_no_server_is_the_first_request_says_so() -> None:
-    async with WsLink("ws://127.0.0.1:9", open_seconds=0.0) as link:
-        await refused(LinkLost, link.register(Passport(name="x"), None, None))
+    async with WsLink("ws://me:hidden@127.0.0.1:9", open_seconds=0.0) as link:
+        error = await refused(LinkLost, link.register(Passport(name="x"), None, None))
+
+    assert "127.0.0.1:9 cannot be reached" in str(error)
+    assert "start the server, or mend the address" in str(error)
+    assert "hidden" not in str(error)
+
+
+async def test_a_server_that_is_no_hub_is_told_with_what_to_do() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        for scheme, told in (("ws", "it answered 404"), ("wss", "it does not speak TLS")):
+            async with WsLink(f"{scheme}://127.0.0.1:{port}", open_seconds=0.0) as link:
+                error = await refused(LinkLost, link.register(Passport(name="x"), None, None))
+            assert told in str(error)
+
+
+async def test_wss_trusts_whom_the_machine_does_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pem = certificate(tmp_path, LOOPBACK)
+    own, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=pem)
+    own.load_cert_chain(pem)
+    hub = await Hub.open(MemoryLog())
+    async with serve_ws(hub, ssl=own) as served:
+        async with WsLink(served.url, open_seconds=0.0) as link:
+            error = await refused(LinkLost, link.register(Passport(name="x"), None, None))
+        async with WsLink(served.url, ssl=trusting) as link:
+            given = await link.register(Passport(name="x"), None, None)
+        monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+        async with WsLink(served.url) as link:
+            found = await link.register(Passport(name="x"), None, None)
+    await hub.close()
+
+    assert "trusts its certificate" in str(error)
+    assert found == given
 
 
 class Deaf:

@@ -207,7 +207,7 @@ async def test_a_conversation_goes_on_with_the_next_server_on_the_same_log(tmp_p
 
     hub, serving = await up(0)
     port = serving.port
-    async with asyncio.timeout(30), WsLink(serving.url, backoff=QUICK) as link:
+    async with asyncio.timeout(60), WsLink(serving.url, backoff=QUICK) as link:
         client = HubClient(link)
         for name in ("ada", "bob"):
             (await client.register(passport=Passport(name=name))).on_turn(speak)

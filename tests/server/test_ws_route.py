@@ -34,7 +34,7 @@ async def serving(settings: ServerSettings | None = None) -> AsyncIterator[tuple
     settings = settings or ServerSettings(drain_seconds=1.0)
     runtime = runtime_with(FLOW, clock=SystemClock(), greet=greet)
     with bind("127.0.0.1", 0) as listening:
-        async with asyncio.timeout(20), runtime:
+        async with asyncio.timeout(60), runtime:
             app = create_app(runtime, authenticator=KnownTokens(), settings=settings)
             server = DrainingServer(app, runtime, settings, access_log=False)
             running = asyncio.create_task(server.serve([listening]))

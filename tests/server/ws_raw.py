@@ -27,7 +27,7 @@ from turnwise.server.serve_ws import ServedWs, serve_ws
 from turnwise.server.ws_settings import WsSettings
 from turnwise.testing.manual_clock import ManualClock
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 
 
 class Tokens:

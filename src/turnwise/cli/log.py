@@ -169,6 +169,10 @@ def _given(name: str) -> Iterator[BinaryIO]:
     if name == PIPE:
         yield sys.stdin.buffer
         return
+    if "://" in name:  # It is not shown: an address may hold a password.
+        raise typer.BadParameter(
+            "this is the address of a log; expected a file first, then the address", param_hint="FILE"
+        )
     try:
         file = Path(name).open("rb")  # noqa: SIM115  Closed below; only opening it is blamed on the name.
     except OSError as error:

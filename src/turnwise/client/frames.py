@@ -190,6 +190,14 @@ def encode(frame: Frame) -> str:
     return _encoder.encode(frame).decode()
 
 
+def check_readable(value: object) -> None:
+    """Refuse what the other side would not read as it is, before it is sent. Raises `BadFrame`."""
+    try:
+        check(value, depth=MAX_FRAME_DEPTH - 1)
+    except BadJson as error:
+        raise BadFrame(_shortened(error.because)) from None
+
+
 def decode_from_client(text: str | bytes) -> FromClient:
     """Return the frame a client sent. Raises `BadFrame`."""
     frame: FromClient = _decoded(text, FromClient)

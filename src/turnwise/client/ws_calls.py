@@ -44,6 +44,7 @@ from turnwise.client.frames import (
     Told,
     Wake,
     Welcome,
+    check_readable,
     converted,
     decode_from_server,
     encode,
@@ -168,11 +169,13 @@ class Calls:
 
     def tell(self, words: Text) -> None:
         """Send words of a turn in flight, if somebody is there; they are not sent again."""
-        if self._is_up and len(self._words) < UNSENT_WORDS:
-            self._words.append(words)
-            self._changed.set()
-        else:
-            self.dropped_words += 1
+        with suppress(BadFrame):
+            check_readable(words.text)
+            if self._is_up and len(self._words) < UNSENT_WORDS:
+                self._words.append(words)
+                self._changed.set()
+                return
+        self.dropped_words += 1
 
     def fail(self, seat: str, error: TurnwiseError) -> None:
         """Nothing that was asked as this seat will be answered."""
@@ -206,6 +209,7 @@ class Calls:
         if self._closed:
             raise LinkLost("it was closed")
         plain = msgspec.to_builtins(args or {})
+        check_readable(plain)  # The server would refuse the frame, and nobody would be answered.
         call = _Call(Request(id=self._new_id(), op=op, seat=seat, step=step, args=plain))
         self._pending[call.request.id] = call
         if self._is_up:

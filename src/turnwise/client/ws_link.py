@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from ssl import SSLContext
 from typing import Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -24,7 +24,7 @@ from turnwise.client.frames import FRAME_BYTES, Text, Wake
 from turnwise.client.link import Seat
 from turnwise.client.ws_calls import Calls
 from turnwise.client.ws_seat import Place, WsSeat
-from turnwise.client.ws_wire import LibraryWire, Wire, library
+from turnwise.client.ws_wire import LibraryWire, Wire, library, reason
 from turnwise.core.governance import Passport, Registration, Resume, Rule
 from turnwise.errors import LinkLost, NameTaken, TurnwiseError
 from turnwise.hub.clock import Clock, SystemClock
@@ -58,15 +58,14 @@ class WsLink:
         A token goes to another machine over `wss://` only, unless `allow_plain` says that
         the network between is trusted.
         """
-        parts = urlsplit(url)
-        if parts.scheme not in ("ws", "wss"):
-            raise LinkLost(f"{url[:80]!r} is no address of a server; expected ws:// or wss://")
+        parts, self._place = _taken_apart(url)
         if token and parts.scheme == "ws" and parts.hostname not in _LOCAL and not allow_plain:
             raise LinkLost("a token would go over the network unencrypted; use wss://, or allow_plain=True")
         clock = clock or SystemClock()
         self._library, self._failures = library()
         self._url = url
-        self._ssl = ssl
+        self._tls: dict[str, SSLContext] = {} if ssl is None else {"ssl": ssl}
+        """Without one the library does as the scheme says: `wss://` trusts whom the machine does."""
         self._new_id = sortable_ids(clock)
         self._texts = Texts()
         self._listeners: Counter[str] = Counter()
@@ -185,7 +184,7 @@ class WsLink:
         try:
             connection = await self._library(
                 self._url,
-                ssl=self._ssl,
+                **self._tls,
                 compression=None,
                 max_size=FRAME_BYTES,
                 proxy=None,
@@ -194,8 +193,20 @@ class WsLink:
                 user_agent_header=None,
             )
         except self._failures as error:
-            raise LinkLost(f"the server cannot be reached: {type(error).__name__}") from None
+            raise LinkLost(f"{self._place} cannot be reached: {reason(error)}") from None
         return LibraryWire(connection, self._failures)
+
+
+def _taken_apart(url: str) -> tuple[SplitResult, str]:
+    """The address, and what people are shown of it: the host and the port. Raises `LinkLost`."""
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:  # It is not shown: it may hold a password.
+        raise LinkLost("this is no address of a server; expected ws://host:port/path, or wss://")
+    return parts, parts.netloc.rpartition("@")[2]
 
 
 class _Listening(Listening):

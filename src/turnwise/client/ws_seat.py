@@ -1,4 +1,8 @@
-"""A seat at a hub elsewhere: each thing a participant can do is one request. See `Seat` in `link`."""
+"""A seat at a hub elsewhere: each thing a participant can do is one request. See `Seat` in `link`.
+
+Rule: what the hub would refuse as no JSON is refused here, with the same error. On its way it would be
+changed in silence: a tuple into a list, NaN into null.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,16 @@ from msgspec.structs import replace
 from turnwise.client.frames import Text
 from turnwise.client.link import Seat
 from turnwise.client.ws_calls import Calls
+from turnwise.core.adapters.turn_taking import check_header
 from turnwise.core.channel import ChannelMetadata
 from turnwise.core.envelope import Draft, Envelope, JsonObject
-from turnwise.core.event_types import EV_CHANNEL_CLOSED
+from turnwise.core.event_types import EV_CHANNEL_CLOSED, check_event_type
+from turnwise.core.json import normalised
 from turnwise.core.state import Claim, State, WorkflowState
 from turnwise.errors import LinkLost, TurnwiseError
 from turnwise.hub.heartbeat import beating
 from turnwise.hub.ids import NewId
-from turnwise.hub.request import OpenRequest
+from turnwise.hub.request import OpenRequest, checked
 from turnwise.hub.seat import Peer, Reading
 from turnwise.hub.texts import Listening
 
@@ -88,6 +94,7 @@ class WsSeat:
 
     async def open(self, request: OpenRequest) -> str:
         """See `Seat.open`. The id is chosen here, so that opening again after a cut finds the channel."""
+        request = checked(request)
         if request.channel_id is None:
             request = replace(request, channel_id=self._new_id())
         channel_id = str(await self._ask("open", request=request))
@@ -95,12 +102,17 @@ class WsSeat:
         return channel_id
 
     async def post(self, channel_id: str, draft: Draft) -> Envelope:
+        check_event_type(draft.event_type, self.agent_id)
+        check_header(draft)
+        draft = replace(draft, event_data=normalised(draft.event_data))
         return msgspec.convert(await self._ask("post", channel_id=channel_id, draft=draft), Envelope)
 
     async def answer_invite(self, channel_id: str, *, rejected_because: str | None = None) -> None:
+        normalised({"reason": rejected_because})
         await self._ask("answer_invite", channel_id=channel_id, rejected_because=rejected_because)
 
     async def close_channel(self, channel_id: str, reason: str) -> None:
+        normalised({"reason": reason})
         await self._ask("close_channel", channel_id=channel_id, reason=reason)
 
     async def read(self, channel_id: str, after: int) -> Reading:
@@ -156,6 +168,7 @@ class WsSeat:
         return int(await self._ask("renew", channel_id=channel_id, claim=claim, heard=heard))
 
     async def record(self, channel_id: str, claim: int, event_type: str, data: JsonObject) -> None:
+        data = normalised(data)
         await self._ask("record", channel_id=channel_id, claim=claim, event_type=event_type, data=data)
 
     async def recorded(self, channel_id: str) -> list[Envelope]:
@@ -182,6 +195,7 @@ class WsSeat:
             raise LinkLost("a claim could not be released in time") from None
 
     async def fail(self, channel_id: str, claim: int, error: JsonObject) -> None:
+        normalised({"error": error})
         await self._ask("fail", channel_id=channel_id, claim=claim, error=error)
 
     async def sleep(self, seconds: float) -> None:

@@ -6,6 +6,7 @@ The library is an extra: it is looked for when somebody makes a link, not before
 from __future__ import annotations
 
 from contextlib import suppress
+from ssl import SSLCertVerificationError, SSLError
 from typing import TYPE_CHECKING, Any, Protocol
 
 from turnwise.errors import LinkLost, MissingExtra
@@ -52,6 +53,20 @@ class LibraryWire:
     async def close(self) -> None:
         with suppress(*self._failures):
             await self._connection.close()
+
+
+def reason(error: Exception) -> str:
+    """Say why there is no connection, for people, and what to do."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status is not None:
+        return f"it answered {status}, and not as a hub does; mend the path of the address, such as /ws"
+    if isinstance(error, SSLCertVerificationError):
+        return f"{error.verify_message}; give `ssl` a context that trusts its certificate"
+    if isinstance(error, SSLError):
+        return f"it does not speak TLS ({error.reason}); use ws://, or let it"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}; start the server, or mend the address"
+    return type(error).__name__
 
 
 def library() -> tuple[Any, tuple[type[Exception], ...]]:

@@ -49,8 +49,7 @@ def spec_of(
     traceparent: str | None = None,
 ) -> ChannelSpec:
     """Return the spec of the channel, with names looked up, or say what is wrong with the request."""
-    _check_types(request)
-    _check(request)
+    request = checked(request)
     invited = [directory.resolve(name) for name in request.target]
     members = [_member(opener), *(_member(one) for one in invited), *request.steps]
     members += step_participants(request.knobs.get("graph"))
@@ -60,7 +59,7 @@ def spec_of(
         creator_id=opener.agent_id,
         participants=members,
         invited=[one.agent_id for one in invited],
-        knobs=_knobs(request.knobs),
+        knobs=request.knobs,
         expectations=request.expectations,
         labels=request.labels,
         ttl_seconds=opener.rule.ttl_seconds if request.ttl_seconds is None else request.ttl_seconds,
@@ -70,6 +69,13 @@ def spec_of(
         depth=depth,
         traceparent=traceparent,
     )
+
+
+def checked(request: OpenRequest) -> OpenRequest:
+    """Return the request as it would read back. Raises `BadSpec` where it would not, whoever is asked."""
+    _check_types(request)
+    _check(request)
+    return replace(request, knobs=_knobs(request.knobs))
 
 
 def names(target: str | Iterable[str] | None) -> list[str]:

@@ -4,21 +4,40 @@ A worker is named `host:pid:start/place`: the process, and a place in it. A
 worker that has left, or whose process is gone (its number may belong to another
 one by now), never posts again, so its claims can be taken over at once. Of a
 process on another host nothing is known; its claims end with their lease.
+
+Rule: a host is where process numbers mean the same. Machines and containers may
+share a name, and each counts its processes from 1: by its name alone, one that
+lives would be taken for one that has ended.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE: Final = Path("/proc/self/ns/pid")
+
+
+@lru_cache(maxsize=1)
+def this_host() -> str:
+    """The name of this machine, and a mark of this run of it and of the processes that can be seen here."""
+    seen = ""
+    with suppress(OSError):  # Where there is no /proc, the name has to do.
+        seen = f"{_BOOT.read_text().strip()} {os.readlink(_NAMESPACE)}"
+    mark = blake2b(seen.encode(), digest_size=4).hexdigest() if seen else "host"
+    return f"{socket.gethostname()}~{mark}"
 
 
 @lru_cache(maxsize=1)
 def this_process() -> str:
     """The name of this process, as claims carry it."""
-    return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
+    return f"{this_host()}:{os.getpid()}:{_started(os.getpid())}"
 
 
 _here: Final[set[str]] = set()
@@ -44,7 +63,7 @@ def is_here(worker: str) -> bool:
 def is_near(worker: str) -> bool:
     """Whether the worker is one of another process of this host, so that its end can be noticed."""
     host = worker.partition(":")[0]
-    return host == socket.gethostname() and worker not in _here
+    return host == this_host() and worker not in _here
 
 
 def is_gone(worker: str) -> bool:
@@ -54,7 +73,7 @@ def is_gone(worker: str) -> bool:
         return worker not in _here
     host, _, rest = process.partition(":")
     pid, _, started = rest.partition(":")
-    if host != socket.gethostname() or not pid.isdigit():
+    if host != this_host() or not pid.isdigit():
         return False
     return _started(int(pid)) != started
 

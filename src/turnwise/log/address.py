@@ -32,7 +32,7 @@ def open_log(address: str) -> Log:
     # Of an address only the scheme: the rest may hold a password.
     raise UnknownName(
         "log scheme",
-        address.partition("://")[0],
+        scheme if colon else address,
         _SCHEMES,
         do=f"Or give the path of a file that ends in {PLAIN_SUFFIX!r}.",
     )

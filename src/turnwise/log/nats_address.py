@@ -33,6 +33,9 @@ class NatsAddress:
         who, _, hosts = authority.rpartition("@")
         self.hosts = tuple(hosts.split(","))
         self.stream = stream or DEFAULT_STREAM
+        self.text = "nats:"
+        if "@" in f"{stream}{query}":  # Then what looks like a host is a part of a password.
+            raise self._refusal("expected every `@`, `:`, `/` and `?` of a password as %40, %3A, %2F, %3F")
         self.text = f"{SCHEME}{hosts}/{self.stream}"
         if not address.startswith(SCHEME) or not all(map(_is_host, self.hosts)):
             raise self._refusal(f"expected `{SCHEME}` and hosts with commas between them")

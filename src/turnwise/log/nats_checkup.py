@@ -10,10 +10,23 @@ from msgspec import Struct
 
 from turnwise.log.checkup import Checkup, Finding, Watch, skew
 from turnwise.log.nats_address import NatsAddress
-from turnwise.log.nats_connection import Answer, Connection, Refused
-from turnwise.log.nats_records import PATIENCE_SECONDS, StreamFacts
-from turnwise.log.nats_stream import FIXED, LOG, NO_STREAM, REPLICAS, UNLIMITED
+from turnwise.log.nats_connection import Answer, Connection, Refused, server_version
+from turnwise.log.nats_records import StreamFacts
+from turnwise.log.nats_stream import (
+    FIXED,
+    INDEX,
+    LOG,
+    NO_STREAM,
+    REPLICAS,
+    UNLIMITED,
+    index_of,
+    index_subjects_of,
+    subjects_of,
+    unlike,
+)
 
+PATIENCE_SECONDS: Final = 5.0
+"""Less than a hub has: whoever asks whether the servers answer wants to know soon."""
 MIN_PAYLOAD_BYTES: Final = 8 * 1024 * 1024
 """An append is one message; a packet may be a megabyte, and several may be appended together."""
 UNSEEN: Final = (
@@ -48,8 +61,10 @@ class _Account(Answer, frozen=True):
 
 
 class _Found(Struct, frozen=True, kw_only=True):
+    name: str
     stream: StreamFacts | None
     """None: there is none yet."""
+    index: StreamFacts | None
     fixed: _Fixed
     account: _Account
     version: str
@@ -69,19 +84,28 @@ async def check_up_nats(address: str, watch: Watch, *, patience_seconds: float =
     """Ask the servers. Raises `LogUnavailable`."""
     connection = Connection(NatsAddress(address), patience_seconds=patience_seconds)
     try:
-        stream = await _asked(connection, StreamFacts)
-        more = await _asked(connection, _More) or _More()
+        name = connection.address.stream
+        stream = await _asked(connection, name, StreamFacts)
+        index = await _asked(connection, index_of(name), StreamFacts)
+        more = await _asked(connection, name, _More) or _More()
         here, begun = watch.now(), watch.seconds()
         account = await connection.ask("INFO", {}, _Account)
         took = watch.seconds() - begun
         client = await connection.client()
-        version, max_payload = str(client.connected_server_version), client.max_payload
+        version, max_payload = server_version(client), client.max_payload
     except Refused as refused:
         raise connection.unavailable(str(refused)) from None
     finally:
         await connection.close()
     found = _Found(
-        stream=stream, fixed=more.config, account=account, version=version, max_payload=max_payload, took=took
+        name=name,
+        stream=stream,
+        index=index,
+        fixed=more.config,
+        account=account,
+        version=version,
+        max_payload=max_payload,
+        took=took,
     )
     return Checkup(
         address=connection.address.text,
@@ -96,10 +120,10 @@ async def check_up_nats(address: str, watch: Watch, *, patience_seconds: float =
     )
 
 
-async def _asked(connection: Connection, answer: type[A]) -> A | None:
-    """What the servers say of the stream; None if there is none."""
+async def _asked(connection: Connection, stream: str, answer: type[A]) -> A | None:
+    """What the servers say of a stream; None if there is none."""
     try:
-        return await connection.ask(f"STREAM.INFO.{connection.address.stream}", {}, answer)
+        return await connection.ask(f"STREAM.INFO.{stream}", {}, answer)
     except Refused as refused:
         if refused.err_code != NO_STREAM:
             raise
@@ -142,13 +166,14 @@ def _means(found: _Found) -> Iterator[str]:
 
 
 def _settings(found: _Found) -> Iterator[Finding]:
+    do = "Edit the stream: as it is, it may lose records or refuse them, and no hub will open it."
+    if found.index is not None:
+        for name, value, expected in unlike(found.index.config, INDEX, index_subjects_of(found.name)):
+            yield Finding(f"index stream setting {name}", repr(value), repr(expected), do)
     if found.stream is None:
         return
-    for name, expected in LOG.items():
-        value = getattr(found.stream.config, name)
-        if value != expected:
-            do = "Edit the stream: as it is, it may lose records or refuse them, and no hub will open it."
-            yield Finding(f"stream setting {name}", repr(value), repr(expected), do)
+    for name, value, expected in unlike(found.stream.config, LOG, subjects_of(found.name)):
+        yield Finding(f"stream setting {name}", repr(value), repr(expected), do)
     for name in FIXED:
         if not getattr(found.fixed, name):
             do = "Export the log, and import it into a stream that turnwise makes; it cannot be set later."

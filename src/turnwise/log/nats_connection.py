@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 from nats.aio.client import Client
-from nats.errors import Error
+from nats.errors import Error, NoRespondersError
 
 from turnwise.errors import LogUnavailable
 from turnwise.log.nats_address import NatsAddress
@@ -39,6 +39,9 @@ MAX_MISSED_PINGS: Final = 2
 """A server that is paused, not dead, is left for another one after so many."""
 UNAVAILABLE: Final = 503
 """What JetStream answers while it has no leader."""
+NO_JETSTREAM: Final = (10039, 10076)
+"""What it answers where it is not enabled: for the account, on the server."""
+ENABLE: Final = "set `jetstream { sync_interval: always }` in the configuration of each server"
 NOT_LET_IN: Final = "authorization violation"
 """What a server says to wrong credentials, which no patience mends."""
 
@@ -170,7 +173,8 @@ class Connection:
         if found.error is None:
             return found
         if found.error.code == UNAVAILABLE:
-            raise Error(found.error.description)
+            do = f"; {ENABLE}, and for the account" if found.error.err_code in NO_JETSTREAM else ""
+            raise Error(f"{found.error.description}{do}")
         raise Refused(found.error)
 
     async def _connected(self) -> Client:
@@ -204,7 +208,8 @@ class Connection:
             except NATS_RAISES as error:
                 failure = Error(self._last_error or reason(error))
             if NOT_LET_IN in str(failure).lower():
-                raise self.unavailable(str(failure))
+                do = "check the user and the password, or the token, in the address"
+                raise self.unavailable(f"the server says {failure}; {do}")
         raise failure
 
     async def _connect_to(self, server: str) -> Client:
@@ -255,8 +260,17 @@ async def heeding(waiting: Awaitable[T]) -> T:
             raise asyncio.CancelledError
 
 
+def server_version(client: Client) -> str:
+    """What the server says it is: `2.11.0`."""
+    return repr(client.connected_server_version).removeprefix("<nats server v").removesuffix(">")
+
+
 def reason(error: BaseException) -> str:
     """Say what went wrong, for people."""
     if isinstance(error, asyncio.TimeoutError):
         return "its servers did not answer in time"
+    if isinstance(error, NoRespondersError):
+        return f"a server is there, and no JetStream; {ENABLE}"
+    if isinstance(error, OSError):
+        return f"no server can be reached ({error.strerror or error}); start it, or mend the address"
     return str(error).removeprefix("nats: ") or type(error).__name__

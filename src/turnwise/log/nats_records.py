@@ -15,7 +15,7 @@ from turnwise.core.codec import NO_HASH, Record
 from turnwise.errors import CorruptRecord
 from turnwise.log.nats_address import NatsAddress
 from turnwise.log.nats_channel import SHORT
-from turnwise.log.nats_connection import Answer, Connection, Refused
+from turnwise.log.nats_connection import Answer, Connection, Refused, server_version
 from turnwise.log.nats_message import Message, Summary, channel_of, summary_of, token, unpack
 from turnwise.log.nats_reader import Reader
 from turnwise.log.nats_stream import NO_STREAM, StreamConfig, durability_of, index_of
@@ -120,7 +120,7 @@ class NatsRecords:
         client = await self._connection.client()
         return {
             "durability": durability_of(found.config, found.cluster.name),
-            "NATS server": str(client.connected_server_version),
+            "NATS server": server_version(client),
             "stream": self._stream,
             "replicas": str(found.config.num_replicas if found.config else 1),
             "messages": str(found.state.messages),

@@ -11,6 +11,7 @@ Rule 2: three copies wherever there is a cluster, one where there is none.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -74,8 +75,8 @@ async def open_streams(connection: Connection) -> str:
     """Make or check both streams; return what an append survives, for people. Raises `LogUnavailable`."""
     name = connection.address.stream
     try:
-        found = await _open(connection, name, [f"{name}.*"], LOG, fixed=FIXED)
-        await _open(connection, index_of(name), [f"{index_of(name)}.>"], INDEX, fixed={})
+        found = await _open(connection, name, subjects_of(name), LOG, fixed=FIXED)
+        await _open(connection, index_of(name), index_subjects_of(name), INDEX, fixed={})
     except Refused as refused:
         raise connection.unavailable(str(refused)) from refused
     return durability_of(found.config, found.cluster.name)
@@ -83,6 +84,14 @@ async def open_streams(connection: Connection) -> str:
 
 def index_of(stream: str) -> str:
     return f"{stream}_index"
+
+
+def subjects_of(stream: str) -> list[str]:
+    return [f"{stream}.*"]
+
+
+def index_subjects_of(stream: str) -> list[str]:
+    return [f"{index_of(stream)}.>"]
 
 
 def durability_of(config: StreamConfig | None, cluster: str) -> str:
@@ -93,6 +102,17 @@ def durability_of(config: StreamConfig | None, cluster: str) -> str:
         return f"loss of {(replicas - 1) // 2} of {replicas} servers{power}"
     alone = f"process{power.replace('they run', 'its server runs')}"
     return f"{alone}; one copy, though its cluster could keep three" if cluster else alone
+
+
+def unlike(
+    config: StreamConfig | None, wanted: dict[str, object], subjects: list[str]
+) -> Iterator[tuple[str, object, object]]:
+    """Yield what a stream has to be and is not: the setting, what was found, what is expected."""
+    expected = wanted | {"subjects": subjects, "mirror": None, "sources": None, "subject_transform": None}
+    for setting, value in expected.items():
+        found = getattr(config, setting)
+        if found != value:
+            yield setting, found, value
 
 
 async def _open(
@@ -131,9 +151,6 @@ def _check(
     wanted: dict[str, object],
     config: StreamConfig | None,
 ) -> None:
-    expected = wanted | {"subjects": subjects, "mirror": None, "sources": None, "subject_transform": None}
-    for setting, value in expected.items():
-        found = getattr(config, setting)
-        if found != value:
-            because = f"its stream {name!r} has {setting} {found!r}, a log needs {value!r}; change it there"
-            raise connection.unavailable(because)
+    for setting, found, value in unlike(config, wanted, subjects):
+        because = f"its stream {name!r} has {setting} {found!r}, a log needs {value!r}; change it there"
+        raise connection.unavailable(because)

@@ -27,7 +27,8 @@ SELECT {", ".join(f"current_setting('{name}')" for name in _SETTINGS)}, pg_is_in
     (SELECT relpersistence <> 'p' FROM pg_class WHERE oid = to_regclass('turnwise_records')),
     (SELECT count(*) FROM pg_stat_replication),
     (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')),
-    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')
+    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+    coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)
 """
 """Last of all the time, asked for by itself, so that it is not older than its answer."""
 _COMMITS: Final = {
@@ -42,10 +43,12 @@ _COMMITS: Final = {
 class _Server(ReadOnlyServer):
     """One that may have no log in it yet."""
 
-    tables = "there"
+    has_tables = True
+    refused = ""
 
     def _refusal(self, connection: Connection[Row]) -> str:
-        self.tables = schema.refusal(connection) or self.tables
+        self.has_tables = schema.has_tables(connection)
+        self.refused = schema.refusal(connection) if self.has_tables else ""
         return ""
 
 
@@ -56,6 +59,7 @@ class _Found(Struct, frozen=True, kw_only=True):
     standbys: int
     synchronous: int
     connections: int
+    may_make_tables: bool
 
     def is_off(self, name: str) -> bool:
         return self.settings[name] == "off"
@@ -82,15 +86,20 @@ async def check_up_postgres(address: str, watch: Watch) -> Checkup:
     clock = skew(here, there[0]) if there else []
     return Checkup(
         address=server.address,
-        facts={**_facts(found, took), "tables of the log": server.tables},
+        facts={
+            **_facts(found, took),
+            "tables of the log": "there"
+            if server.has_tables
+            else "not there yet; whoever opens the log first makes them",
+        },
         means=list(_means(found)),
-        findings=[*_findings(found), *clock],
+        findings=[*_tables(server, found), *_findings(found), *clock],
     )
 
 
 def _found(row: tuple[Any, ...]) -> _Found:
     settings, rest = row[: len(_SETTINGS)], row[len(_SETTINGS) :]
-    is_standby, is_unlogged, standbys, synchronous, connections = rest
+    is_standby, is_unlogged, standbys, synchronous, connections, may_make_tables = rest
     return _Found(
         settings=dict(zip(_SETTINGS, settings, strict=True)),
         is_standby=is_standby,
@@ -98,6 +107,7 @@ def _found(row: tuple[Any, ...]) -> _Found:
         standbys=standbys,
         synchronous=synchronous,
         connections=connections,
+        may_make_tables=may_make_tables,
     )
 
 
@@ -131,6 +141,15 @@ def _means(found: _Found) -> Iterator[str]:
         yield "A standby follows, but is not waited for: with the server, the last appends may be lost."
     else:
         yield "No standby can be seen: loss of the server's disk loses the log. Keep backups."
+
+
+def _tables(server: _Server, found: _Found) -> Iterator[Finding]:
+    if server.refused:
+        do = "Until then no hub of this program opens it."
+        yield Finding("tables of the log", server.refused, f"format {schema.FORMAT} at most", do)
+    elif not server.has_tables and not found.may_make_tables:
+        do = "GRANT CREATE ON SCHEMA to this user, or let one who may open the log once."
+        yield Finding("tables of the log", "none", "some, or a user who may make them", do)
 
 
 def _findings(found: _Found) -> Iterator[Finding]:

@@ -193,7 +193,15 @@ def make(connection: Connection[Any]) -> str:
         with connection.transaction():
             return _create(connection)
     except InsufficientPrivilege:
-        return "it has no tables of a log, and this user may not make them"
+        return (
+            "it has no tables of a log, and this user may not make them; GRANT CREATE ON SCHEMA to it, or "
+            "let one who may open the log once"
+        )
+
+
+def has_tables(connection: Connection[Any]) -> bool:
+    """Whether there is a log, of whatever format."""
+    return _format(connection) > 0
 
 
 def refusal(connection: Connection[Any]) -> str:

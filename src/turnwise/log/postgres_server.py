@@ -55,6 +55,16 @@ SELECT pg_is_in_recovery(), current_setting('server_encoding'),
         )
 """
 _USER: Final = re.compile(r'\b(user|role) "[^"]*"')
+_HINTS: Final = (
+    (re.compile("password|authentication"), "check the user and the password in the address"),
+    (re.compile('database "[^"]*" does not exist'), "make it with `createdb`, or name another"),
+    (re.compile('role "[^"]*" does not exist'), "make it with `createuser`, or name another user"),
+    (
+        re.compile("refused|No such file|resolve host|timeout expired"),
+        "start the server, or mend the host and the port in the address",
+    ),
+)
+"""What is found when connecting -> what to do about it. By its words: it has no code of the server's yet."""
 _SECRETS: Final = ("password", "sslpassword", "oauth_client_secret")
 
 Row = tuple[Any, ...]
@@ -133,7 +143,10 @@ class PostgresServer:
         for secret in self._secrets:
             found = found.replace(secret, "***")
         state = getattr(error, "sqlstate", None)
-        return f"{found} ({state})" if state else found or type(error).__name__
+        if state:
+            return f"{found} ({state})"
+        do = next((f"; {hint}" for words, hint in _HINTS if words.search(found)), "")
+        return f"{found}{do}" if found else type(error).__name__
 
     async def _connect(self) -> AsyncConnection[Row]:
         connection = await AsyncConnection.connect(**self._connecting, autocommit=True)

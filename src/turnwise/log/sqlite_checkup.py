@@ -28,10 +28,14 @@ MEANS: Final = (
 
 async def check_up_sqlite(address: str, watch: Watch, *, mounts: Path = MOUNTS) -> Checkup:
     """Look at the file, or at the place where it would be. Raises `LogUnavailable`."""
-    path = Path(address.removeprefix("sqlite:///"))
-    if str(path) in {address, "."}:
+    rest = address.removeprefix("sqlite:///")
+    path = Path(rest)
+    if rest in {address, "", "."}:
         raise LogUnavailable(address, because="expected `sqlite:///` and the path of a file")
-    return _checked(address, path, await _facts(address, path), mounts)
+    try:
+        return _checked(address, path, await _facts(address, path), mounts)
+    except OSError as error:
+        raise LogUnavailable(address, because=f"{error.strerror}: {error.filename}") from error
 
 
 async def _facts(address: str, path: Path) -> dict[str, str]:
@@ -46,15 +50,18 @@ async def _facts(address: str, path: Path) -> dict[str, str]:
 
 
 def _exists(path: Path) -> bool:
-    return path.exists()
+    """Whether there is a log; a file without a byte is one that nobody has opened yet."""
+    try:
+        return path.stat().st_size > 0
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _checked(address: str, path: Path, facts: dict[str, str], mounts: Path) -> Checkup:
     place = path if facts else _nearest(path)
-    try:
-        free = shutil.disk_usage(place).free
-    except OSError as error:
-        raise LogUnavailable(address, because=str(error.strerror)) from error
+    if place != path and not place.is_dir():
+        raise LogUnavailable(address, because=f"{place} is a file, where a folder is expected")
+    free = shutil.disk_usage(place).free
     kind = file_system(
         place / "log.db" if place.is_dir() else place, mounts.read_text() if mounts.exists() else ""
     )
@@ -75,8 +82,8 @@ def _checked(address: str, path: Path, facts: dict[str, str], mounts: Path) -> C
 
 
 def _nearest(path: Path) -> Path:
-    """The folder that is there already."""
-    return next(folder for folder in path.absolute().parents if folder.is_dir())
+    """The folder, or the file in its place, that is there already."""
+    return next(place for place in path.absolute().parents if place.exists())
 
 
 def _file(own: dict[str, str]) -> Iterator[Finding]:

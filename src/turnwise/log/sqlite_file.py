@@ -79,10 +79,15 @@ CREATE TABLE IF NOT EXISTS snapshots (
 """
 _CACHE_NAMES: Final = {"heads", "open_heads", "snapshots"}
 TABLE_NAMES: Final = frozenset({"records"} | _CACHE_NAMES)
-_LOCKED: Final = (
-    "; another program keeps it to itself, where it should hold it for moments only. End its transaction, or "
-    "the program"
-)
+_LET: Final = "let this user write the file and its folder"
+_DO: Final = {
+    sqlite3.SQLITE_BUSY: "another program keeps it to itself, where it should hold it for moments only. End "
+    "its transaction, or the program",
+    sqlite3.SQLITE_NOTADB: "expected a log of Turnwise's; name another file",
+    sqlite3.SQLITE_READONLY: _LET,
+    sqlite3.SQLITE_CANTOPEN: _LET,
+}
+"""What SQLite found -> what to do about it."""
 
 
 class LogFile:
@@ -152,6 +157,9 @@ class LogFile:
             _make_folder(self.path.absolute().parent)
             if self.path.is_dir():
                 raise LogUnavailable(self.address, because="it is a folder; name a file in it")
+            if self.path.exists() and not os.access(self.path, os.W_OK):
+                # SQLite would open it without a word, and refuse the first append.
+                raise LogUnavailable(self.address, because=f"it can only be read; {_LET}")
         except OSError as error:
             raise LogUnavailable(self.address, because=f"{error.strerror}: {error.filename}") from error
         kind = file_system(self.path, mounts.read_text() if mounts.exists() else "")
@@ -194,7 +202,7 @@ def file_system(path: Path, mounts: str) -> str:
 def reason(error: Exception) -> str:
     """Say what SQLite found, with its name for it: `disk I/O error (SQLITE_IOERR_FSYNC)`."""
     name = getattr(error, "sqlite_errorname", None)
-    do = _LOCKED if code(error) == sqlite3.SQLITE_BUSY else ""
+    do = f"; {_DO[code(error)]}" if code(error) in _DO else ""
     return f"{error} ({name}){do}" if name else str(error)
 
 

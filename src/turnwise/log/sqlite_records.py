@@ -47,6 +47,8 @@ class SqliteRecords:
         self.path = Path(path)
         self.address = f"sqlite:///{self.path}"
         self._lock = Lock()
+        if self.path.is_dir():
+            raise LogUnavailable(self.address, because="it is a folder; name a file in it")
         if not self.path.is_file():
             raise LogUnavailable(self.address, because="there is no such file")
         with self._told():

@@ -34,7 +34,7 @@ from ..stage import flows_of, stage
 from .stage import MODELS, emails, model, opened, sqlite, stored, unit
 
 CANARY: Final = "sk-canary-1234567890"
-PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 60.0
 """Nothing here takes so long; what does is stuck."""
 OWN: Final = "pid <> pg_backend_pid() AND application_name = current_setting('application_name')"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from turnwise.core.envelope import Envelope
 from turnwise.errors import ChannelClosed, ClaimLost, EnvelopeIdReused, LogError, OutOfTurn, WriteRefused
 from turnwise.flow.data.database import Database, open_data
 from turnwise.flow.work import Services
-from turnwise.hub.worker import join
+from turnwise.hub.worker import join, this_host
 from turnwise.log.memory import MemoryLog
 from turnwise.log.postgres import PostgresLog
 from turnwise.log.sqlite import SqliteLog
@@ -25,7 +24,7 @@ from turnwise.log.sqlite import SqliteLog
 from ...postgres import Postgres
 from .stage import MODELS, emails, sqlite, stored, unit
 
-DEAD: Final = f"{socket.gethostname()}:999999999:1/agent"
+DEAD: Final = f"{this_host()}:999999999:1/agent"
 """A worker of a process that has ended."""
 
 

@@ -21,7 +21,7 @@ from turnwise.testing.lines import line, lines
 
 from .stage import can_write, emails, opened, sqlite, stored, unit
 
-PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 60.0
 """Nothing here takes so long; what does is stuck."""
 
 

@@ -181,7 +181,7 @@ class TurnTaking(ABC, Generic[S]):
 
     def _checked(self, state: S, draft: Draft) -> Draft:
         """The draft as it will be read back, under the live claim's id if it was made under a claim."""
-        _check_header(draft)
+        check_header(draft)
         data = _normalised(draft)
         audience = None if draft.audience is None else [_addressed(state.spec, one) for one in draft.audience]
         cause = _cause(draft, state)
@@ -279,7 +279,7 @@ def _cause(draft: Draft, state: State) -> str | None:
     return live.envelope_id if draft.claim is not None and given is None else given
 
 
-def _check_header(draft: Draft) -> None:
+def check_header(draft: Draft) -> None:
     """Refuse what would not read back: E2 holds for every field."""
     if type(draft.priority) is not int or not -_MOST_PRIORITY <= draft.priority <= _MOST_PRIORITY:
         raise BadDraft(
