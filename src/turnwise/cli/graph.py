@@ -67,7 +67,7 @@ def _drawn(picture: Picture, as_: Format) -> str:
 
 def _pictures(file: Path) -> dict[str, Picture]:
     """Name -> picture, of everything in the file that has one."""
-    from turnwise.core.study.picture import graph_picture  # noqa: PLC0415
+    from turnwise.core.study.drawing import graph_picture  # noqa: PLC0415
     from turnwise.flow.check.graphs import graph_in  # noqa: PLC0415
     from turnwise.flow.finding import Report  # noqa: PLC0415
     from turnwise.flow.graph_module import graphs_of  # noqa: PLC0415
