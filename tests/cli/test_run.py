@@ -96,13 +96,8 @@ def test_a_text_that_is_no_number_is_refused_by_its_field() -> None:
     written(GREET)
     done = run("-i", "name=Ann", "-i", "n=three")
 
-    assert (
-        done.code,
-        "n: expected an integer, found a text" in done.err.replace("found text", "found a text"),
-    ) == (
-        1,
-        True,
-    )
+    assert done.code == 1
+    assert "n: expected an integer, found" in done.err
 
 
 def test_json_is_all_that_is_printed() -> None:

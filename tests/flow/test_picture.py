@@ -48,6 +48,12 @@ def test_the_way_on_has_words_only_where_a_step_can_say_where_else_to_go() -> No
     ]
 
 
+def test_a_step_whose_signals_all_have_routes_leads_nowhere_else() -> None:
+    last = flow(wait("a"), router("b", "left", otherwise="right", left="a", right="a"))
+
+    assert arrows(flow_picture(last)) == [("a", "", "b"), ("b", "left, right", "a")]
+
+
 def test_an_error_that_has_a_route_of_its_own_is_told_from_the_others() -> None:
     apart = flow(wait("a", error="a", timeout="b"), wait("b"))
 
