@@ -57,9 +57,9 @@ def test_a_graph_is_drawn_in_the_terminal() -> None:
 
 
 def test_a_flow_is_drawn_with_its_signals() -> None:
-    done = turnwise("graph", write("small.yaml", FLOW))
+    done = turnwise("graph", write("small.yaml", FLOW.replace("1s}}", "1s}, routes: {error: a}}", 1)))
 
-    assert "  '-- default --> b" in done.stdout
+    assert "  |-- error --> the same again\n  '--> b" in done.stdout
 
 
 @pytest.mark.parametrize(

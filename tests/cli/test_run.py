@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.cli.person import value_of
 from turnwise.errors import BadAnswer, RunConflict, UnknownName
 
 from .projects import Called, call, project, turnwise
@@ -84,6 +83,21 @@ def test_the_steps_are_told_and_the_data_at_the_end() -> None:
     assert status == "succeeded"
     assert json.loads("".join(data)) == {"name": "Ann", "n": 3, "hello": "Hello Ann"}
     assert "hunter2" not in done.out
+
+
+def test_a_text_is_what_the_field_of_the_input_wants() -> None:
+    written(GREET.replace("n: integer", "n: integer, price: number, other: any"))
+    told = json.loads(run("-i", "name=7", "-i", "n=3", "-i", "price=19.9", "-i", "other=1", "--json").out)
+
+    assert told["data"] | {"hello": ""} == {"name": "7", "n": 3, "price": 19.9, "other": "1", "hello": ""}
+
+
+def test_a_text_that_is_no_number_is_refused_by_its_field() -> None:
+    written(GREET)
+    done = run("-i", "name=Ann", "-i", "n=three")
+
+    assert done.code == 1
+    assert "n: expected an integer, found" in done.err
 
 
 def test_json_is_all_that_is_printed() -> None:
@@ -165,7 +179,7 @@ def test_without_a_terminal_a_run_that_asks_ends_with_3_and_says_how_to_answer()
     written(APPROVE)
     kept = ["--log", "it.db", "--run", "r1"]
     asked = run(*kept, "-i", "name=Ann")
-    answered = run(*kept, "--answer", "approved:=true")
+    answered = run(*kept, "--answer", "approved=yes")
     over = run(*kept)
 
     assert asked.code == 3
@@ -265,19 +279,3 @@ def test_a_run_without_a_log_touches_no_database(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("**/*.db"))
     assert run("-i", "name=Ann", "--log", "it.db").code == 0
     assert {path.name for path in tmp_path.glob("*.db")} == {"real.db", "it.db"}
-
-
-@pytest.mark.parametrize(
-    ("said", "kind", "value"),
-    [
-        ("yes", "boolean", True),
-        ("N", "boolean", False),
-        ("perhaps", "boolean", "perhaps"),
-        ("3", "integer", 3),
-        ("3", "string", "3"),
-        ("[1]", "array", [1]),
-        ("x", "any", "x"),
-    ],
-)
-def test_what_is_typed_is_read_as_the_field_takes_it(said: str, kind: str, value: object) -> None:
-    assert value_of(said, kind) == value

@@ -67,7 +67,7 @@ def test_a_run_that_waits_for_a_person_is_answered_and_goes_on(folder: Path) -> 
     assert begun.code == 3
     with pytest.raises(BadAnswer, match="sure: expected true or false"):
         call("runs", "answer", "r2", "-i", "sure=perhaps")
-    done = of("answer", "r2", "-i", "sure:=true")
+    done = of("answer", "r2", "-i", "sure=yes")
 
     assert (done["status"], done["data"]["hello"], done["data"]["sure"]) == ("succeeded", "Hello Ann", True)
 

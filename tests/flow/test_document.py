@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 from hypothesis import given, strategies as st
 
+from turnwise.core.study.finding import Severity
 from turnwise.flow.check.problem import Problem
 from turnwise.flow.document import (
     NOWHERE,
@@ -24,7 +25,7 @@ from turnwise.flow.document import (
     read_file,
 )
 from turnwise.flow.environment import SECRET, UNSET
-from turnwise.flow.finding import Finding, Severity
+from turnwise.flow.finding import Finding
 from turnwise.flow.mistake import BAD_STEPS, BAD_TEXT, UNKNOWN_KEY, UNKNOWN_KIND
 from turnwise.flow.yaml_document import TWICE
 

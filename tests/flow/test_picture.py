@@ -25,15 +25,39 @@ SMALL = flow(
 
 def test_f4_signals_are_the_labels_and_those_with_one_target_are_one_edge() -> None:
     assert arrows(flow_picture(SMALL)) == [
-        ("save", "error, timeout, parse_error", "tell"),
+        ("save", "error", "tell"),
+        ("save", "", "choose"),
         ("choose", "high", "tell"),
         ("choose", "low", "completed"),
+        ("rest", "", "tell"),
         ("tell", "again", "save"),
         ("tell", "otherwise", "completed"),
-        ("save", "default", "choose"),
-        ("choose", "default", "rest"),
-        ("rest", "default", "tell"),
     ]
+
+
+def test_the_way_on_has_words_only_where_a_step_can_say_where_else_to_go() -> None:
+    chosen = flow(node("a", up="c"), router("b", "left", left="a"), node("c", ok="a", default="a"), wait("d"))
+
+    assert arrows(flow_picture(chosen)) == [
+        ("a", "up", "c"),
+        ("a", "default", "b"),
+        ("b", "left", "a"),
+        ("b", "default", "c"),
+        ("c", "", "a"),
+        ("d", "", "completed"),
+    ]
+
+
+def test_a_step_whose_signals_all_have_routes_leads_nowhere_else() -> None:
+    last = flow(wait("a"), router("b", "left", otherwise="right", left="a", right="a"))
+
+    assert arrows(flow_picture(last)) == [("a", "", "b"), ("b", "left, right", "a")]
+
+
+def test_an_error_that_has_a_route_of_its_own_is_told_from_the_others() -> None:
+    apart = flow(wait("a", error="a", timeout="b"), wait("b"))
+
+    assert arrows(flow_picture(apart))[:2] == [("a", "error", "a"), ("a", "timeout, default", "b")]
 
 
 def test_a_step_has_its_kind_and_the_first_is_marked() -> None:
@@ -41,9 +65,9 @@ def test_a_step_has_its_kind_and_the_first_is_marked() -> None:
 
     assert [(one.label, one.detail, one.is_first) for one in nodes if one.kind == "step"] == [
         ("save", "functional", True),
-        ("tell", "functional", False),
         ("choose", "router", False),
         ("rest", "wait", False),
+        ("tell", "functional", False),
     ]
 
 
@@ -57,8 +81,8 @@ def test_it_reads_at_a_glance() -> None:
         "+---+\n"
         "| a |  first, wait\n"
         "+---+\n"
-        "  |-- error, timeout, parse_error --> the same again\n"
-        "  '-- default --> b\n"
+        "  |-- error --> the same again\n"
+        "  '--> b\n"
         "\n"
         "+---+\n"
         "| b |  wait\n"

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogError, LogUnavailable
+from turnwise.errors import LogError, LogUnavailable
 from turnwise.log.base import JoinsTransactions
 from turnwise.log.joined import Write
 from turnwise.log.memory import MemoryLog
 from turnwise.log.sqlite import SqliteLog
 from turnwise.testing.lines import line, lines
+
+from .joined_contract import JoinedContract, JoiningLog
 
 
 class Plain:
@@ -84,32 +86,20 @@ def mine(log: SqliteLog) -> list[str]:
         return [value for (value,) in connection.execute("SELECT value FROM mine ORDER BY value")]
 
 
+class TestJoinedSqlite(JoinedContract):
+    def rows(self, log: JoiningLog) -> list[str]:
+        assert isinstance(log, SqliteLog)
+        return mine(log)
+
+    def damage_heads(self, log: JoiningLog) -> None:
+        assert isinstance(log, SqliteLog)
+        with closing(sqlite3.connect(log.path)) as connection, connection:
+            connection.execute("UPDATE heads SET hash = x'00'")
+
+
 def test_a_log_says_whether_it_can_join(log: SqliteLog) -> None:
     assert isinstance(log, JoinsTransactions)
     assert not isinstance(MemoryLog(), JoinsTransactions)
-
-
-async def test_f7_rows_and_envelopes_land_together(log: SqliteLog, transaction: Plain) -> None:
-    transaction.insert("row")
-    assert mine(log) == []
-    await log.append_within(transaction, "c", [line("c", 1), line("c", 2)], after=0)
-
-    assert mine(log) == ["row"]
-    assert await lines(log, "c") == [line("c", 1), line("c", 2)]
-
-
-async def test_f7_what_was_appended_within_is_an_append_like_any_other(
-    log: SqliteLog, transaction: Plain
-) -> None:
-    await log.append("c", [line("c", 1)], after=0)
-    transaction.insert("row")
-    await log.append_within(transaction, "c", [line("c", 2)], after=1)
-    await log.append("c", [line("c", 3)], after=2)
-
-    head = await log.head("c")
-    assert head is not None
-    assert (head.seq, head.position) == (3, 3)
-    assert await log.find("c", "c-2") == line("c", 2)
 
 
 async def test_f7_whoever_follows_the_log_is_woken(tmp_path: Path) -> None:
@@ -128,83 +118,6 @@ async def test_f7_whoever_follows_the_log_is_woken(tmp_path: Path) -> None:
     assert (head.channel_id, head.seq) == ("c", 1)
     transaction.connection.close()
     await log.close()
-
-
-async def test_f7_a_conflict_undoes_the_append_alone_and_it_can_be_tried_again(
-    log: SqliteLog, transaction: Plain
-) -> None:
-    await log.append("c", [line("c", 1)], after=0)
-    transaction.insert("row")
-    with pytest.raises(LogConflict) as conflict:
-        await log.append_within(transaction, "c", [line("c", 1, envelope_id="mine")], after=0)
-    assert transaction.holds_database
-    await log.append_within(transaction, "c", [line("c", 2, envelope_id="mine")], after=conflict.value.found)
-
-    assert mine(log) == ["row"]
-    assert [one.envelope_id for one in await lines(log, "c")] == ["c-1", "mine"]
-
-
-async def test_f7_a_duplicate_undoes_the_append_alone(log: SqliteLog, transaction: Plain) -> None:
-    await log.append("c", [line("c", 1)], after=0)
-    transaction.insert("row")
-    with pytest.raises(DuplicateEnvelope):
-        await log.append_within(
-            transaction, "c", [line("c", 2, envelope_id="new"), line("c", 3, envelope_id="c-1")], after=1
-        )
-    await log.append_within(transaction, "c", [line("c", 2, envelope_id="other")], after=1)
-
-    assert mine(log) == ["row"]
-    assert [one.envelope_id for one in await lines(log, "c")] == ["c-1", "other"]
-
-
-async def test_damage_is_told_and_nothing_lands(log: SqliteLog, transaction: Plain) -> None:
-    await log.append("c", [line("c", 1)], after=0)
-    with closing(sqlite3.connect(log.path)) as connection, connection:
-        connection.execute("UPDATE heads SET hash = x'00'")
-    transaction.insert("row")
-    with pytest.raises(CorruptRecord):
-        await log.append_within(transaction, "c", [line("c", 2)], after=1)
-    await transaction.rollback()
-
-    assert mine(log) == []
-
-
-async def test_with_nothing_to_commit_beside_it_an_append_shares_a_commit(
-    log: SqliteLog, transaction: Plain
-) -> None:
-    await log.append_within(transaction, "c", [line("c", 1)], after=0)
-
-    assert log.stats().works == 1
-    assert len(await lines(log, "c")) == 1
-
-
-async def test_no_envelopes_is_nothing_to_do(log: SqliteLog, transaction: Plain) -> None:
-    transaction.insert("row")
-    await log.append_within(transaction, "c", [], after=0)
-
-    assert transaction.holds_database
-    await transaction.rollback()
-    assert mine(log) == []
-
-
-async def test_what_does_not_follow_is_a_mistake_of_the_caller(log: SqliteLog, transaction: Plain) -> None:
-    transaction.insert("row")
-    with pytest.raises(ValueError, match="where seq 1 belongs"):
-        await log.append_within(transaction, "c", [line("c", 2)], after=0)
-
-
-async def test_a_log_that_is_closed_joins_nothing(tmp_path: Path) -> None:
-    log = SqliteLog(tmp_path / "log.db")
-    with closing(sqlite3.connect(log.path)) as connection:
-        connection.execute("CREATE TABLE mine (value TEXT)")
-    await log.close()
-    transaction = Plain(log.path)
-    transaction.insert("row")
-    with pytest.raises(LogUnavailable, match="closed"):
-        await log.append_within(transaction, "c", [line("c", 1)], after=0)
-
-    transaction.connection.close()
-    assert mine(log) == []
 
 
 # --- an error from COMMIT means unknown ---

@@ -11,7 +11,7 @@ from typing import Any, Final
 import psycopg
 import pytest
 
-from turnwise.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogError, LogUnavailable
+from turnwise.errors import LogConflict, LogError, LogUnavailable
 from turnwise.log.base import JoinsTransactions
 from turnwise.log.joined import Write
 from turnwise.log.nats import NatsLog
@@ -19,6 +19,7 @@ from turnwise.log.postgres import PostgresLog
 from turnwise.testing.lines import line, lines
 
 from ..postgres import Postgres, run
+from .joined_contract import JoinedContract, JoiningLog
 
 NEVER_SECONDS: Final = 3600.0
 PATIENCE_SECONDS: Final = 60.0
@@ -90,34 +91,19 @@ def mine(url: str) -> list[str]:
     return [str(value) for (value,) in run(url, "SELECT value FROM mine ORDER BY value")]
 
 
+class TestJoinedPostgres(JoinedContract):
+    def rows(self, log: JoiningLog) -> list[str]:
+        return mine(log.database.url)
+
+    def damage_heads(self, log: JoiningLog) -> None:
+        run(log.database.url, "UPDATE turnwise_heads SET hash = '\\x00'")
+
+
 async def test_a_log_says_whether_it_can_join(log: PostgresLog, url: str) -> None:
     assert isinstance(log, JoinsTransactions)
     assert not isinstance(NatsLog("nats://localhost/log"), JoinsTransactions)
     assert log.database.url == url
     assert url not in repr(log.database)
-
-
-async def test_f7_rows_and_envelopes_land_together(log: PostgresLog, url: str, transaction: Plain) -> None:
-    transaction.insert("row")
-    assert mine(url) == []
-    await log.append_within(transaction, "c", [line("c", 1), line("c", 2)], after=0)
-
-    assert mine(url) == ["row"]
-    assert await lines(log, "c") == [line("c", 1), line("c", 2)]
-
-
-async def test_f7_what_was_appended_within_is_an_append_like_any_other(
-    log: PostgresLog, transaction: Plain
-) -> None:
-    await log.append("c", [line("c", 1)], after=0)
-    transaction.insert("row")
-    await log.append_within(transaction, "c", [line("c", 2)], after=1)
-    await log.append("c", [line("c", 3)], after=2)
-
-    head = await log.head("c")
-    assert head is not None
-    assert (head.seq, head.position) == (3, 3)
-    assert await log.find("c", "c-2") == line("c", 2)
 
 
 async def test_f7_a_log_that_has_not_seen_the_channel_joins_too(url: str, transaction: Plain) -> None:
@@ -148,87 +134,15 @@ async def test_f7_whoever_follows_the_log_is_woken_here_and_elsewhere(url: str, 
         await log.close()
 
 
-async def test_f7_a_conflict_undoes_the_append_alone_and_it_can_be_tried_again(
-    log: PostgresLog, url: str, transaction: Plain
-) -> None:
+async def test_f7_nobody_is_kept_out_by_what_was_refused(log: PostgresLog, transaction: Plain) -> None:
     await log.append("c", [line("c", 1)], after=0)
     transaction.insert("row")
-    with pytest.raises(LogConflict) as conflict:
+    with pytest.raises(LogConflict):
         await log.append_within(transaction, "c", [line("c", 1, envelope_id="mine")], after=0)
-    await log.append("c", [line("c", 2)], after=1)  # Nobody is kept out by what was refused.
-    again = [line("c", 3, envelope_id="mine")]
-    await log.append_within(transaction, "c", again, after=conflict.value.found + 1)
+    await log.append("c", [line("c", 2)], after=1)
+    await log.append_within(transaction, "c", [line("c", 3, envelope_id="mine")], after=2)
 
-    assert mine(url) == ["row"]
     assert [one.envelope_id for one in await lines(log, "c")] == ["c-1", "c-2", "mine"]
-
-
-async def test_f7_a_duplicate_undoes_the_append_alone(log: PostgresLog, url: str, transaction: Plain) -> None:
-    await log.append("c", [line("c", 1)], after=0)
-    transaction.insert("row")
-    with pytest.raises(DuplicateEnvelope):
-        await log.append_within(
-            transaction, "c", [line("c", 2, envelope_id="new"), line("c", 3, envelope_id="c-1")], after=1
-        )
-    await log.append_within(transaction, "c", [line("c", 2, envelope_id="other")], after=1)
-
-    assert mine(url) == ["row"]
-    assert [one.envelope_id for one in await lines(log, "c")] == ["c-1", "other"]
-
-
-async def test_f7_an_id_twice_in_one_append_is_refused(log: PostgresLog, transaction: Plain) -> None:
-    transaction.insert("row")
-    twice = [line("c", 1, envelope_id="a"), line("c", 2, envelope_id="a")]
-    with pytest.raises(DuplicateEnvelope):
-        await log.append_within(transaction, "c", twice, after=0)
-
-    assert await log.head("c") is None
-
-
-async def test_damage_is_told_and_nothing_lands(log: PostgresLog, url: str, transaction: Plain) -> None:
-    await log.append("c", [line("c", 1)], after=0)
-    run(url, "UPDATE turnwise_heads SET hash = '\\x00'")
-    transaction.insert("row")
-    with pytest.raises(CorruptRecord):
-        await log.append_within(transaction, "c", [line("c", 2)], after=1)
-    await transaction.rollback()
-
-    assert mine(url) == []
-
-
-async def test_with_nothing_to_commit_beside_it_an_append_shares_a_commit(
-    log: PostgresLog, transaction: Plain
-) -> None:
-    await log.append_within(transaction, "c", [line("c", 1)], after=0)
-
-    assert log.stats().works == 1
-    assert len(await lines(log, "c")) == 1
-
-
-async def test_no_envelopes_is_nothing_to_do(log: PostgresLog, url: str, transaction: Plain) -> None:
-    transaction.insert("row")
-    await log.append_within(transaction, "c", [], after=0)
-
-    assert transaction.has_writes
-    await transaction.rollback()
-    assert mine(url) == []
-
-
-async def test_what_does_not_follow_is_a_mistake_of_the_caller(log: PostgresLog, transaction: Plain) -> None:
-    transaction.insert("row")
-    with pytest.raises(ValueError, match="where seq 1 belongs"):
-        await log.append_within(transaction, "c", [line("c", 2)], after=0)
-
-
-async def test_a_log_that_is_closed_joins_nothing(url: str, transaction: Plain) -> None:
-    log = PostgresLog(url)
-    await log.close()
-    transaction.insert("row")
-    with pytest.raises(LogUnavailable, match="closed"):
-        await log.append_within(transaction, "c", [line("c", 1)], after=0)
-
-    await transaction.rollback()
-    assert mine(url) == []
 
 
 async def test_a_commit_with_the_log_survives_what_the_log_promises_whatever_a_step_has_set(

@@ -9,15 +9,18 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from turnwise.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
+from turnwise.errors import LogUnavailable
 from turnwise.log.base import Log
 from turnwise.log.sqlite import SqliteLog
 from turnwise.log.sqlite_writer import MAX_BATCH
 from turnwise.testing import DurableLogContract, flip_sqlite
 from turnwise.testing.lines import line, lines, say
+
+from .database_contract import DatabaseContract, DatabaseLog
 
 ROOT = Path(__file__).parents[2]
 CUTS = 60
@@ -67,6 +70,19 @@ class TestSqliteLog(DurableLogContract):
             await torn.close()
 
 
+class TestSqliteTables(DatabaseContract):
+    most = MAX_BATCH
+    words: ClassVar = {"heads": "heads", "records": "records", "snapshots": "snapshots", "zero": "x'00'"}
+
+    def execute(self, log: DatabaseLog, statement: str) -> None:
+        assert isinstance(log, SqliteLog)
+        change(log.path, statement)
+
+    def again(self, log: DatabaseLog) -> DatabaseLog:
+        assert isinstance(log, SqliteLog)
+        return SqliteLog(log.path)
+
+
 async def test_appends_that_wait_together_share_a_transaction(log: SqliteLog) -> None:
     """At most two: the one the writer had begun, and one for all who came while it could not go on."""
     names = [f"c{n}" for n in range(200)]
@@ -84,39 +100,6 @@ async def test_appends_that_wait_together_share_a_transaction(log: SqliteLog) ->
     assert stats.waiting == 0
 
 
-async def test_a_batch_has_a_limit(log: SqliteLog) -> None:
-    names = [f"c{n}" for n in range(2 * MAX_BATCH + 1)]
-    await asyncio.gather(*(log.append(name, [line(name, 1)], after=0) for name in names))
-
-    stats = log.stats()
-    assert stats.transactions >= 3
-    assert stats.largest_batch <= MAX_BATCH
-
-
-async def test_a_lone_append_waits_for_nobody(log: SqliteLog) -> None:
-    for seq in range(1, 6):
-        await log.append("c", [line("c", seq)], after=seq - 1)
-
-    assert log.stats().transactions == 5
-
-
-async def test_what_is_refused_costs_nobody_else_of_its_batch(log: SqliteLog) -> None:
-    await log.append("c", [line("c", 1)], after=0)
-    outcomes = await asyncio.gather(
-        log.append("c", [line("c", 1, envelope_id="late")], after=0),
-        log.append("c", [line("c", 2), line("c", 3, envelope_id="c-1")], after=1),
-        log.append("c", [line("c", 2, data={"text": "\ud800"})], after=1),
-        log.append("c", [line("c", 2)], after=1),
-        log.append("d", [line("d", 1)], after=0),
-        return_exceptions=True,
-    )
-
-    assert [type(outcome) for outcome in outcomes[:2]] == [LogConflict, DuplicateEnvelope]
-    assert isinstance(outcomes[2], ValueError)
-    assert (outcomes[3], outcomes[4]) == (None, None)
-    assert await lines(log, "c") == [line("c", 1), line("c", 2)]
-
-
 async def test_a_channel_without_a_head_is_appended_to_where_it_ends(log: SqliteLog) -> None:
     await log.append("a", [line("a", 1), line("a", 2)], after=0)
     await log.append("b", [line("b", 1)], after=0)
@@ -124,37 +107,6 @@ async def test_a_channel_without_a_head_is_appended_to_where_it_ends(log: Sqlite
 
     assert await say(log, "a", "new") == 3
     assert len(await lines(log, "a")) == 3
-
-
-@pytest.mark.parametrize(
-    ("damage", "after"),
-    [
-        ("UPDATE heads SET hash = x'00' WHERE channel = 'a'", 2),
-        ("DELETE FROM records WHERE channel = 'a' AND seq = 2", 2),
-        ("UPDATE heads SET seq = 1 WHERE channel = 'a'", 1),
-        ("UPDATE heads SET seq = 1, hash = (SELECT hash FROM records WHERE seq = 1) WHERE channel = 'a'", 1),
-    ],
-)
-async def test_a_head_that_contradicts_the_records_takes_no_append(
-    log: SqliteLog, damage: str, after: int
-) -> None:
-    """An envelope chained on the wrong hash would be acknowledged, and never be readable."""
-    await log.append("a", [line("a", 1), line("a", 2)], after=0)
-    await log.append("b", [line("b", 1)], after=0)
-    change(log.path, damage)
-
-    with pytest.raises(CorruptRecord):
-        await log.append("a", [line("a", after + 1, envelope_id="new")], after=after)
-    assert await say(log, "b", "new") == 2
-
-
-async def test_a_last_record_that_is_gone_is_missed(log: SqliteLog) -> None:
-    await log.append("a", [line("a", 1), line("a", 2)], after=0)
-    change(log.path, "DELETE FROM records WHERE channel = 'a' AND seq = 2")
-
-    with pytest.raises(CorruptRecord, match="missing") as missing:
-        await lines(log, "a")
-    assert missing.value.seq == 2
 
 
 async def test_listing_open_channels_costs_only_those(log: SqliteLog) -> None:
@@ -165,30 +117,6 @@ async def test_listing_open_channels_costs_only_those(log: SqliteLog) -> None:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
 
     assert "open_heads" in str(plan)
-
-
-async def test_a_damaged_snapshot_is_none(log: SqliteLog) -> None:
-    await log.save_snapshot("c", seq=3, body=b"three")
-    change(log.path, "UPDATE snapshots SET body = x'00'")
-    assert await log.load_snapshot("c") is None
-    change(log.path, "UPDATE snapshots SET body = CAST('three' AS BLOB), seq = 4")
-    assert await log.load_snapshot("c") is None
-
-
-async def test_closing_finishes_what_waits_and_refuses_what_comes(log: SqliteLog) -> None:
-    waiting = [asyncio.create_task(log.append(f"c{n}", [line(f"c{n}", 1)], after=0)) for n in range(50)]
-    await asyncio.sleep(0)  # Each of them is submitted.
-    await log.close()
-    await asyncio.gather(*waiting)
-    await log.close()
-
-    with pytest.raises(LogUnavailable, match="closed"):
-        await log.append("d", [line("d", 1)], after=0)
-    with pytest.raises(LogUnavailable, match="closed"):
-        await log.head("c1")
-    again = SqliteLog(log.path)
-    assert len(await again.channels()) == 50
-    await again.close()
 
 
 async def test_a_tail_ends_when_the_log_is_closed(tmp_path: Path) -> None:

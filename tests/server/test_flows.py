@@ -35,23 +35,19 @@ async def test_a_flow_is_drawn_with_its_steps_and_where_each_signal_leads() -> N
         missing = await server.get("/flows/nothing", token="reader")
         forbidden = await server.get("/flows/lead", token="seller")
 
-    edges = {(one["source"], one["label"], one["target"]) for one in found["picture"]["edges"]}
-    assert edges == {
+    labels = {one["id"]: one["label"] for one in found["picture"]["nodes"]}
+    assert [
+        (labels[one["source"]], one["label"], labels[one["target"]]) for one in found["picture"]["edges"]
+    ] == [
         ("choose", "now", "call"),
-        ("choose", "later", "END"),
-        ("call", "error", "FAIL"),
+        ("choose", "later", "completed"),
+        ("call", "error", "failed"),
         ("call", "", "each"),
-        ("each", "", "END"),
-    }
-    nodes = {one["id"]: one for one in found["picture"]["nodes"]}
-    assert nodes["choose"] == {
-        "id": "choose",
-        "label": "choose",
-        "kind": "router",
-        "inner": {},
-        "first": True,
-    }
-    assert nodes["each"]["inner"] == {"each": ["inner"]}
+        ("each", "", "completed"),
+    ]
+    nodes = {one["label"]: one for one in found["picture"]["nodes"]}
+    assert (nodes["choose"]["is_first"], nodes["choose"]["detail"]) == (True, "router")
+    assert nodes["each"]["detail"] == "for_each (inner)"
     assert (missing.status_code, forbidden.status_code) == (404, 403)
 
 

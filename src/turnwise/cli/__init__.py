@@ -12,6 +12,7 @@ import typer
 
 from turnwise import __version__
 from turnwise.cli import agents, channels, check, doctor, graph, log as log_verbs, mcp, runs, serve, token
+from turnwise.cli.options import FIELD
 from turnwise.errors import MissingExtra, TurnwiseError
 
 app = typer.Typer(
@@ -50,7 +51,7 @@ def demo(
         str | None, typer.Option(metavar="MODEL", help="Ask a real model: openai:gpt-5-mini, say.")
     ] = None,
 ) -> None:
-    """Play two conversations and a flow; two of the three are killed with SIGKILL and taken up again."""
+    """Play two conversations and a flow. Two of the three are killed with SIGKILL and taken up again."""
     from turnwise.cli.demo import run  # noqa: PLC0415  A verb costs its imports only when it is called.
 
     run(log, live)
@@ -60,33 +61,44 @@ def demo(
 def new(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make.")],
 ) -> None:
-    """Make a project that runs at once: a flow, two nodes, a data model, an agent, a test."""
+    """Make a project that runs at once. It has a flow, two nodes, a data model, an agent, a test."""
     from turnwise.cli.new import run  # noqa: PLC0415
 
     run(directory)
 
 
-@app.command(epilog="Example: turnwise run workflows/lead_processing.yaml -i name=Jane -i score:=91")
+@app.command(epilog="Example: turnwise run workflows/ticket.yaml -i email=ann@example.com -i text=Help")
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A workflow document.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A workflow: a YAML file with steps.")],
     *,
     pairs: Annotated[
         list[str] | None,
-        typer.Option(
-            "-i", "--set", metavar="KEY=VALUE", help="A field of the input; KEY:=JSON for a number."
-        ),
+        typer.Option("-i", "--set", metavar="KEY=VALUE", help=FIELD.format("input")),
     ] = None,
-    input_file: Annotated[Path | None, typer.Option("--input", help="A JSON file with the input.")] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", help="A JSON file with the input; `-` is standard input.")
+    ] = None,
     flow: Annotated[str | None, typer.Option(help="Which flow, if the file holds several.")] = None,
-    log: Annotated[str | None, typer.Option(help="Where to keep the run; without it, in memory.")] = None,
-    run_id: Annotated[str | None, typer.Option("--run", help="Go on with a run that is on the log.")] = None,
-    answers: Annotated[
-        list[str] | None, typer.Option("--answer", metavar="KEY=VALUE", help="Answer the person's task.")
+    log: Annotated[
+        str | None, typer.Option(help="A log to keep the run on, such as run.db. Without it nothing is kept.")
     ] = None,
-    record: Annotated[Path | None, typer.Option(help="Write the run down as a fixture for tests.")] = None,
+    run_id: Annotated[
+        str | None,
+        typer.Option("--run", metavar="ID", help="Go on with this run of the log; a new one has this id."),
+    ] = None,
+    answers: Annotated[
+        list[str] | None,
+        typer.Option("--answer", metavar="KEY=VALUE", help="Answer what the run asks a person, as -i does."),
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="Write the run to this file, for `turnwise test`.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
-    """Run a flow without a server, and print its steps as they happen."""
+    """Run a flow without a server, and print its steps as they happen.
+
+    Exits with 0, with 1 if the run failed, with 3 if it waits for somebody.
+    """
     with _extra("flow"):
         from turnwise.cli.run import Options, run as run_flow  # noqa: PLC0415
 
@@ -111,7 +123,7 @@ def play(
     only: Annotated[str, typer.Option("-k", help="Only cases whose name has this in it.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
-    """Play a project's test cases and recorded runs, without a model and without a server."""
+    """Play a project's test cases and recorded runs. Without a model and without a server."""
     with _extra("server"):
         from turnwise.cli.test import run  # noqa: PLC0415
 

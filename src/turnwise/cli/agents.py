@@ -23,7 +23,7 @@ Record = Annotated[
 def agents(
     *, record: Record = False, log: LogAddress = None, directory: Folder = Path(), as_json: AsJson = False
 ) -> None:
-    """List the agents and people that are registered on a log, in the order they came."""
+    """List the agents and people that are registered on a log. In the order they came."""
     run(_list(log, directory, record=record, as_json=as_json))
 
 

@@ -17,6 +17,7 @@ from turnwise.core.channel import ChannelMetadata
 from turnwise.core.envelope import JsonObject
 from turnwise.core.state import State, metadata_of
 from turnwise.core.study.looked import name_of
+from turnwise.core.study.wording import turns_told
 
 _VALUE_CHARACTERS: Final = 200
 
@@ -157,7 +158,7 @@ def _origin(state: State) -> JsonObject:
 def _told(state: State) -> list[str]:
     told = summary(metadata_of(state))
     status = f"{told['status']}: {told['reason']}" if told["reason"] else told["status"]
-    turns = "1 turn" if told["turns"] == 1 else f"{told['turns']} turns"
+    turns = turns_told(told["turns"])
     texts = [
         f"{told['channel_id']}  {told['type']}, {status}, {turns}, {told['seq']} lines",
         f"participants: {', '.join(told['participants'])}",

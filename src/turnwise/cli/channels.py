@@ -30,7 +30,9 @@ class Status(StrEnum):
 
 app = typer.Typer(
     name="channels",
-    help="Look at conversations, follow them, ask why, fork them, take a person's turn.",
+    help="Look at conversations, follow, explain and fork them. "
+    "A channel is one conversation on a log; --log or --dir says which log. Runs of flows: see `runs`.",
+    epilog="Example: turnwise channels list --dir examples/support_desk",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -65,7 +67,7 @@ def show(
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Show a channel: where it stands, its context variables, its last lines."""
+    """Show a channel's status, context variables and last lines."""
     run(_verbs(log, directory, as_json=as_json).show(channel_id, at=at, last=last, every=every))
 
 
@@ -94,7 +96,7 @@ def why(
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Say why a line moved the floor: every rule, what it looked at, and the one that decided."""
+    """Say why the turn went to whom it did after a line. Every rule, and the one that decided."""
     run(_verbs(log, directory, as_json=as_json).why(channel_id, seq))
 
 
@@ -108,7 +110,7 @@ def fork(
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Open a channel with the past that another had at a line; print its id."""
+    """Open a new channel with the past of another up to a line. Prints its id."""
     run(_verbs(log, directory, as_json=as_json).fork(channel_id, at=at, by=by))
 
 
@@ -121,7 +123,7 @@ def diff(
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Say where two channels part, and what is different in the end: context variables and cost."""
+    """Say where two channels part, and how they differ in the end. By context variables and cost."""
     run(_verbs(log, directory, as_json=as_json).diff(a, b))
 
 
@@ -133,7 +135,7 @@ def export(
     log: LogAddress = None,
     directory: Folder = Path(),
 ) -> None:
-    """Write a channel down as a test fixture, which `turnwise test` plays without a model."""
+    """Write a channel down as a test fixture. `turnwise test` plays it without a model."""
     run(_verbs(log, directory).export(channel_id, output))
 
 
@@ -151,7 +153,7 @@ def answer(
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Take a turn that waits for a person, or answer what an agent has asked a person."""
+    """Take a person's turn, or answer what an agent has asked them."""
     run(_verbs(log, directory, as_json=as_json).answer(channel_id, text, name))
 
 

@@ -36,7 +36,7 @@ Strict = Annotated[bool, typer.Option("--strict", help="Take warnings for errors
 
 
 def check(paths: Paths = None, as_json: AsJson = False, strict: Strict = False) -> None:
-    """Find what is wrong with flows and graphs before they run: mistakes, missing names, traps, secrets."""
+    """Find what is wrong with flows and graphs before they run. Mistakes, missing names, traps, secrets."""
     given = paths or [Path()]
     found = _checked(given)
     is_bad = bool(found.report.errors or (strict and found.report.warnings))

@@ -52,7 +52,7 @@ Write = Annotated[
 
 
 def doctor(where: Where = ".", *, write: Write = False, as_json: AsJson = False) -> None:
-    """Say whether a log is well set up and what its acknowledgements mean. Writes only with --write."""
+    """Say whether a log is well set up, and how safe its writes are. Writes only with --write."""
     installed = _installed()
     with could_not_look():
         address = _address(where)

@@ -34,13 +34,26 @@ class Format(StrEnum):
     JSON = "json"
 
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A workflow document, a graph, or a Python file.")]
-As = Annotated[Format, typer.Option("--format", help="Boxes in the terminal, or text for other programs.")]
-Name = Annotated[str | None, typer.Option("--name", help="Which flow or graph, if the file holds several.")]
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A workflow; a graph as JSON or YAML (`to_dict()`); or a Python file with graphs, which is run.",
+    ),
+]
+As = Annotated[
+    Format, typer.Option("--format", help="text: boxes for the terminal. The others are for programs.")
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--name", help="Which flow or graph, if the file holds several; of a Python file, the variable."
+    ),
+]
 
 
 def graph(file: File, as_: As = Format.TEXT, name: Name = None) -> None:
-    """Draw a flow or a graph: who may have the floor, and what moves it."""
+    """Draw a flow or a graph: who comes after whom, and when. The studio shows the same picture."""
     pictures = _pictures(file)
     if name is not None:
         pictures = {one: picture for one, picture in pictures.items() if one == name} or _refuse(
@@ -67,7 +80,7 @@ def _drawn(picture: Picture, as_: Format) -> str:
 
 def _pictures(file: Path) -> dict[str, Picture]:
     """Name -> picture, of everything in the file that has one."""
-    from turnwise.core.study.picture import graph_picture  # noqa: PLC0415
+    from turnwise.core.study.drawing import graph_picture  # noqa: PLC0415
     from turnwise.flow.check.graphs import graph_in  # noqa: PLC0415
     from turnwise.flow.finding import Report  # noqa: PLC0415
     from turnwise.flow.graph_module import graphs_of  # noqa: PLC0415

@@ -47,7 +47,7 @@ def verify(address: Address, *, as_json: AsJson = False) -> None:
 
 @app.command(epilog="Example: turnwise log stats postgresql://localhost/turnwise --json")
 def stats(address: Address, *, as_json: AsJson = False) -> None:
-    """Count what is on a log: channels, envelopes, bytes, event types, the largest channels."""
+    """Count what is on a log. Channels, envelopes, bytes, event types, the largest channels."""
     with could_not_look():
         found = waited_for(_stats(address))
     typer.echo(_json(_numbers(found)) if as_json else "\n".join(_counted(found)))
@@ -81,7 +81,7 @@ def import_(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Bring an export onto a log, with ids, seqs and hashes; what is there already is not written twice."""
+    """Bring an export onto a log. With ids, seqs and hashes; what is there already is not written twice."""
     from turnwise.log.transfer import check_export
 
     with could_not_look(), _given(file) as given:

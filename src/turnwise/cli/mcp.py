@@ -25,7 +25,7 @@ def mcp(
         typer.Option(help="The log's address. Without it, what turnwise.yaml says, or DIR/.turnwise/log.db."),
     ] = None,
 ) -> None:
-    """Offer the flows and agents of a project as MCP tools, on standard input and output."""
+    """Offer a project's flows and agents as MCP tools. On standard input and output."""
     try:
         import mcp as sdk
     except ImportError:

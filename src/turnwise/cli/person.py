@@ -8,12 +8,10 @@ from typing import Final
 import msgspec
 import typer
 
+from turnwise.cli.given import TEXTS, types_of, value_of
 from turnwise.cli.plain import plain
 from turnwise.core.envelope import JsonObject
 from turnwise.flow.task import Task
-
-_BOOLEANS: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
-_TEXTS: Final = frozenset({"string", "date", "datetime", "uuid", "email"})
 
 
 def shown(task: Task) -> Iterator[str]:
@@ -27,31 +25,19 @@ def shown(task: Task) -> Iterator[str]:
 def ask(task: Task) -> JsonObject:
     """Ask for every field of the form; what is left empty is not answered. Blocks."""
     answer: JsonObject = {}
+    types = types_of(task.form)
     for name, field in task.form.items():
         said = typer.prompt(f"  {_label(name, field)}", default="", show_default=False)
         if said:
-            answer[name] = value_of(said, str(field.get("type", "any")))
+            answer[name] = value_of(said, types[name])
     return answer
-
-
-def value_of(said: str, kind: str) -> object:
-    """What somebody typed, as a field of this type takes it; the form tells what it does not."""
-    if kind in _TEXTS:
-        return said
-    if kind == "boolean":
-        return _BOOLEANS.get(said.strip().lower(), said)
-    try:
-        value: object = msgspec.json.decode(said)
-    except msgspec.DecodeError:
-        return said
-    return value
 
 
 def example(task: Task) -> str:
     """An answer, as options of a command line: what has to be said, or else all that may be."""
     required = {name: field for name, field in task.form.items() if field.get("required")}
-    kinds = {name: str(field.get("type", "any")) for name, field in (required or task.form).items()}
-    return " ".join(f"--answer {name}{_EXAMPLES.get(kind, ':=JSON')}" for name, kind in kinds.items())
+    types = types_of(required or task.form)
+    return " ".join(f"--answer {name}{_EXAMPLES.get(type_, ':=JSON')}" for name, type_ in types.items())
 
 
 def as_text(value: object) -> str:
@@ -70,5 +56,5 @@ _EXAMPLES: Final = {
     "boolean": ":=true",
     "integer": ":=1",
     "number": ":=1.5",
-    **dict.fromkeys(_TEXTS, "=TEXT"),
+    **dict.fromkeys(TEXTS, "=TEXT"),
 }

@@ -74,11 +74,12 @@ def run(options: Options) -> None:
     """Run a flow to its end, or to where it waits; the exit code says which: 0, 1 or 3."""
     project = load_files([options.file])
     project.report.raise_if_bad()
-    flow, body = _flow(project, options), _body(options)
-    answer = given.object_of(options.answers, option="--answer") if options.answers else None
+    flow = _flow(project, options)
+    body = _body(flow, options)
+    given.object_of(options.answers, option="--answer")  # What is no pair is told before anything runs.
     if not options.is_kept:  # Nothing is to be kept, so no database is touched either.
         project = replace(project, settings=project.settings.model_copy(update={"database": None}))
-    call = _Call(options, flow, body, answer)
+    call = _Call(options, flow, body)
     # A person types while no loop runs, so that Ctrl-C means what it always does.
     with asyncio.Runner() as runner:
         try:
@@ -95,12 +96,12 @@ def run(options: Options) -> None:
 class _Call:
     """One call of the command."""
 
-    def __init__(self, options: Options, flow: Flow, body: JsonObject, answer: JsonObject | None) -> None:
+    def __init__(self, options: Options, flow: Flow, body: JsonObject) -> None:
         self.run_id = options.run_id or ""
         self._options = options
         self._flow = flow
         self._body = body
-        self._answer = answer
+        self._answers = options.answers
         self._open = AsyncExitStack()
 
     def play(self, runner: asyncio.Runner, project: Project) -> int:
@@ -149,10 +150,11 @@ class _Call:
     async def _to_rest(self, runtime: Runtime) -> Verdict:
         """Wait until the run is over, or waits for what the command line does not answer."""
         verdict = await runtime.runs.wait(self.run_id)
-        answer, tasks = self._answer, await self._tasks(runtime)
-        if answer is None or not tasks:
+        pairs, tasks = self._answers, await self._tasks(runtime)
+        if not pairs or not tasks:
             return verdict
-        self._answer = None
+        self._answers = ()
+        answer = given.object_of(pairs, option="--answer", types=given.types_of(tasks[0].form))
         await runtime.tasks.answer(tasks[0].task_id, answer, by=_WHO)
         return await runtime.runs.wait(self.run_id)
 
@@ -231,9 +233,12 @@ def _flow(project: Project, options: Options) -> Flow:
     return project.definitions[names[0]]
 
 
-def _body(options: Options) -> JsonObject:
+def _body(flow: Flow, options: Options) -> JsonObject:
+    trigger = flow.spec.trigger
+    fields = {} if trigger is None or trigger.input is None else trigger.input
     body = {} if options.input is None else given.object_in(options.input, option="--input")
-    return {**body, **given.object_of(options.pairs, option="-i")}
+    types = {name: field.type for name, field in fields.items()}
+    return {**body, **given.object_of(options.pairs, option="-i", types=types)}
 
 
 def _say(text: str) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from turnwise.cli import steps, tables
 from turnwise.cli.channel_verbs import last_turn
-from turnwise.cli.given import object_of
+from turnwise.cli.given import object_of, types_of
 from turnwise.cli.open_log import looking_at
 from turnwise.cli.plain import one_line, plain, print_json, public
 from turnwise.client.embedded import Hub
@@ -107,11 +107,13 @@ class Verbs:
 
     async def answer(self, run_id: str, pairs: list[str], by: str) -> int:
         """Return the exit code, as `retry` does."""
-        given = object_of(pairs, option="-i")
+        object_of(pairs, option="-i")  # What is no pair is told before anything is opened.
         async with self._runtime() as runtime:
             pause = (await runtime.runs.state(run_id)).pause
             if pause is None or pause.reason != PERSON:
                 raise RunNotWaiting(run_id, what="a person")
+            form = (await runtime.tasks.get(pause.key)).form
+            given = object_of(pairs, option="-i", types=types_of(form))
             await runtime.tasks.answer(pause.key, given, by=by)
             return self._ended({"run_id": run_id}, await runtime.runs.wait(run_id))
 

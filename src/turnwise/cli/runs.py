@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from turnwise.cli.options import AsJson, Folder, LogAddress, Output, Since, run
+from turnwise.cli.options import FIELD, AsJson, Folder, LogAddress, Output, Since, run
 from turnwise.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="runs",
-    help="Look at the runs of flows, follow them, ask why, retry them, write them down.",
+    help="Look at the runs of flows, follow, explain and retry them. "
+    "A run is one execution of a flow, on a log; --log or --dir says which log.",
+    epilog="Example: turnwise runs list --dir examples/leads",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -75,7 +77,7 @@ def why(
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Say why a run went where it did after a step: every route, and the one that was taken."""
+    """Say why a run went where it did after a step. Every route, and the one that was taken."""
     run(_verbs(log, directory, as_json=as_json).why(run_id, seq))
 
 
@@ -88,7 +90,7 @@ def retry(
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Start a run that goes on from a step of one that is over, and wait until it rests."""
+    """Start a run that goes on from a step of one that is over. Waits until it rests."""
     run(_verbs(log, directory, as_json=as_json).retry(run_id, step))
 
 
@@ -101,17 +103,17 @@ def fork(
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Open a run with the past that another had at a line; a server on the log goes on with it."""
+    """Open a run with the past of another up to a line. A server on the log goes on with it."""
     run(_verbs(log, directory, as_json=as_json).fork(run_id, at))
 
 
-@app.command(epilog="Example: turnwise runs answer 06sdq... -i approved:=true --dir examples/leads")
+@app.command(epilog="Example: turnwise runs answer 06sdq... -i approved=yes --dir examples/leads")
 def answer(
     run_id: RunId,
     *,
     pairs: Annotated[
         list[str] | None,
-        typer.Option("-i", "--set", metavar="KEY=VALUE", help="A field of the form; KEY:=JSON for a number."),
+        typer.Option("-i", "--set", metavar="KEY=VALUE", help=FIELD.format("form")),
     ] = None,
     by: Annotated[str, typer.Option("--as", help="Who answers.")] = "operator",
     log: LogAddress = None,
@@ -130,7 +132,7 @@ def export(
     log: LogAddress = None,
     directory: Folder = Path(),
 ) -> None:
-    """Write a run down as a test fixture, which `turnwise test` plays without a model."""
+    """Write a run down as a test fixture. `turnwise test` plays it without a model."""
     run(_verbs(log, directory).export(run_id, output))
 
 

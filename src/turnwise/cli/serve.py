@@ -81,7 +81,7 @@ def serve(
     grace: Grace = 10.0,
     socket_number: SocketNumber = None,
 ) -> None:
-    """Serve a project's flows, its channels and the studio over HTTP, until SIGTERM or Ctrl-C."""
+    """Serve a project's flows, channels and studio over HTTP. Until SIGTERM or Ctrl-C."""
     try:
         import fastapi
         import uvicorn

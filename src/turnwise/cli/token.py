@@ -28,7 +28,7 @@ _MAX_INPUT_CHARACTERS: Final = 8_192
 
 app = typer.Typer(
     name="token",
-    help="Make, narrow, look at and revoke the tokens that a server accepts.",
+    help="Make, narrow, inspect and revoke a server's tokens.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -54,7 +54,7 @@ def mint(
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Make a token, signed by the project's key; without one, a key is made first."""
+    """Make a token, signed by the project's key. Without one, a key is made first."""
     from turnwise.server.auth import biscuit, keys
 
     now, lifetime = _now(), _lifetime(expires)
@@ -124,7 +124,7 @@ def revoke(
     by: Annotated[str, typer.Option(help="Who revokes it.")] = "operator",
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a token and every token made from it, on the log that its servers share."""
+    """Revoke a token and every token made from it. On the log that its servers share."""
     import asyncio
 
     from turnwise.server.auth.biscuit import unverified
@@ -141,7 +141,7 @@ def revoke(
 
 @app.command(epilog="Example: turnwise token key --dir leads")
 def key(directory: Folder = Path(), as_json: AsJson = False) -> None:
-    """Make the project's key if there is none, and show its public half, which verifies tokens."""
+    """Show the public half of the project's key, which verifies tokens. Makes the key if there is none."""
     from turnwise.server.auth import keys
 
     found = keys.ensure_root_key(os.environ, directory)

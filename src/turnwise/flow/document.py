@@ -22,11 +22,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final
 
+from turnwise.core.study.finding import Severity
 from turnwise.flow.check.problem import Problem
 from turnwise.flow.definition.base import NAME, Json
 from turnwise.flow.definition.flow import END, FAIL, Flow, spelled_out
 from turnwise.flow.environment import filled_in, secrets_filled_in
-from turnwise.flow.finding import Finding, Severity, listed, nearest
+from turnwise.flow.finding import Finding, listed, nearest
 from turnwise.flow.mistake import BAD_STEPS, Spelling, parsed
 from turnwise.flow.yaml_document import Path, Position, YamlDocument, read_yaml
 

@@ -31,12 +31,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from typing import Final, Literal
+from typing import Final
 
 from turnwise.core.envelope import JsonObject
+from turnwise.core.study.finding import Severity
 from turnwise.errors import BadDocuments
-
-Severity = Literal["error", "warning"]
 
 MAX_LINE_CHARACTERS: Final = 1_000
 

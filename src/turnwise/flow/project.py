@@ -23,12 +23,13 @@ from typing import Any
 
 from turnwise.agent.agent import Agent
 from turnwise.agent.tool import Tool
+from turnwise.core.study.finding import Severity
 from turnwise.flow.check.names import Known, missing_names
 from turnwise.flow.check.texts import bad_texts
 from turnwise.flow.code import Code, code_of, unclear_tools
 from turnwise.flow.definition.flow import Flow
 from turnwise.flow.document import Contents, LoadedFlow, clashes, read_file
-from turnwise.flow.finding import Report, Severity
+from turnwise.flow.finding import Report
 from turnwise.flow.folder import Folder, Unreadable, project_root
 from turnwise.flow.modules import Modules
 from turnwise.flow.settings import SETTINGS_FILE, Settings, read_settings

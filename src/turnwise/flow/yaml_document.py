@@ -20,10 +20,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn
 
+from turnwise.core.study.finding import Severity
 from turnwise.errors import MissingExtra
 from turnwise.errors.base import short
 from turnwise.flow.definition.base import Json
-from turnwise.flow.finding import Finding, Severity
+from turnwise.flow.finding import Finding
 from turnwise.flow.yaml_scalar import NotJson, Scalar, scalar_of
 
 try:

@@ -29,6 +29,7 @@ from turnwise.log import postgres_reader as queries
 from turnwise.log.base import Head, check_append
 from turnwise.log.bell import Bell
 from turnwise.log.joined import SharedDatabase, Transaction, under_savepoint
+from turnwise.log.pages import NOTHING, Page, in_order
 from turnwise.log.postgres_bell import PostgresBell
 from turnwise.log.postgres_joined import PREPARE, JoinedAppend
 from turnwise.log.postgres_reader import DAMAGE, Query, Reader
@@ -94,20 +95,8 @@ class PostgresLog:
         work.committed()
         self._committed()
 
-    async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
-        more = is_name(channel_id)
-        end = 0
-        while more:
-            with self._damage_is_of(channel_id, seq=after + 1):
-                page = await self._reader.ask(partial(queries.page, channel_id=channel_id, after=after))
-            previous = page.previous
-            for record in page.records:
-                yield unseal(channel_id, record, previous=previous, seq=after + 1)
-                previous, after = record.hash, record.seq
-            more, end = page.more, page.end
-        if after < end:
-            because = f"it is missing, though the channel goes on to {end}"
-            raise CorruptRecord(channel_id, seq=after + 1, because=because)
+    def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
+        return in_order(channel_id, self._page, after=after)
 
     async def find(self, channel_id: str, envelope_id: str) -> Envelope | None:
         if not (is_name(channel_id) and is_name(envelope_id)):
@@ -172,6 +161,12 @@ class PostgresLog:
 
     async def delete_snapshots(self) -> None:
         await self._ask(queries.delete_snapshots)
+
+    async def _page(self, channel_id: str, after: int) -> Page:
+        if not is_name(channel_id):
+            return NOTHING
+        with self._damage_is_of(channel_id, seq=after + 1):
+            return await self._reader.ask(partial(queries.page, channel_id=channel_id, after=after))
 
     async def _landed(self, work: JoinedAppend) -> bool:
         """Whether a commit without an answer is there. Raises `LogUnavailable` if nobody can say."""

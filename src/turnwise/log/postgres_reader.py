@@ -10,12 +10,12 @@ from asyncio import Semaphore
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from msgspec import Struct
 from psycopg import AsyncConnection
 from psycopg.errors import DataCorrupted, IndexCorrupted
 
 from turnwise.core.codec import NO_HASH, Record
 from turnwise.log.base import Head
+from turnwise.log.pages import Page
 from turnwise.log.postgres_server import ConnectionLost, PostgresServer, Row
 from turnwise.log.sqlite_work import snapshot_checksum
 
@@ -52,18 +52,6 @@ _OPEN: Final = {None: "TRUE", False: "NOT closed", True: "closed"}
 
 T = TypeVar("T")
 Query = Callable[[AsyncConnection[Row]], Awaitable[T]]
-
-
-class Page(Struct, frozen=True, kw_only=True):
-    """Some consecutive records of a channel."""
-
-    records: list[Record]
-    more: bool
-    """Whether to ask again behind the last of them."""
-    end: int
-    """What the channel's head said: at least so many there have to be."""
-    previous: bytes
-    """The hash of the record before the first."""
 
 
 class Reader:

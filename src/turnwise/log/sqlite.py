@@ -28,6 +28,7 @@ from turnwise.log import sqlite_reader as queries
 from turnwise.log.base import Head, check_append
 from turnwise.log.bell import Bell
 from turnwise.log.joined import SharedDatabase, Transaction, under_savepoint
+from turnwise.log.pages import Page, in_order
 from turnwise.log.sqlite_file import MOUNTS, SQLITE_RAISES, TABLE_NAMES, Durability, LogFile, reason
 from turnwise.log.sqlite_reader import Reader
 from turnwise.log.sqlite_work import Append, DeleteSnapshots, SaveSnapshot
@@ -102,19 +103,8 @@ class SqliteLog:
                 raise LogUnavailable(self.address, because=reason(error)) from error
         self._bell.ring()
 
-    async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
-        more = True
-        while more:
-            with self._damage_is_of(channel_id, seq=after + 1):
-                page = await self._reader.ask(partial(queries.page, channel_id=channel_id, after=after))
-            previous = page.previous
-            for record in page.records:
-                yield unseal(channel_id, record, previous=previous, seq=after + 1)
-                previous, after = record.hash, record.seq
-            more = page.more
-        if after < page.end:
-            because = f"it is missing, though the channel goes on to {page.end}"
-            raise CorruptRecord(channel_id, seq=after + 1, because=because)
+    def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
+        return in_order(channel_id, self._page, after=after)
 
     async def find(self, channel_id: str, envelope_id: str) -> Envelope | None:
         with self._damage_is_of(channel_id, seq=0):
@@ -169,6 +159,10 @@ class SqliteLog:
 
     async def delete_snapshots(self) -> None:
         await self._writer.submit(DeleteSnapshots())
+
+    async def _page(self, channel_id: str, after: int) -> Page:
+        with self._damage_is_of(channel_id, seq=after + 1):
+            return await self._reader.ask(partial(queries.page, channel_id=channel_id, after=after))
 
     async def _landed(self, work: Append, failure: Exception) -> bool:
         """Whether a commit that failed is there all the same; a failed sync never counts as one."""

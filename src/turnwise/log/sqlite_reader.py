@@ -16,11 +16,10 @@ from sqlite3 import Connection
 from threading import Lock, local
 from typing import Final, TypeVar
 
-from msgspec import Struct
-
 from turnwise.core.codec import NO_HASH, Record
 from turnwise.errors import LogUnavailable
 from turnwise.log.base import Head
+from turnwise.log.pages import Page
 from turnwise.log.sqlite_file import SQLITE_RAISES, LogFile, code
 from turnwise.log.sqlite_work import snapshot_checksum
 
@@ -45,18 +44,6 @@ _HEAD: Final = ", ".join(
 _OPEN: Final = {None: "TRUE", False: "closed = 0", True: "closed <> 0"}
 
 T = TypeVar("T")
-
-
-class Page(Struct, frozen=True, kw_only=True):
-    """Some consecutive records of a channel."""
-
-    records: list[Record]
-    more: bool
-    """Whether to ask again behind the last of them."""
-    end: int
-    """What the channel's head said before they were read: at least so many there have to be."""
-    previous: bytes
-    """The hash of the record before the first."""
 
 
 class Reader:

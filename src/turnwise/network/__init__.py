@@ -68,11 +68,12 @@ from turnwise.core.state import State, WorkflowState
 from turnwise.core.step_targets import FanOutTarget, NestedTarget
 from turnwise.core.study.boxes import boxes
 from turnwise.core.study.dot import dot
+from turnwise.core.study.drawing import graph_picture
 from turnwise.core.study.exploration import Exploration, explore
 from turnwise.core.study.finding import Finding
 from turnwise.core.study.lint import lint
 from turnwise.core.study.mermaid import mermaid
-from turnwise.core.study.picture import Picture, graph_picture
+from turnwise.core.study.picture import Picture
 from turnwise.core.study.simulation import ScriptTurn, Simulation, simulate
 from turnwise.core.targets import (
     AgentTarget,

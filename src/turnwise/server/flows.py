@@ -17,9 +17,9 @@ from turnwise.core.envelope import JsonObject
 from turnwise.errors import Forbidden
 from turnwise.flow.definition.flow import Flow
 from turnwise.flow.fields import Problem, json_schema
+from turnwise.flow.picture import flow_picture
 from turnwise.server.answers import run_headers, run_links, success
 from turnwise.server.body import json_body
-from turnwise.server.flow_picture import flow_picture
 from turnwise.server.house import House
 from turnwise.server.operation import Operation
 from turnwise.server.problems import CREATED, invalid, not_found
@@ -85,7 +85,7 @@ class FlowRoutes:
         flow = runtime.flows.get(name)
         if flow is None:
             raise not_found(f"there is no flow {name[:80]!r}.")
-        told = {**described(flow), "picture": flow_picture(flow.steps), "source": None}
+        told = {**described(flow), "picture": flow_picture(flow).to_dict(), "source": None}
         with suppress(Forbidden):
             access.check(principal, "flows.source", name)
             told["source"] = runtime.sources.get(name)

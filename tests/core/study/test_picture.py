@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 
 from turnwise.core.channel import Participant
-from turnwise.core.conditions import AtTurn, ContextEquals, FromSpeaker, ToolCalled, TurnFailed
+from turnwise.core.conditions import Always, AtTurn, ContextEquals, FromSpeaker, ToolCalled, TurnFailed
 from turnwise.core.graph import Transition, TransitionGraph, round_robin, sequence
 from turnwise.core.step_targets import FanOutTarget
 from turnwise.core.study.boxes import WIDTH, boxes
 from turnwise.core.study.dot import dot
+from turnwise.core.study.drawing import graph_picture
 from turnwise.core.study.mermaid import mermaid
-from turnwise.core.study.picture import Picture, graph_picture
+from turnwise.core.study.picture import Picture
 from turnwise.core.targets import (
     AgentTarget,
     RevertToInitiatorTarget,
@@ -99,6 +100,28 @@ def test_steps_people_and_the_first_speaker_are_marked() -> None:
     assert (nodes["user"].kind, nodes["user"].is_first, nodes["user"].agent_id) == ("human", True, "user")
     assert (nodes["all"].kind, nodes["all"].detail) == ("step", "asks ben, cat")
     assert nodes["over"].kind == "close"
+
+
+def test_an_edge_does_not_say_again_whose_turn_it_is() -> None:
+    others = FromSpeaker("ben") | FromSpeaker("cat")
+    rules = [
+        Transition(TurnFailed("ann"), AgentTarget("ben")),
+        Transition(FromSpeaker("ann") & Always(), AgentTarget("cat")),
+        Transition(others & ToolCalled("a") & AtTurn(4), AgentTarget("ann")),
+    ]
+    picture = graph_picture(TransitionGraph("ann", rules, OVER, 9))
+
+    assert arrows(picture)[:4] == [
+        ("ann", "turn failed", "ben"),
+        ("ann", "", "cat"),
+        ("ben", "tool a and at turn 4", "ann"),
+        ("cat", "tool a and at turn 4", "ann"),
+    ]
+    assert [(one.text, one.target) for one in picture.rules] == [
+        ("turn of ann failed", "ben"),
+        ("from ann and always", "cat"),
+        ("(from ben or from cat) and tool a and at turn 4", "ann"),
+    ]
 
 
 def test_ids_are_shown_by_their_names() -> None:

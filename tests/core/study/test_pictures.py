@@ -12,8 +12,8 @@ import pytest
 
 from turnwise.core.study.boxes import boxes
 from turnwise.core.study.dot import dot
+from turnwise.core.study.drawing import graph_picture
 from turnwise.core.study.mermaid import mermaid
-from turnwise.core.study.picture import graph_picture
 
 from .cookbook import COOKBOOK, played
 

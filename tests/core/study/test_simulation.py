@@ -57,7 +57,7 @@ def test_a_turn_of_somebody_without_the_floor_says_whose_it_is_and_which_turn_of
     with pytest.raises(OutOfTurn, match=r"'reviewer' spoke .* the floor belongs to 'drafter'") as refused:
         REVIEW.simulate(["user", "reviewer"])
 
-    assert refused.value.__notes__ == ["script[1]: 'reviewer'; after 1 turns."]
+    assert refused.value.__notes__ == ["script[1]: 'reviewer'; after 1 turn."]
 
 
 def test_a_person_without_the_floor_is_refused_like_anybody() -> None:

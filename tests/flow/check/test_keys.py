@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from turnwise.core.study.finding import Path
 from turnwise.flow.check.keys import keys_never_written
 from turnwise.flow.check.names import Known
-from turnwise.flow.check.problem import Path, Problem
+from turnwise.flow.check.problem import Problem
 from turnwise.flow.data.definition import read_model
 from turnwise.flow.definition.flow import Flow
 

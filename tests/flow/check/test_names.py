@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from turnwise.core.study.finding import Path
 from turnwise.flow.check.names import Known, missing_names, models_used
-from turnwise.flow.check.problem import Path
 from turnwise.flow.data.definition import read_model
 
 from .flows import Step, flow, told, wait

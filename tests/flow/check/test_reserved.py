@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.flow.check.problem import Path
+from turnwise.core.study.finding import Path
 from turnwise.flow.check.reserved import reserved_keys
 
 from .flows import Step, flow, told, wait

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.flow.check.problem import Path
+from turnwise.core.study.finding import Path
 from turnwise.flow.check.secrets import literal_secrets
 
 from .flows import told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.flow.check.problem import Path
+from turnwise.core.study.finding import Path
 from turnwise.flow.check.texts import bad_texts
 
 from .flows import Step, flow, told

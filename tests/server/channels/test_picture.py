@@ -1,92 +1,91 @@
-"""A channel's graph as nodes and edges: every kind of target, and what cannot be drawn."""
+"""A channel's picture is that of its graph, and a run's that of its flow: the one `turnwise graph` draws."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from tests.server.stage import served
 from turnwise.core.channel import ChannelSpec, Participant
-from turnwise.core.conditions import Always, ContextEquals, FromSpeaker, ToolCalled
-from turnwise.core.envelope import JsonObject
-from turnwise.core.graph import Transition, TransitionGraph, round_robin
 from turnwise.core.state import State, WorkflowState
-from turnwise.core.step_targets import FanOutTarget
-from turnwise.core.targets import (
-    AgentTarget,
-    RevertToInitiatorTarget,
-    StayTarget,
-    TerminateTarget,
-    TransitionTarget,
-)
-from turnwise.server.channels.picture import ANYONE, picture
+from turnwise.core.study.drawing import graph_picture
+from turnwise.flow.picture import flow_picture
+from turnwise.server.channels.picture import channel_picture
 
+from .scene import HELP_DESK, scene
+
+FLOW = """
+metadata: {name: lead}
+spec:
+  steps:
+    - id: choose
+      kind: router
+      router: {conditions: [{if: "urgent", signal: now}, {else: true, signal: later}]}
+      routes: {now: call, later: END}
+    - {id: call, runner: call, routes: {error: FAIL}}
+    - id: each
+      for_each: {items: people, as: one, steps: [{id: inner, runner: call}, {id: after, runner: call}]}
+"""
 MEMBERS = [Participant(f"{name}-1", name) for name in ("ann", "ben", "eve")]
 
 
-def drawn(graph: TransitionGraph, **knobs: Any) -> JsonObject:
-    spec = ChannelSpec(channel_id="c", type="workflow", creator_id="ann-1", participants=MEMBERS, knobs=knobs)
-    return picture(WorkflowState(spec=spec, graph_data=graph.to_dict()))
+async def test_a_channel_has_the_picture_of_its_graph_with_its_participants() -> None:
+    async with scene() as stage:
+        channel = await stage.open()
+        spec = (await stage.hub.state(channel)).spec
+        drawn = (await stage.data(f"/channels/{channel}"))["graph"]
+
+    expected = graph_picture(HELP_DESK, participants=spec.participants, opener=spec.creator_id)
+    assert drawn == expected.to_dict()
+    assert [one["label"] for one in drawn["nodes"]] == ["carol", "helper"]
+    assert drawn["nodes"][0]["agent_id"] == spec.creator_id
+    assert drawn["rules"][0] == {"text": "from carol", "target": "helper"}
 
 
-def edges(found: JsonObject) -> list[tuple[str, str, str]]:
-    return [(one["source"], one["target"], one["label"]) for one in found["edges"]]
+async def test_a_run_and_its_flow_have_the_same_picture() -> None:
+    async with served(FLOW, call=lambda ctx: None) as server:
+        run = await server.runtime.runs.start("lead", {"urgent": False, "people": []})
+        of_run = (await server.get(f"/channels/{run}")).json()["data"]["graph"]
+        of_flow = (await server.get("/flows/lead")).json()["data"]["picture"]
+        drawn = flow_picture(server.runtime.flows["lead"])
+
+    assert of_run == of_flow == drawn.to_dict()
+    assert [one["label"] for one in of_run["nodes"]] == ["choose", "call", "each", "completed", "failed"]
 
 
-def one_rule(then: TransitionTarget) -> TransitionGraph:
-    return TransitionGraph("ann", [Transition(FromSpeaker("ann"), then)], TerminateTarget("over"))
+async def test_inside_a_step_the_steps_are_drawn_that_are_there() -> None:
+    async with served(FLOW, call=lambda ctx: None) as server:
+        run = await server.runtime.runs.start("lead", {"urgent": True, "people": ["Ann"]})
+        await server.ended(run)
+        below = [one for one in await server.runtime.hub.list_channels() if one.parent_id == run]
+        state = await server.runtime.hub.state(below[0].channel_id)
+        drawn = await channel_picture(state, server.runtime.runs)
+
+    assert [(one.label, one.detail) for one in drawn.nodes] == [
+        ("inner", "functional"),
+        ("after", "functional"),
+        ("completed", ""),
+    ]
 
 
-def test_a_rule_leads_from_its_speaker_and_says_what_else_it_asks_for() -> None:
-    when = FromSpeaker("ann") & ContextEquals("topic", "bills")
-    found = drawn(TransitionGraph("ann", [Transition(when, AgentTarget("ben"))], TerminateTarget("over")))
+async def test_what_only_looks_like_a_run_is_drawn_without_what_its_steps_do() -> None:
+    async with served(FLOW, call=lambda ctx: None) as server:
+        run = await server.runtime.runs.start("lead", {"urgent": False, "people": []})
+        state = await server.runtime.hub.state(run)
+        fork = WorkflowState(
+            spec=ChannelSpec(channel_id="fork", participants=state.spec.participants, knobs=state.spec.knobs),
+            graph_data=state.spec.knobs["graph"],
+        )
+        drawn = await channel_picture(fork, server.runtime.runs)
 
-    assert edges(found) == [("ann-1", "ben-1", "topic = bills"), (ANYONE, "*end:over", "otherwise")]
-    assert found["rules"] == [{"text": "from ann and topic = bills", "target": "ben"}]
-    labels = {node["label"]: node for node in found["nodes"]}
-    assert labels.keys() == {"ann", "ben", "anyone", "over"}
-    assert labels["ann"]["first"] is True
-    assert labels["over"]["reason"] == "over"
-
-
-def test_a_rule_of_no_speaker_leads_from_anyone() -> None:
-    graph = TransitionGraph("ann", [Transition(ToolCalled("look"), AgentTarget("eve"))], TerminateTarget("x"))
-
-    assert edges(drawn(graph))[0] == (ANYONE, "eve-1", "tool look")
+    assert [(one.label, one.detail) for one in drawn.nodes][:2] == [("choose", ""), ("call", "")]
 
 
-def test_a_rule_of_several_speakers_leads_from_each() -> None:
-    when = FromSpeaker("ann") | FromSpeaker("ben")
-    graph = TransitionGraph("ann", [Transition(when, AgentTarget("eve"))], TerminateTarget("x"))
-
-    assert edges(drawn(graph))[:2] == [("ann-1", "eve-1", ""), ("ben-1", "eve-1", "")]
-
-
-def test_targets_that_name_nobody_lead_where_they_lead() -> None:
-    assert edges(drawn(one_rule(StayTarget())))[0] == ("ann-1", "ann-1", "")
-    assert edges(drawn(one_rule(RevertToInitiatorTarget())))[0] == ("ann-1", "ann-1", "")
-    assert edges(drawn(one_rule(FanOutTarget(["ben"], step="ask"))))[0] == ("ann-1", "step-ask", "")
-
-
-def test_going_round_leads_from_each_to_the_next() -> None:
-    found = edges(drawn(round_robin(["ann", "ben", "eve"], max_turns=9)))
-
-    assert found[:3] == [("ann-1", "ben-1", ""), ("ben-1", "eve-1", ""), ("eve-1", "ann-1", "")]
-
-
-def test_of_a_run_the_ways_out_that_nobody_wrote_are_left_out() -> None:
-    graph = TransitionGraph(
-        "ann",
-        [Transition(FromSpeaker("ann"), AgentTarget("ben")), Transition(Always(), TerminateTarget("failed"))],
-        TerminateTarget("unrouted"),
-    )
-
-    assert edges(drawn(graph, flow={"name": "lead"})) == [("ann-1", "ben-1", "")]
-
-
-def test_without_a_graph_or_with_one_nobody_can_read_the_participants_are_drawn() -> None:
+async def test_without_a_graph_or_with_one_nobody_can_read_the_participants_are_drawn() -> None:
     spec = ChannelSpec(channel_id="c", creator_id="ann-1", participants=MEMBERS)
     broken = WorkflowState(spec=spec, graph_data={"initial_speaker": "ann", "transitions": [{"when": 1}]})
 
-    for state in (State(spec=spec), broken):
-        found = picture(state)
-        assert [node["label"] for node in found["nodes"]] == ["ann", "ben", "eve"]
-        assert found["edges"] == []
+    async with served() as server:
+        for state in (State(spec=spec), broken):
+            found = await channel_picture(state, server.runtime.runs)
+            assert [(node.label, node.agent_id) for node in found.nodes] == [
+                (one.name, one.agent_id) for one in MEMBERS
+            ]
+            assert found.edges == ()

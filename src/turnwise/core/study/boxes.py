@@ -16,6 +16,7 @@ from textwrap import wrap
 from typing import Final
 
 from turnwise.core.study.picture import ANYONE, Edge, Node, Picture
+from turnwise.core.study.wording import turns_told
 
 WIDTH: Final = 80
 
@@ -23,7 +24,7 @@ WIDTH: Final = 80
 def boxes(picture: Picture) -> str:
     """Return the picture as text, of lines of at most `WIDTH` characters where names allow it."""
     blocks = ["\n".join(_block(picture, node)) for node in _ordered(picture)]
-    limit = [] if picture.max_turns is None else [f"Closes after {picture.max_turns} turns."]
+    limit = [] if picture.max_turns is None else [f"Closes after {turns_told(picture.max_turns)}."]
     return "\n\n".join([*blocks, *limit]) + "\n"
 
 

@@ -85,13 +85,14 @@ def cast_of(
     handoffs: bool = True,
 ) -> Cast:
     """Return the cast of a graph, as far as it is known."""
-    steps = [Participant(step, target.step, STEP) for step, target in steps_of(graph).items()]
-    given = [*map(_member, participants or ()), *steps]
-    known = {name for one in given for name in (one.agent_id, one.name)}
+    given = list(map(_member, participants or ()))
+    ids = {one.agent_id for one in given}
+    steps = [Participant(id_, step.step, STEP) for id_, step in steps_of(graph).items() if id_ not in ids]
+    known = {name for one in (*given, *steps) for name in (one.agent_id, one.name)}
     missing = [name for name in names_in(graph) if name not in known]
     if opener is not None and opener not in known and opener not in missing:
         missing.append(opener)
-    members = [*given[: len(given) - len(steps)], *map(_member, missing), *steps]
+    members = [*given, *map(_member, missing), *steps]
     if participants is None:
         members.append(Participant(OTHER, OTHER))
     spec = ChannelSpec(channel_id="study", type="workflow", participants=members)

@@ -22,6 +22,7 @@ from turnwise.core.state import State
 from turnwise.core.study.looked import name_of
 from turnwise.core.study.spent import Spent, spent
 from turnwise.core.study.why import outcome
+from turnwise.core.study.wording import turns_told
 
 _OF_ANY_TRY: Final = frozenset(
     {ev.EV_CHANNEL_INVITE, ev.EV_CHANNEL_INVITE_ACK, ev.EV_CHANNEL_OPENED, ev.EV_CHANNEL_FORKED}
@@ -64,7 +65,7 @@ class Ended(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         reason = f" ({self.reason})" if self.reason else ""
-        return f"{self.channel_id}: {self.status}{reason} after {self.turns} turns; {self.spent}"
+        return f"{self.channel_id}: {self.status}{reason} after {turns_told(self.turns)}; {self.spent}"
 
 
 class Changed(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from turnwise.core.study.picture import Node, Picture
+from turnwise.core.study.wording import turns_told
 
 _SHAPES: Final = {
     "human": "ellipse",
@@ -25,7 +26,7 @@ def _lines(picture: Picture) -> Iterator[str]:
     short = {node.id: f"n{place}" for place, node in enumerate(picture.nodes)}
     yield "node [shape=box];"
     if picture.max_turns is not None:
-        yield f'label="closes after {picture.max_turns} turns";'
+        yield f'label="closes after {turns_told(picture.max_turns)}";'
     for node in picture.nodes:
         yield f"{short[node.id]} [label={_quoted(_text(node))}{_shape(node)}];"
         if node.is_first:

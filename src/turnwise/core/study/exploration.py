@@ -24,6 +24,7 @@ from turnwise.core.study.cast import OTHER, Tools, cast_of
 from turnwise.core.study.choices import TooMany
 from turnwise.core.study.possible import BOUND, Move, Possible
 from turnwise.core.study.proof import is_shown
+from turnwise.core.study.wording import turns_told
 
 MAX_TURNS: Final = "max_turns"
 WAYS: Final = frozenset({"turn", "failed", "handoff"})
@@ -47,7 +48,7 @@ class Exploration:
     """Whether there is more than was looked at: then the rest is a part of the truth."""
 
     def __str__(self) -> str:
-        run = "no end" if self.longest_run is None else f"{self.longest_run} turns"
+        run = "no end" if self.longest_run is None else turns_told(self.longest_run)
         lines = [
             f"reachable: {', '.join(self.reachable)}",
             f"unreachable: {', '.join(self.unreachable) or 'nobody'}",

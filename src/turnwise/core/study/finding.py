@@ -1,11 +1,12 @@
-"""A finding: what a lint has found in a graph, where, and what to do about it.
+"""A finding: what a lint has found, where, and what to do about it.
 
     transitions[0]: G202 the rule never fires: its priority puts it behind rules that always win
         found: priority=100
         expected: a priority below 0
         do: ...
 
-A lint knows the graph as data, so it points with a path into `TransitionGraph.to_dict()`.
+A lint knows the graph as data, so it points with a path into `TransitionGraph.to_dict()`. One of
+flows points into the definition (`flow.check.problem`); which line of which file that is, others know.
 Codes never change their meaning; docs/lint.md has a page of each.
 """
 
@@ -17,12 +18,12 @@ from typing import Literal
 Severity = Literal["error", "warning"]
 
 Path = tuple[str | int, ...]
-"""The way to a part of a graph's data: `("transitions", 2, "when")`."""
+"""The way to a part of the data: `("transitions", 2, "when")`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong with a graph."""
+    """One thing that is wrong."""
 
     code: str
     path: Path

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from turnwise.core.study.picture import Node, Picture
+from turnwise.core.study.wording import turns_told
 
 _PLAIN: Final = frozenset(" _.,:=/+*-()!?'")
 _MOST_CHARACTERS: Final = 120
@@ -41,7 +42,7 @@ def _lines(picture: Picture) -> Iterator[str]:
         label = f'|"{_escaped(edge.label)}"|' if edge.label else ""
         yield f"{short[edge.source]} -->{label} {short[edge.target]}"
     if picture.max_turns is not None:
-        yield f'limit["closes after {picture.max_turns} turns"]'
+        yield f'limit["closes after {turns_told(picture.max_turns)}"]'
         yield "style limit stroke-dasharray: 4"
 
 

@@ -28,6 +28,7 @@ from turnwise.core.routing import Finish, Handoff, ToolOutcome, packet
 from turnwise.core.state import LONG_AGO, WorkflowState
 from turnwise.core.step_targets import names_in, steps_of
 from turnwise.core.study.cast import OTHER, cast_of
+from turnwise.core.study.wording import turns_told
 from turnwise.errors import OutOfTurn, Refused
 
 SIMULATED: Final = "simulation"
@@ -134,7 +135,7 @@ def simulate(
         try:
             play.take(turn)
         except Refused as error:
-            error.add_note(f"script[{number}]: {turn.speaker!r}; after {len(play.changes)} turns.")
+            error.add_note(f"script[{number}]: {turn.speaker!r}; after {turns_told(len(play.changes))}.")
             raise
     return play.told()
 

@@ -42,6 +42,11 @@ def target_told(target: TransitionTarget) -> str:
     return text if len(text) <= _MOST else text[: _MOST - 1] + "…"
 
 
+def turns_told(number: int) -> str:
+    """So many turns, in words."""
+    return "1 turn" if number == 1 else f"{number} turns"
+
+
 _MOST = 80
 
 

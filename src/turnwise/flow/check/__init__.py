@@ -36,9 +36,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from turnwise.core.study.finding import Path
 from turnwise.flow.check import branches, graphs, keys, names, paths, people, reserved, texts
 from turnwise.flow.check.names import Known
-from turnwise.flow.check.problem import Path, Problem
+from turnwise.flow.check.problem import Problem
 from turnwise.flow.check.secrets import literal_secrets
 from turnwise.flow.definition.flow import Flow
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from turnwise.core.study.finding import Path
 from turnwise.flow.check.names import Known
-from turnwise.flow.check.problem import Path, Problem, every_step
+from turnwise.flow.check.problem import Problem, every_step
 from turnwise.flow.check.writes import left_behind
 from turnwise.flow.definition.flow import Flow
 from turnwise.flow.definition.steps import ParallelBlock, ParallelStep

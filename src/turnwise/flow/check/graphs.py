@@ -7,13 +7,15 @@ with their own codes (docs/lint.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Final
 
 from turnwise.core.channel import Participant
 from turnwise.core.graph import TransitionGraph
+from turnwise.core.study.finding import Path
 from turnwise.core.study.lint import lint
 from turnwise.errors import TurnwiseError
-from turnwise.flow.check.problem import Path, Problem, every_step
+from turnwise.flow.check.problem import Problem, every_step
 from turnwise.flow.conversation import graph_of
 from turnwise.flow.definition.flow import Flow
 from turnwise.flow.definition.steps import ChannelStep
@@ -71,15 +73,7 @@ def _traps(step: ChannelStep, path: Path) -> Iterator[Problem]:
         return
     members: list[str | Participant] = [*step.channel.agents, _OPENER]
     for one in lint(graph, participants=members, opener=_OPENER.agent_id):
-        yield Problem(
-            code=one.code,
-            path=(*path, *one.path),
-            message=one.message,
-            found=one.found,
-            expected=one.expected,
-            fix=one.fix,
-            severity=one.severity,
-        )
+        yield Problem(**asdict(one) | {"path": (*path, *one.path)})
 
 
 def _said(error: Exception) -> str:

@@ -15,10 +15,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from turnwise.core.study.finding import Path
 from turnwise.errors import BadExpression
 from turnwise.flow.check.names import Known
 from turnwise.flow.check.paths import edges_of
-from turnwise.flow.check.problem import Path, Problem, Scope, inside, outermost
+from turnwise.flow.check.problem import Problem, Scope, inside, outermost
 from turnwise.flow.check.texts import Text, read, texts_of
 from turnwise.flow.check.writes import ANYTHING, NOTHING, Keys, writes
 from turnwise.flow.context import is_private

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from turnwise.flow.check.problem import Path, Problem, every_step
+from turnwise.core.study.finding import Path
+from turnwise.flow.check.problem import Problem, every_step
 from turnwise.flow.data.definition import ModelDefinition
 from turnwise.flow.data.versions import problem_with
 from turnwise.flow.definition import steps as define

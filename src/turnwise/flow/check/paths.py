@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from turnwise.flow.check.problem import Path, Problem, Scope, scopes
+from turnwise.core.study.finding import Path
+from turnwise.flow.check.problem import Problem, Scope, scopes
 from turnwise.flow.check.signals import EXPIRED, Signals, signals_of, targets
 from turnwise.flow.compile import ERRORS, NOWHERE, UNHANDLED, route
 from turnwise.flow.definition.flow import Flow

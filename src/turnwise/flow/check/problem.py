@@ -9,26 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from turnwise.core.study.finding import Finding, Path
 from turnwise.flow.definition.flow import Flow
 from turnwise.flow.definition.steps import ForEachStep, ParallelStep, Step
-from turnwise.flow.finding import Severity
-
-Path = tuple[str | int, ...]
-"""The way to a part of a definition, as documents spell it: `("spec", "steps", 3, "routes", "ok")`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """One thing that is wrong."""
+class Problem(Finding):
+    """One thing that is wrong with a flow; its `path` is as documents spell it: `("spec", "steps", 3)`."""
 
-    code: str
-    path: Path
-    message: str
-    found: str = ""
-    expected: str = ""
-    fix: str
-    """What to do. Nobody is told of a problem without being told that."""
-    severity: Severity = "error"
     of_key: bool = False
     """Whether it is about the key at `path`, not about its value."""
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from turnwise.flow.check.problem import Path, Problem, every_step
+from turnwise.core.study.finding import Path
+from turnwise.flow.check.problem import Problem, every_step
 from turnwise.flow.context import is_private
 from turnwise.flow.definition import steps as define
 from turnwise.flow.definition.flow import Flow

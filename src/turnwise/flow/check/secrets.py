@@ -20,7 +20,8 @@ from itertools import pairwise
 from math import log2
 from typing import Final
 
-from turnwise.flow.check.problem import Path, Problem
+from turnwise.core.study.finding import Path
+from turnwise.flow.check.problem import Problem
 from turnwise.flow.definition.base import Json
 
 LITERAL_SECRET: Final = "TW401"

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from turnwise.core.study.finding import Path
 from turnwise.errors import BadExpression
 from turnwise.expressions import compile_expression
 from turnwise.expressions.strict import SECRET, compile_strict
 from turnwise.expressions.template import compile_template
-from turnwise.flow.check.problem import Path, Problem, every_step
+from turnwise.flow.check.problem import Problem, every_step
 from turnwise.flow.definition import steps as define
 from turnwise.flow.definition.base import Json
 from turnwise.flow.definition.flow import Flow

@@ -22,7 +22,7 @@ from turnwise.server.answers import success
 from turnwise.server.channels import documents
 from turnwise.server.channels.listing import Listing, wanted
 from turnwise.server.channels.past import lines_behind
-from turnwise.server.channels.picture import picture
+from turnwise.server.channels.picture import channel_picture
 from turnwise.server.channels.reading import found_lines, lines_wanted, page_of, seq_of
 from turnwise.server.channels.shown import at_line, whole
 from turnwise.server.channels.sight import Sight, seen, sight_of
@@ -54,7 +54,7 @@ class ChannelRoutes:
     async def read(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.read")
         told = whole(state)
-        told["graph"] = picture(state)
+        told["graph"] = (await channel_picture(state, self._house.runtime.runs)).to_dict()
         told["questions"] = await self._questions(state, sight)
         told["speaks_as"] = sight.people(state.spec)
         return success(told)

@@ -49,7 +49,7 @@ function Opened({ channel, again, seq }) {
       <${Failure} error=${error} />
       <div class="columns">
         <section class="left" aria-label="Graph and context">
-          <${Graph} picture=${channel.graph} floor=${state.speaker_id} from=${state.last_speaker_id} closed=${state.close_reason} />
+          <${Graph} picture=${channel.graph} names=${names} floor=${state.speaker_id} from=${state.last_speaker_id} closed=${state.close_reason} />
           <${ContextPanel} state=${state} lines=${lines} />
         </section>
         <section class="middle" aria-label="Conversation">

@@ -9,14 +9,17 @@ const CHARACTER = 7.4;
 const LABEL_CHARACTER = 6;
 const MOST_LABEL = 26;
 const MARGIN = 12;
+const ANYONE = "anyone";
 
-export function Graph({ picture, floor, from, closed, direction = "TB", onChoose = null, title = "Graph" }) {
+export function Graph({ picture, names = {}, floor, from, closed, direction = "TB", onChoose = null, title = "Graph" }) {
   const drawn = useMemo(() => laidOut(picture, direction), [picture, direction]);
   if (drawn.nodes.length === 0) return null;
-  const lit = (edge) => edge.source === from && (edge.target === floor || (!floor && edge.reason === closed));
+  const [now, before] = [floor ? nodeOf(picture, floor)?.id : endOf(picture, closed), nodeOf(picture, from)?.id];
+  const source = picture.edges.some((edge) => edge.source === before && edge.target === now) ? before : ANYONE;
+  const lit = (edge) => now !== undefined && edge.source === source && edge.target === now;
   return html`
     <section class="panel graph" aria-label=${title}>
-      <h2>${title}${floor && html`<span class="muted"> ${labelOf(picture, floor)} has the floor</span>`}</h2>
+      <h2>${title}${floor && html`<span class="muted"> ${nodeOf(picture, floor)?.label ?? names[floor] ?? floor} has the floor</span>`}</h2>
       <div class="graph-box" tabindex="0" role="group" aria-label=${`${title}: ${spoken(picture)}`}>
         <svg viewBox=${`0 0 ${drawn.width} ${drawn.height}`} width=${drawn.width} height=${drawn.height} aria-hidden="true">
           <defs>
@@ -24,21 +27,22 @@ export function Graph({ picture, floor, from, closed, direction = "TB", onChoose
             <marker id="arrow-lit" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0 0 8 4 0 8z" /></marker>
           </defs>
           ${drawn.edges.map((edge) => html`<${Edge} edge=${edge} isLit=${lit(edge)} />`)}
-          ${drawn.nodes.map((node) => html`<${Node} node=${node} hasFloor=${node.id === floor} isClosed=${!floor && node.reason === closed && closed} onChoose=${onChoose} />`)}
+          ${drawn.nodes.map((node) => html`<${Node} node=${node} isLit=${node.id === now} onChoose=${onChoose} />`)}
         </svg>
       </div>
     </section>
   `;
 }
 
-function Node({ node, hasFloor, isClosed, onChoose }) {
-  const isEnd = node.kind === "end";
+function Node({ node, isLit, onChoose }) {
+  const isEnd = node.kind === "close";
+  const isOpen = node.kind === ANYONE || node.kind === "someone";
   return html`
-    <g class=${classes("node", isEnd ? "end" : node.kind === "any" ? "any" : hue(node.label), (hasFloor || isClosed) && "floor", onChoose && "clickable")}
+    <g class=${classes("node", isEnd ? "end" : isOpen ? "any" : hue(node.label), isLit && "floor", onChoose && "clickable")}
       transform=${`translate(${node.x - node.width / 2} ${node.y - node.height / 2})`} onClick=${onChoose && (() => onChoose(node.id))}>
-      <title>${node.label}${node.kind ? ` (${node.kind})` : ""}</title>
+      <title>${node.label} (${node.detail || node.kind})</title>
       <rect width=${node.width} height=${node.height} rx=${isEnd ? HEIGHT / 2 : 8} />
-      ${node.first && html`<circle class="first" cx="0" cy=${HEIGHT / 2} r="4" />`}
+      ${node.is_first && html`<circle class="first" cx="0" cy=${HEIGHT / 2} r="4" />`}
       <text x=${node.width / 2} y=${HEIGHT / 2 + 4}>${brief(node.label, 24)}</text>
     </g>
   `;
@@ -106,6 +110,16 @@ function curve(points) {
     path += `Q${here.x} ${here.y} ${end.x} ${end.y}`;
   }
   return path;
+}
+
+/** The node of a participant, who may be in no rule. */
+function nodeOf(picture, agentId) {
+  return agentId ? picture.nodes.find((node) => node.agent_id === agentId) : undefined;
+}
+
+/** The end that was reached, where it is in the picture. */
+function endOf(picture, reason) {
+  return picture.nodes.find((node) => node.kind === "close" && node.label === reason)?.id;
 }
 
 function labelOf(picture, id) {

@@ -1,0 +1,20 @@
+"""The cast of a graph: everybody is in it once."""
+
+from __future__ import annotations
+
+from turnwise.core.channel import Participant
+from turnwise.core.conditions import FromSpeaker
+from turnwise.core.graph import Transition, TransitionGraph
+from turnwise.core.step_targets import FanOutTarget
+from turnwise.core.study.cast import cast_of
+from turnwise.core.targets import TerminateTarget
+
+
+def test_a_step_that_is_among_the_participants_already_is_not_added_again() -> None:
+    """As on a channel that was opened: its steps are participants."""
+    asks = Transition(FromSpeaker("ann"), FanOutTarget(["ben"], step="all"))
+    graph = TransitionGraph("ann", [asks], TerminateTarget("over"))
+    step = Participant("step-all", "all", "step")
+
+    assert cast_of(graph, participants=["ann", "ben"]).everyone == ("ann", "ben", "step-all")
+    assert cast_of(graph, participants=["ann", step, "ben"]).everyone == ("ann", "step-all", "ben")
