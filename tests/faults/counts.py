@@ -40,7 +40,13 @@ NATS_BLOWS: Final = 3 * SOAK
 """To the leader: killed, paused, cut off from the others, in turn."""
 
 CLUSTER_CONVERSATIONS: Final = 300 * SOAK
-CLUSTER_CONVERSATIONS_ON_NATS: Final = 120 * SOAK
+CLUSTER_CONVERSATIONS_ON_NATS: Final = 300 * SOAK
 LEADER_KILLS: Final = 3 * SOAK
 CLUSTER_CONVERSATIONS_OF_A_TWIN: Final = 900
 """It is stopped as soon as it is caught, after a few dozen of them."""
+
+CHANNELS_AT_ONCE: Final = 2_000 * SOAK
+CHANNELS_IN_WAVES: Final = 100
+WAVES_OF_CHANNELS: Final = 15 * SOAK
+CHANNELS_LEFT: Final = 50
+"""Of the last wave: live ones among many that are closed."""
