@@ -1,4 +1,7 @@
-"""How often each fault is tried: in CI as written, in `./run soak` times TURNWISE_SOAK."""
+"""How often each fault is tried: in CI as written, in `./run soak` times TURNWISE_SOAK.
+
+`./run soak --minutes N` goes round after round instead, each with seeds of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,13 @@ import os
 from typing import Final
 
 SOAK: Final = int(os.environ.get("TURNWISE_SOAK", "1"))
+ROUND: Final = int(os.environ.get("TURNWISE_ROUND", "0"))
+
+
+def seed(number: int) -> int:
+    """Return the seed that a trial has in this round; in CI there is one round, and it is `number`."""
+    return number + 1_000 * ROUND
+
 
 KILLS: Final = 300 * SOAK
 KILLS_OF_THE_TWIN: Final = 10
