@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.hub.scenes import NOON, closed, house, quiet, until
+from tests.hub.scenes import closed, house, quiet, until
 from turnwise.client.unread import Unread
 from turnwise.core.envelope import SCHEMA_VERSION, Envelope
 from turnwise.core.graph import sequence
 from turnwise.errors import ChannelQuarantined, LogUnavailable
 from turnwise.hub.seat import Reading
 from turnwise.log.memory import MemoryLog
+from turnwise.testing.lines import NOON
 
 ROOM = 10
 

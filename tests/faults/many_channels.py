@@ -166,5 +166,5 @@ async def main(file: str, at_once: int, waves: int, left: int, kind: str) -> Non
 
 
 if __name__ == "__main__":
-    file, *numbers, kind = sys.argv[1:]
-    asyncio.run(main(file, *map(int, numbers), kind))
+    _, file, at_once, waves, left, kind = sys.argv
+    asyncio.run(main(file, int(at_once), int(waves), int(left), kind))

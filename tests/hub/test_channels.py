@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
 from turnwise.client.channel import Channel
 from turnwise.core.adapters import built_in
 from turnwise.core.channel import ChannelSpec
@@ -202,7 +200,8 @@ def test_where_more_are_in_use_than_fit_an_append_looks_at_few_of_them() -> None
         for entry in entries:
             stack.enter_context(entry.pinned())
             channels.keep(entry)
-        assert (len(channels), looks) == (1000, pytest.approx(1000 * LOOKS_PER_ENTRY, rel=0.05))
+        assert len(channels) == 1000
+        assert looks <= 1000 * LOOKS_PER_ENTRY
     for entry in entries[:100]:
         channels.keep(entry)
 

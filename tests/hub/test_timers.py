@@ -21,10 +21,11 @@ from turnwise.hub.channels import Channels
 from turnwise.hub.entry import Entry
 from turnwise.hub.timers import FEW_MOMENTS, MOMENTS_PER_CHANNEL, Timers
 from turnwise.log.memory import MemoryLog
+from turnwise.testing.lines import NOON
 from turnwise.testing.manual_clock import ManualClock
 
 from ..logs import OpenLog
-from .scenes import A_B, A_B_A, NOON, FailingLog, House, add_one, begin, closed, house, on_log, quiet, refused
+from .scenes import A_B, A_B_A, FailingLog, House, add_one, begin, closed, house, on_log, quiet, refused
 
 THREE_DAYS: Final = 3 * 86_400.0
 
