@@ -22,13 +22,14 @@ from typing import Final
 from turnwise import Agent
 from turnwise.agent.messages import ModelReply
 from turnwise.agent.model import ModelRequest, OnText
+from turnwise.hub.options import HubOptions
 from turnwise.log.sqlite import SqliteLog
 from turnwise.network import Channel, Envelope, Hub, HubClient, HumanClient, LocalLink, Passport, round_robin
 
 AGENTS: Final = ("ada", "bob")
 TURNS: Final = 2
 OPENED_AT_ONCE: Final = 64
-SAID: Final = "said " * 400
+SAID: Final = "said " * 800
 LEFT_ALONE: Final = "leave this alone"
 FEW_TASKS: Final = 16
 """Of a hub with nothing to do: its timers, its tail, the audit."""
@@ -143,11 +144,11 @@ async def tasks_left() -> int:
 
 async def main(file: str, at_once: int, waves: int, left: int, kind: str) -> None:
     kept: list[Envelope] = []
-    # The twin: whatever passes stays in memory.
-    listeners = [kept.append] if kind == "hoarding" else []
-    log = SqliteLog(file, durability="process")
     # Not all that are open fit: they are forgotten and read again all the time.
-    hub = await Hub.open(log, cached_channels=at_once // 2, listeners=listeners)
+    options = HubOptions(cached_channels=at_once // 2)
+    if kind == "hoarding":  # The twin: whatever there was stays in memory.
+        options = HubOptions(cached_channels=at_once * waves, listeners=[kept.append])
+    hub = await Hub.open(SqliteLog(file, durability="process"), **options)
     client, gate = HubClient(LocalLink(hub)), Gate(at_once)
     for name in AGENTS:
         await client.register(Agent(name, config=gate), attach_plugin=False)
