@@ -12,7 +12,7 @@ synced (SQLite, PostgreSQL, and NATS with `sync_interval: always`), on one NATS 
 A file has one writer at a time, so more connections would make the raw rate of SQLite no better.
 
 One channel cannot beat the disk: its appends wait for each other. Many channels share
-commits, so together they can; a ratio above 1 is what that brings.
+commits, so together they can; more than 1 x the driver is what that brings.
 
     python bench/append.py [FOLDER]
 """
@@ -201,7 +201,7 @@ async def beside(name: str, driver: str, log: Log, raw: Raw, writers: int) -> No
     who = f"{name}, {writers} channel{'s' * (writers > 1)}"
     print(
         f"{who:26}{ours.rate:10,.0f} /s   raw {driver:8}{theirs.rate:10,.0f} /s   "
-        f"ratio{ours.rate / theirs.rate:6.2f}",
+        f"{ours.rate / theirs.rate:6.2f} x the driver",
         flush=True,
     )
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.hub.scenes import A_B, A_B_A, begin, closed, house, quiet, refused, until
-from turnwise.client.human_client import UNREAD_ENVELOPES
+from turnwise.client.unread import UNREAD_ENVELOPES
 from turnwise.core.envelope import Envelope
 from turnwise.core.graph import sequence
 from turnwise.errors import InviteRejected

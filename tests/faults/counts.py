@@ -1,4 +1,7 @@
-"""How often each fault is tried: in CI as written, in `./run soak` times TURNWISE_SOAK."""
+"""How often each fault is tried: in CI as written, in `./run soak` times TURNWISE_SOAK.
+
+`./run soak --minutes N` goes round after round instead, each with seeds of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,13 @@ import os
 from typing import Final
 
 SOAK: Final = int(os.environ.get("TURNWISE_SOAK", "1"))
+ROUND: Final = int(os.environ.get("TURNWISE_ROUND", "0"))
+
+
+def seed(number: int) -> int:
+    """Return the seed that a trial has in this round; in CI there is one round, and it is `number`."""
+    return number + 1_000 * ROUND
+
 
 KILLS: Final = 300 * SOAK
 KILLS_OF_THE_TWIN: Final = 10
@@ -40,7 +50,7 @@ NATS_BLOWS: Final = 3 * SOAK
 """To the leader: killed, paused, cut off from the others, in turn."""
 
 CLUSTER_CONVERSATIONS: Final = 300 * SOAK
-CLUSTER_CONVERSATIONS_ON_NATS: Final = 120 * SOAK
+CLUSTER_CONVERSATIONS_ON_NATS: Final = 300 * SOAK
 LEADER_KILLS: Final = 3 * SOAK
 CLUSTER_CONVERSATIONS_OF_A_TWIN: Final = 900
 """It is stopped as soon as it is caught, after a few dozen of them."""
@@ -54,3 +64,9 @@ POWER_CUTS: Final = 500 * SOAK
 POWER_CUTS_AFTER_A_LOST_SYNC: Final = 10 * SOAK
 """For each of the syncs."""
 POWER_CUTS_OF_A_TWIN: Final = 100
+
+CHANNELS_AT_ONCE: Final = 2_000 * SOAK
+CHANNELS_IN_WAVES: Final = 100
+WAVES_OF_CHANNELS: Final = 15 * SOAK
+CHANNELS_LEFT: Final = 50
+"""Of the last wave: live ones among many that are closed."""

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from tests.faults.agents import CHANNEL, LOG, MODELS, TOOLS, TURNS
-from tests.faults.counts import AGENT_KILLS, AGENT_KILLS_OF_THE_TWIN
+from tests.faults.counts import AGENT_KILLS, AGENT_KILLS_OF_THE_TWIN, seed
 from turnwise.log.sqlite import SqliteLog
 from turnwise.network import Envelope, Hub, State
 
@@ -171,11 +171,11 @@ def test_undisturbed_everything_is_done_once(undisturbed: Found) -> None:
     assert problems(Found(), undisturbed) == []
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("number", [1, 2])
 def test_x10_killed_agents_go_on_and_do_nothing_twice_that_was_recorded(
-    tmp_path: Path, seed: int, undisturbed: Found
+    tmp_path: Path, number: int, undisturbed: Found
 ) -> None:
-    assert torment(tmp_path, "honest", AGENT_KILLS // 2, Random(seed), came_to(undisturbed)) == []
+    assert torment(tmp_path, "honest", AGENT_KILLS // 2, Random(seed(number)), came_to(undisturbed)) == []
 
 
 def test_the_harness_notices_a_round_that_does_not_read_its_journal(

@@ -28,6 +28,7 @@ from tests.faults.counts import (
     CLUSTER_CONVERSATIONS_ON_NATS,
     LEADER_KILLS,
     SOAK,
+    seed,
 )
 from tests.log.nats_stage import leader_of
 from tests.nats_servers import NatsCluster
@@ -37,7 +38,7 @@ from turnwise.log.address import open_log
 from turnwise.log.nats_connection import NATS_RAISES
 
 ROOT: Final = Path(__file__).parents[2]
-SEED: Final = 20300101
+SEED: Final = seed(20300101)
 PATIENCE_SECONDS: Final = 300.0 * SOAK
 """Far more than it takes; machines are busy at times."""
 LOOK_AGAIN_SECONDS: Final = 0.2

@@ -18,7 +18,7 @@ from random import Random
 import pytest
 
 from tests.faults.conversation import CHANNEL, TURNS
-from tests.faults.counts import CONVERSATION_KILLS, CONVERSATION_KILLS_OF_THE_TWIN
+from tests.faults.counts import CONVERSATION_KILLS, CONVERSATION_KILLS_OF_THE_TWIN, seed
 from turnwise.log.sqlite import SqliteLog
 from turnwise.network import ChannelState, Envelope, Hub, State
 
@@ -103,9 +103,9 @@ def torment(folder: Path, kind: str, kills: int, random: Random) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_x10_a_killed_conversation_goes_on_and_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
-    assert torment(tmp_path, "honest", CONVERSATION_KILLS // 2, Random(seed)) == []
+@pytest.mark.parametrize("number", [1, 2])
+def test_x10_a_killed_conversation_goes_on_and_loses_and_doubles_nothing(tmp_path: Path, number: int) -> None:
+    assert torment(tmp_path, "honest", CONVERSATION_KILLS // 2, Random(seed(number))) == []
 
 
 def test_the_harness_notices_writes_that_are_not_part_of_their_turn(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from random import Random
 import pytest
 from msgspec import Struct
 
-from tests.faults.counts import CHANGED_ROWS, FLIPS_IN_THE_FILE, FLIPS_IN_THE_WAL, TORN
+from tests.faults.counts import CHANGED_ROWS, FLIPS_IN_THE_FILE, FLIPS_IN_THE_WAL, TORN, seed
 from turnwise.core.codec import decode
 from turnwise.core.envelope import Envelope
 from turnwise.errors import CorruptRecord, LogError, LogUnavailable
@@ -26,7 +26,7 @@ from turnwise.log.sqlite import SqliteLog
 from turnwise.testing.damage import flip_byte
 from turnwise.testing.lines import line
 
-SEED = 20300101
+SEED = seed(20300101)
 SMALL_PAGE = 512
 """The smallest SQLite has: more pages, more kinds of them, and fewer bytes to cut at."""
 FRAME_HEADER = 24

@@ -17,7 +17,7 @@ from typing import Final
 
 import httpx2
 
-from tests.faults.counts import DRAINS, DRAINS_OF_THE_TWIN
+from tests.faults.counts import DRAINS, DRAINS_OF_THE_TWIN, seed
 from tests.server.test_serve import Served, serving
 from turnwise.flow.project import load_project
 from turnwise.server.runtime import Runtime, open_runtime
@@ -100,7 +100,7 @@ async def problems(
 
 
 async def torment(folder: Path, count: int, stop: signal.Signals) -> tuple[list[str], int]:
-    wrong, released, random = list[str](), 0, Random(20)
+    wrong, released, random = list[str](), 0, Random(seed(20))
     async with survivor(folder) as runtime:
         for _ in range(count):
             found, freed = await problems(folder, runtime, random, stop)

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from tests.faults.counts import SOAK
+from tests.faults.counts import SOAK, seed
 from tests.faults.ws_hostile import CORPUS, mangled
 from tests.server.ws_raw import Raw, raw, served
 from turnwise.core.governance import Passport
@@ -54,15 +54,15 @@ async def test_x16_a_hostile_frame_is_refused_and_the_connection_goes_on(frame: 
         assert await client.is_usable()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("number", [1, 2])
 async def test_x16_mangled_frames_are_refused_and_the_connection_goes_on(
-    seed: int, caplog: pytest.LogCaptureFixture
+    number: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)
     async with asyncio.timeout(120), served(settings=FORGIVING) as (hub, serving):
         await hub.register(None, Passport(name="bob"))
         async with raw(serving.url) as client:
-            frames = mangled(await took_part(client), "own", Random(seed))
+            frames = mangled(await took_part(client), "own", Random(seed(number)))
             errors: list[str] = []
             for _ in range(FRAMES // 2 // SENT_AT_ONCE):
                 for frame in islice(frames, SENT_AT_ONCE):

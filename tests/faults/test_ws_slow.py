@@ -66,7 +66,7 @@ async def chatter(serving: ServedWs) -> int:
 
 
 async def with_consumers(settings: WsSettings) -> tuple[int, ServedWs]:
-    async with AsyncExitStack() as stack, asyncio.timeout(60):
+    async with AsyncExitStack() as stack, asyncio.timeout(60 * SOAK):
         hub, serving = await stack.enter_async_context(served(settings=settings))
         for number in range(CONSUMERS):
             await stuck(stack, serving, hub, number)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from turnwise.client.channel import Channel
+from turnwise.core.adapters import built_in
 from turnwise.core.channel import ChannelSpec
 from turnwise.core.envelope import Draft, Envelope
 from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE, EV_TEXT
 from turnwise.core.fold import FOLD_VERSION
-from turnwise.core.governance import Registration
+from turnwise.core.governance import Passport, Registration
 from turnwise.core.graph import round_robin
 from turnwise.core.state import State
 from turnwise.errors import LogUnavailable, UnknownChannel
-from turnwise.hub.channels import SNAPSHOT_EVERY
+from turnwise.hub.channels import LOOKS_PER_ENTRY, SNAPSHOT_EVERY, Channels
+from turnwise.hub.entry import Entry
 from turnwise.hub.request import OpenRequest
 from turnwise.log.base import Log
 from turnwise.log.memory import MemoryLog
@@ -64,6 +67,10 @@ async def history_with_one_open_channel(log: FullLog, *, channels: int, lines: i
     async with house(log, "alice", "bob") as home:
         await write_history(log, home.hub.participants(), channels=channels, lines=lines)
         return (await home.open(A_B)).channel_id
+
+
+def member(name: str) -> Registration:
+    return Registration(agent_id=name, passport=Passport(name=name))
 
 
 async def fill(channel: Channel, count: int = SNAPSHOT_EVERY + 10) -> None:
@@ -174,6 +181,31 @@ async def test_whoever_waits_for_a_channel_keeps_it_in_memory() -> None:
         await home.handle("bob", watched).send("bye")
 
         assert await ending == "sequence_complete"
+
+
+def test_where_more_are_in_use_than_fit_an_append_looks_at_few_of_them() -> None:
+    """Else ten thousand that wait for as many channels would make every post cost ten thousand looks."""
+    looks = 0
+
+    class Looked(Entry):
+        @property
+        def is_idle(self) -> bool:
+            nonlocal looks
+            looks += 1
+            return super().is_idle
+
+    members, channels = [member("alice"), member("bob")], Channels(MemoryLog(), built_in(), cached=10)
+    entries = [Looked(*channels.begin(on_log(members, channel_id=f"c{n}")[0])) for n in range(1000)]
+    with ExitStack() as stack:
+        for entry in entries:
+            stack.enter_context(entry.pinned())
+            channels.keep(entry)
+        assert len(channels) == 1000
+        assert looks <= 1000 * LOOKS_PER_ENTRY
+    for entry in entries[:100]:
+        channels.keep(entry)
+
+    assert len(channels) == 10
 
 
 async def test_a_slow_arbiter_does_not_split_a_channel_in_two() -> None:

@@ -6,19 +6,26 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from turnwise.client.channel import Channel
+from turnwise.core.adapters import built_in
 from turnwise.core.channel import ChannelState
 from turnwise.core.envelope import Envelope
 from turnwise.core.event_types import EV_CHANNEL_EXPIRED, EV_EXPECTATION_VIOLATED
 from turnwise.core.expectations import max_silence, reply_within, turn_within
+from turnwise.core.governance import Passport, Registration
 from turnwise.core.graph import round_robin
 from turnwise.errors import LogUnavailable, UnknownName
+from turnwise.hub.channels import Channels
+from turnwise.hub.entry import Entry
+from turnwise.hub.timers import FEW_MOMENTS, MOMENTS_PER_CHANNEL, Timers
 from turnwise.log.memory import MemoryLog
+from turnwise.testing.lines import NOON
 from turnwise.testing.manual_clock import ManualClock
 
 from ..logs import OpenLog
-from .scenes import A_B, A_B_A, FailingLog, House, add_one, begin, closed, house, quiet, refused
+from .scenes import A_B, A_B_A, FailingLog, House, add_one, begin, closed, house, on_log, quiet, refused
 
 THREE_DAYS: Final = 3 * 86_400.0
 
@@ -342,3 +349,19 @@ async def test_a_clock_that_was_set_back_only_makes_deadlines_later() -> None:
         home.clock.advance(40)
         await quiet()
         assert await status(home, channel) is ChannelState.EXPIRED
+
+
+# --- memory ---
+
+
+def test_a_channel_that_goes_on_leaves_no_moments_behind() -> None:
+    """Each line puts off a silence of a day: without letting go, a busy day is kept in memory."""
+    timers, members = Timers(NOON), [Registration(agent_id=n, passport=Passport(name=n)) for n in ("a", "b")]
+    first = on_log(members, channel_id="busy")[0]
+    entry = Entry(*Channels(MemoryLog(), built_in()).begin(first))
+    for second in range(20 * FEW_MOMENTS):
+        entry.state = replace(entry.state, created_at=NOON + timedelta(seconds=second))
+        timers.watch(entry)
+
+    assert len(timers) <= FEW_MOMENTS + MOMENTS_PER_CHANNEL
+    assert timers.next_at() == timers.due(entry, NOON + timedelta(days=1))[0].at

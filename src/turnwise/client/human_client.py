@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final
 
 from turnwise.client.participant import OnEnvelope, ParticipantClient
+from turnwise.client.unread import Unread
 from turnwise.core.envelope import Envelope
 from turnwise.core.event_types import EV_HUMAN_ANSWERED
 from turnwise.core.governance import Registration
-
-UNREAD_ENVELOPES: Final = 1000
-"""So many wait to be pulled; what comes after them stays on the log until there is room."""
 
 
 class HumanClient(ParticipantClient):
@@ -20,7 +17,7 @@ class HumanClient(ParticipantClient):
 
     def __init__(self, registration: Registration, *, auto_ack_invites: bool = True) -> None:
         super().__init__(registration, auto_ack_invites=auto_ack_invites)
-        self._unread: asyncio.Queue[Envelope] = asyncio.Queue(UNREAD_ENVELOPES)
+        self._unread = Unread(lambda: self.seat)
         self._pushing: asyncio.Task[None] | None = None
 
     def on_envelope(self, callback: OnEnvelope) -> OnEnvelope:
@@ -34,6 +31,7 @@ class HumanClient(ParticipantClient):
         if self._pushing is not None:
             self._pushing.cancel()
             await asyncio.gather(self._pushing, return_exceptions=True)
+        await self._unread.stop()
         await super().close(grace_seconds=grace_seconds)
 
     async def answer(self, request: Envelope, answer: str) -> Envelope:
@@ -53,11 +51,11 @@ class HumanClient(ParticipantClient):
 
     async def _handle(self, envelope: Envelope) -> None:
         if self._pushing is None:
-            await self._unread.put(envelope)
+            self._unread.put(envelope)
             return
         await asyncio.wait((self._pushing,))
         await super()._handle(envelope)
 
     async def _push_unread(self) -> None:
-        while not self._unread.empty():
-            await super()._handle(self._unread.get_nowait())
+        while self._unread:
+            await super()._handle(await self._unread.get())

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -35,6 +34,8 @@ from turnwise.hub.entry import RECENT_ENVELOPES, Entry
 from turnwise.log.base import Log, Snapshots
 
 CACHED_CHANNELS: Final = 4096
+LOOKS_PER_ENTRY: Final = 32
+"""So many are looked at to find some to forget: where more are in use than fit, none pays for all of them."""
 SNAPSHOT_EVERY: Final = 256
 """Envelopes between two snapshots of a channel: what hydrating it reads at most."""
 
@@ -71,10 +72,14 @@ class Channels:
         """Take in an entry, and forget the least used idle ones beyond the limit."""
         self._entries[entry.channel_id] = entry
         self._entries.move_to_end(entry.channel_id)
-        if len(self._entries) > self._cached:
-            idle = (name for name, one in self._entries.items() if one.is_idle and one is not entry)
-            for name in list(islice(idle, len(self._entries) - self._cached)):
+        for _ in range(LOOKS_PER_ENTRY):
+            if len(self._entries) <= self._cached:
+                return
+            name, oldest = next(iter(self._entries.items()))
+            if oldest.is_idle and oldest is not entry:
                 del self._entries[name]
+            else:
+                self._entries.move_to_end(name)  # In use: its turn comes after all the others.
 
     def cached(self, channel_id: str) -> Entry | None:
         return self._entries.get(channel_id)

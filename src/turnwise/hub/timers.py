@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from msgspec.structs import replace
@@ -26,6 +26,10 @@ from turnwise.log.bell import Bell
 
 SAME_TIME: Final = timedelta(seconds=1)
 """Clocks that differ by less are alike; reading the tail takes as long."""
+
+MOMENTS_PER_CHANNEL: Final = 4
+FEW_MOMENTS: Final = 1000
+"""More than these are kept of channels that have moved on; then the moments that are over are let go of."""
 
 
 class Timers:
@@ -57,8 +61,13 @@ class Timers:
         elif self._next.get(entry.channel_id) != due[0].at:
             self._next[entry.channel_id] = due[0].at
             heappush(self._heap, (due[0].at, entry.channel_id))
+            self._forget_stale()
             if self._heap[0][1] == entry.channel_id:
                 self.sooner.ring()
+
+    def __len__(self) -> int:
+        """How many moments are kept, those that have passed over included."""
+        return len(self._heap)
 
     def next_at(self) -> datetime | None:
         self._drop_stale()
@@ -103,6 +112,12 @@ class Timers:
             return entry.adapter.due(entry.state, self.awake_since)
         due = entry.adapter.due(entry.state, self.awake_since + ahead)
         return [replace(one, at=one.at - ahead) for one in due]
+
+    def _forget_stale(self) -> None:
+        """A channel leaves a moment behind whenever it moves on; one that is far ahead would stay long."""
+        if len(self._heap) > MOMENTS_PER_CHANNEL * len(self._next) + FEW_MOMENTS:
+            self._heap = [(at, channel_id) for channel_id, at in self._next.items()]
+            heapify(self._heap)
 
     def _drop_stale(self) -> None:
         while self._heap and self._next.get(self._heap[0][1]) != self._heap[0][0]:
