@@ -91,5 +91,8 @@ class AgentClient(ParticipantClient):
         is_opening = envelope.event_type == EV_CHANNEL_OPENED
         if is_opening and (await self.seat.metadata(envelope.channel_id)).creator_id == self.agent_id:
             return
+        await self._work_on(envelope, handler)
+
+    async def _work_on(self, envelope: Envelope, handler: TurnHandler) -> None:
         _turn.set((self.agent_id, envelope.channel_id))  # In this task, and those that are begun in it.
         await take_turn(self.seat, envelope, handler, at_work=self._at_work, room=self._room)
