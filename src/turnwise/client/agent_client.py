@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import Final
 
 from turnwise.agent.agent import Agent
+from turnwise.agent.network_tools import NETWORK_TOOLS, tool_names
 from turnwise.client.agent_turn import AgentTurns
 from turnwise.client.link import Link
 from turnwise.client.participant import OnEnvelope, ParticipantClient
@@ -68,6 +69,11 @@ class AgentClient(ParticipantClient):
             plugin = NetworkPlugin() if self.attach_plugin else NO_PLUGIN
             self._agent_turns = AgentTurns(self.agent, self.seat, plugin)
             self.on_turn(self._agent_turns)
+
+    def _tools(self) -> frozenset[str] | None:
+        if not isinstance(self.agent, Agent):
+            return None
+        return tool_names(self.agent, *(NETWORK_TOOLS if self.attach_plugin else ()))
 
     def _turn_channel(self) -> str | None:
         agent_id, channel_id = _turn.get()
