@@ -16,12 +16,15 @@ const TEXT_LINE = 20;
 const MOST_TEXT_LINES = 8;
 const CHARACTER = 6.6;
 const BESIDE_TEXT = 150;
+const BESIDE_TEXT_ON_A_PHONE = 64;
+const PHONE = 700;
 const BEYOND = 400;
 
 /** How many lines of text a row shows. */
 export function textLines(text, width) {
   if (text === "") return 0;
-  const columns = Math.max(20, Math.floor((width - BESIDE_TEXT) / CHARACTER));
+  const beside = innerWidth <= PHONE ? BESIDE_TEXT_ON_A_PHONE : BESIDE_TEXT;
+  const columns = Math.max(20, Math.floor((width - beside) / CHARACTER));
   let found = 0;
   for (const part of text.split("\n")) found += Math.max(1, Math.ceil(part.length / columns));
   return Math.min(MOST_TEXT_LINES, found);
@@ -43,7 +46,7 @@ export function Timeline({ lines, names, rules, at, chosen, onChoose, words }) {
   const [first, last] = window_(places, view);
   useEffect(() => lines.want(first, last), [first, last, lines.head]);
   useSize(box, setView);
-  useEnd(box, places, isAtEnd && at === null, words);
+  useEnd(box, places, isAtEnd && at === null, words, view.height);
   useShown(box, places, chosen, view);
   const scrolled = () => {
     const { scrollTop, clientHeight, scrollHeight } = box.current;
@@ -117,7 +120,7 @@ function useSize(box, setView) {
 }
 
 /** Stay at the end, or keep what is looked at where it is while heights above it become known. */
-function useEnd(box, places, follows, words) {
+function useEnd(box, places, follows, words, height) {
   const before = useRef({ places, seq: 1, inside: 0 });
   useLayoutEffect(() => {
     const known = before.current;
@@ -125,7 +128,7 @@ function useEnd(box, places, follows, words) {
     else if (known.places !== places && known.seq < places.length) {
       box.current.scrollTop = places[known.seq - 1] + known.inside;
     }
-  }, [places, follows, words]);
+  }, [places, follows, words, height]);
   useLayoutEffect(() => {
     const top = box.current.scrollTop;
     const seq = lineAt(places, top);
