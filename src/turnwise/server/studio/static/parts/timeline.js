@@ -39,14 +39,15 @@ function rowHeight(line, width, onlyTurns) {
 
 export function Timeline({ lines, names, rules, at, chosen, onChoose, words }) {
   const box = useRef(null);
-  const [view, setView] = useState({ top: 0, height: 600, width: 700 });
+  const [view, setView] = useState({ top: at === null ? Infinity : 0, height: 600, width: 700 });
   const [onlyTurns, setOnlyTurns] = useState(false);
   const [isAtEnd, setIsAtEnd] = useState(true);
   const places = useMemo(() => placed(lines, view.width, onlyTurns), [lines.version, lines.head, view.width, onlyTurns]);
   const [first, last] = window_(places, view);
   useEffect(() => lines.want(first, last), [first, last, lines.head]);
-  useSize(box, setView);
+  // In this order: what is measured first is the end, so that the beginning is not asked for in passing.
   useEnd(box, places, isAtEnd && at === null, words, view.height);
+  useSize(box, setView);
   useShown(box, places, chosen, view);
   const scrolled = () => {
     const { scrollTop, clientHeight, scrollHeight } = box.current;
