@@ -20,6 +20,7 @@ from turnwise.agent.scripted import call as calls
 from turnwise.core.graph import sequence
 from turnwise.core.targets import StayTarget, targets
 from turnwise.errors import (
+    BadSpec,
     ChannelClosed,
     LogUnavailable,
     OutOfTurn,
@@ -266,6 +267,41 @@ def test_a_channel_that_is_not_there_is_named(log: Path) -> None:
         channels("show", "nowhere", log=log)
 
 
+def test_what_is_not_there_is_told_with_the_verb_that_lists_what_is(log: Path) -> None:
+    done = turnwise("channels", "show", "nowhere", "--log", str(log), cwd=log.parent)
+    assert done.err == (
+        "turnwise: no channel 'nowhere' is on this log; `turnwise channels list` lists them.\n"
+    )
+    done = turnwise("runs", "show", "c1", "--log", str(log), cwd=log.parent)
+    assert done.err.startswith("turnwise: there is no run 'c1'. `turnwise runs list` lists them;")
+
+
+def test_retry_takes_the_turn_that_failed_once_more(tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+
+    async def go_on(name: str) -> str:
+        async with stage(Agent("ada", config=ScriptedModel("fine now")), log=SqliteLog(file)) as home:
+            return (await home.people["user"].channel(name).result()).text
+
+    async def fail() -> None:
+        broken = Agent("ada", config=ScriptedModel(), attempts=1)
+        async with stage(broken, log=SqliteLog(file)) as home:
+            graph = sequence(["user", "ada"])
+            channel = await home.open(graph, by="user", message="how is it?", channel_id="c1")
+            assert (await channel.result()).reason == "turn_failed"
+
+    asyncio.run(fail())
+    again = of("retry", "c1", log=file)
+    assert (again["floor"], again["turns"], again["forked_from"]["channel"]) == ("ada", 1, "c1")
+    assert asyncio.run(go_on(again["channel_id"])) == "fine now"
+
+
+def test_retry_without_a_turn_that_failed_says_what_to_do(log: Path) -> None:
+    with pytest.raises(BadSpec, match="`fork --at SEQ` goes on from any line"):
+        channels("retry", "c1", log=log)
+    assert [one["channel_id"] for one in of("list", log=log)] == ["c1"]
+
+
 def test_looking_changes_nothing_on_the_log(log: Path) -> None:
     before = of("show", "c1", log=log)
     for verb in ("list", "show", "why", "export"):
@@ -274,6 +310,6 @@ def test_looking_changes_nothing_on_the_log(log: Path) -> None:
     assert of("show", "c1", log=log) == before
 
 
-@pytest.mark.parametrize("verb", ["list", "show", "tail", "why", "fork", "diff", "export", "answer"])
+@pytest.mark.parametrize("verb", ["list", "show", "tail", "why", "fork", "retry", "diff", "export", "answer"])
 def test_every_verb_has_an_example(verb: str) -> None:
     assert "Example: turnwise channels " in call("channels", verb, "--help").out

@@ -17,6 +17,21 @@ WARNED = "- {id: a, wait: {for: 1s}, routes: {done: END}}\n"
 BAD = "- {id: a, wait: {for: 1s}, routes: {default: END}}\n- {id: b, wait: {for: 1s}}\n"
 MISTAKEN = "- {id: a, wiat: {for: 1s}}\n"
 
+DESK = """
+from turnwise import Agent
+from turnwise.network import AgentTarget, TerminateTarget, ToolCalled, Transition, TransitionGraph
+
+def escalate() -> str:
+    "Ask the other one."
+
+triage = Agent("triage", tools=[escalate])
+security = Agent("security")
+
+graph = TransitionGraph(
+    "triage", [Transition(ToolCalled("esclate"), AgentTarget("security"))], TerminateTarget("done"), 4
+)
+"""
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 app.command(epilog=EXAMPLE)(check)
 
@@ -143,6 +158,15 @@ def test_a_folder_with_nothing_to_check_is_an_error_on_standard_error() -> None:
 
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "turnwise: there is no document in empty; name a file, or a project's folder.\n"
+
+
+def test_g102_the_agents_of_a_python_file_say_which_tools_there_are() -> None:
+    done = turnwise_check(write("desk.py", DESK))
+
+    assert done.exit_code == 1
+    assert "desk.py:11" in done.stdout
+    assert "G102 graph.transitions[0].when: no participant has a tool 'esclate'" in done.stdout
+    assert turnwise_check(write("good.py", DESK.replace("esclate", "escalate"))).exit_code == 0
 
 
 def test_help_has_an_example() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.client.stage import played, stage, told
 from tests.client.tooling import actor, ask_ada, join, use
 from tests.hub.scenes import House, closed, house
+from turnwise.agent.network_tools import NETWORK_TOOLS
 from turnwise.agent.tool import Tool
 from turnwise.client.channel import Channel
 from turnwise.client.plugin import NetworkPlugin, network_tools
@@ -45,6 +46,10 @@ async def test_an_agent_on_a_network_has_five_tools_beside_its_own() -> None:
 
     assert offered(model) == ["look", *FIVE]
     assert len(ada.tools) == 1
+
+
+def test_their_names_are_known_without_making_them() -> None:
+    assert {tool.name for tool in network_tools()} == NETWORK_TOOLS
 
 
 async def test_attach_plugin_false_gives_none() -> None:

@@ -7,10 +7,13 @@ from tests.hub.scenes import House, begin, house, quiet, refused
 from turnwise.agent.agent import Agent
 from turnwise.agent.context import Context
 from turnwise.agent.scripted import call
+from turnwise.client.channel import set_context
 from turnwise.client.replay import replay
+from turnwise.core.conditions import FromSpeaker
 from turnwise.core.governance import Passport
-from turnwise.core.graph import TransitionGraph, sequence
-from turnwise.core.step_targets import FanOutTarget
+from turnwise.core.graph import Transition, TransitionGraph, sequence
+from turnwise.core.step_targets import FanOutTarget, NestedTarget
+from turnwise.core.targets import TerminateTarget
 from turnwise.errors import BadSpec, NameTaken, UnknownParticipant
 from turnwise.log.base import Log
 from turnwise.log.memory import MemoryLog
@@ -195,9 +198,78 @@ async def test_whoever_is_attached_keeps_its_seat_and_other_channels_are_left_al
         waiting.cancel()
 
 
-async def test_a_channel_with_steps_is_refused() -> None:
-    graph = TransitionGraph("user", [], FanOutTarget(["ada"], step="ask"))
-    async with stage(Agent("ada", config=ScriptedModel("yes"))) as home:
-        channel = await home.open(graph, by="user")
+async def test_w9_what_people_said_and_set_in_between_comes_after_as_many_turns_again() -> None:
+    log = MemoryLog()
+    graph = sequence(["user", "ada", "bo"])
+    agents = [Agent("ada", config=ScriptedModel("four")), Agent("bo", config=ScriptedModel("right"))]
+    async with stage(agents[0], log=log) as home:
+        await home.agent("bo")
+        channel = await home.open(graph, by="user", message="2 + 2?")
+        await channel.wait_for(lambda one: one.event_type == "packet")
+        await channel.send("in base three", audience=None)
+        await set_context(channel, "base", 3)
+        await home.handle("bo", channel).send("right")
+        await channel.result()
+    async with house(log) as home:
+        bo = ScriptedModel("wrong")
+        again = await replay(home.hub, channel.channel_id, agents=cast(ScriptedModel("11"), bo))
 
-        await refused(BadSpec, replay(home.hub, channel.channel_id, agents=[Agent("ada")]))
+        assert await said(home, again) == ["2 + 2?", "11", "in base three", "wrong"]
+        assert heard(bo)[-1] == ("user", "in base three")
+        assert (await home.hub.state(again)).context_vars == {"base": 3}
+        assert (await home.hub.state(again)).turn_count == 3
+
+
+async def test_p1_a_step_asks_anew_and_the_agents_answer_with_the_other_model() -> None:
+    log = MemoryLog()
+    graph = TransitionGraph(
+        "user", [Transition(FromSpeaker("user"), FanOutTarget(["ada", "bo"]))], TerminateTarget("done")
+    )
+    async with stage(*cast(ScriptedModel("four"), ScriptedModel("4")), log=log) as home:
+        channel = await home.open(graph, by="user", message="2 + 2?")
+        await channel.result()
+    async with house(log) as home:
+        agents = cast(ScriptedModel("5"), ScriptedModel("six"))
+        again = await replay(home.hub, channel.channel_id, agents=agents, timeout=10)
+
+        assert (await said(home, again))[-1] == "ada: 5\n\nbo: six"
+        assert (await home.hub.state(again)).pending_close_reason == "done"
+        await home.agent("ada")  # The seats are free again.
+
+
+async def test_p1_a_nested_graph_of_an_agent_that_opened_the_channel_is_run_anew() -> None:
+    log = MemoryLog()
+    graph = TransitionGraph(
+        "ada", [Transition(FromSpeaker("ada"), NestedTarget(sequence(["bo"])))], TerminateTarget("done")
+    )
+    async with stage(*cast(ScriptedModel(), ScriptedModel("right")), log=log) as home:
+        channel = await home.open(graph, by="ada", message="2 + 2 is 4")
+        await channel.result()
+    async with house(log) as home:
+        agents = cast(ScriptedModel(), ScriptedModel("wrong"))
+        again = await replay(home.hub, channel.channel_id, agents=agents, timeout=10)
+
+        assert await said(home, again) == ["2 + 2 is 4", "wrong"]
+
+
+async def test_l5_a_colleague_is_asked_anew_below_the_fork() -> None:
+    log = MemoryLog()
+    asks = call("delegate", to="bo", task="is it four?")
+    async with stage(*cast(ScriptedModel(asks, "four"), ScriptedModel("yes")), log=log) as home:
+        channel = await home.open(sequence(["user", "ada"]), by="user", message="2 + 2?")
+        await channel.result()
+    async with house(log) as home:
+        ada = ScriptedModel(asks, "not four")
+        agents = cast(ada, ScriptedModel("no"))
+        again = await replay(home.hub, channel.channel_id, agents=agents, timeout=10)
+
+        assert (await said(home, again))[-1] == "not four"
+        assert heard(ada)[-1] == ("", "no")
+
+
+async def test_a_run_of_a_flow_is_refused() -> None:
+    async with stage(Agent("ada", config=ScriptedModel("hi"))) as home:
+        channel = await home.open(sequence(["user", "ada"]), by="user", knobs={"flow": {"name": "lead"}})
+        error = await refused(BadSpec, replay(home.hub, channel.channel_id, agents=[Agent("ada")]))
+
+        assert "a run of a flow" in error.found

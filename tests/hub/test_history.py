@@ -104,9 +104,9 @@ async def test_a_fork_at_every_line_of_fifty_turns_has_the_state_of_then_and_run
     async with talkers(open_log()) as home:
         channel = await fifty_turns(home)
         before = await home.wal(channel)
-    for begins in range(0, len(before), 12):  # The hub is started again in between.
+    for begins in range(0, len(before), 6):  # The hub is started again in between.
         async with talkers(open_log()) as home:
-            every = (line.seq for line in before[begins : begins + 12])
+            every = (line.seq for line in before[begins : begins + 6])
             await asyncio.gather(*(check_fork(home, channel.channel_id, seq) for seq in every))
             assert await home.wal(channel) == before
 

@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from turnwise.core.conditions import ContextEquals, FromSpeaker
+from turnwise.agent.agent import Agent
+from turnwise.core.conditions import ContextEquals, FromSpeaker, ToolCalled
 from turnwise.core.graph import Transition, TransitionGraph, round_robin
 from turnwise.core.targets import AgentTarget, TerminateTarget
 from turnwise.log.memory import MemoryLog
@@ -48,6 +49,34 @@ async def test_a_graph_without_traps_is_opened_in_silence(caplog: pytest.LogCapt
         await home.open(CLEAN)
 
     assert told(caplog) == []
+
+
+async def test_g102_open_knows_the_tools_of_the_agents_that_are_attached(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def waits(tool: str) -> TransitionGraph:
+        return TransitionGraph(
+            "user", [Transition(ToolCalled(tool), AgentTarget("ben"))], TerminateTarget("done"), max_turns=9
+        )
+
+    ann, ben = Agent("ann"), Agent("ben")
+    async with house(MemoryLog(), people=["user"]) as home:
+        home.agents["ann"] = await home.door.register(ann)
+        home.agents["ben"] = await home.door.register(ben, attach_plugin=False)
+
+        @ann.tool
+        def escalate() -> str:
+            return "done"
+
+        for tool in ("escalate", "delegate", "esclate"):
+            await home.open(waits(tool), by="user")
+        (warning,) = told(caplog)
+        assert "G102 no participant has a tool 'esclate'" in warning
+        assert "did you mean 'escalate'?" in warning
+
+        await home.agent("cat")  # Works with callbacks: nobody knows what it can do.
+        await home.open(waits("esclate2"), by="user")
+        assert len(told(caplog)) == 1
 
 
 async def test_a_graph_that_cannot_be_linted_is_opened_all_the_same(

@@ -57,7 +57,7 @@ def test_ten_thousand_lines_open_with_few_requests_and_few_elements(
     opening = [path for path in asked if path.startswith("/channels/")]
     assert page.locator(".line").count() < 60
     assert page.locator("*").count() < 1_500
-    assert sum(path.endswith("/envelopes") for path in opening) <= 6
+    assert sum(path.endswith("/envelopes") for path in opening) <= 4
     assert page.evaluate("document.querySelector('.canvas').offsetHeight") > LINES * 40
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from .conftest import Shoot
 from .stage import Stage
@@ -94,11 +94,79 @@ def test_a_task_is_answered_with_its_form_and_the_run_goes_on(
     assert server.do(server.runs().wait(run)).status == "succeeded"
 
 
+def test_what_comes_between_the_first_look_and_the_stream_is_shown(page: Page, server: Stage) -> None:
+    given = {"email": "a@example.com", "priority": "urgent", "company": "Umbrella"}
+
+    def late(route: Route) -> None:
+        run = server.do(server.runs().start("lead", given))
+        assert server.do(server.runs().wait(run)).status == "waiting"
+        route.continue_()
+
+    page.goto("about:blank")
+    page.route("**/channels/events*", late)
+    with page.expect_response("**/tasks"):
+        page.goto(server.page("/tasks"))
+    expect(page.get_by_role("article", name="Escalate Umbrella?")).to_be_visible()
+
+
+def test_a_run_that_asks_somebody_is_answered_on_its_own_page(
+    page: Page, server: Stage, shoot: Shoot
+) -> None:
+    given = {"email": "a@example.com", "priority": "urgent", "company": "Initech"}
+    run = server.do(server.runs().start("lead", given))
+    server.do(server.runs().start("lead", {**given, "company": "Hooli"}))
+    page.goto(server.page(f"/channels/{run}"))
+    task = page.get_by_role("article")
+    expect(task).to_have_count(1)
+    expect(task).to_contain_text("Escalate Initech?")
+    expect(page.locator(".line").last).to_contain_text("person: Escalate Initech?")
+    expect(page.locator(".line").last).to_be_in_viewport()
+    shoot(page, "run-asks")
+
+    task.get_by_label("approved").select_option("true")
+    task.get_by_role("button", name="Answer").click()
+
+    expect(page.get_by_text("succeeded")).to_be_visible()
+    expect(task).to_have_count(0)
+
+
+def test_what_is_found_in_data_is_shown_where_it_stands(page: Page, server: Stage) -> None:
+    given = {"email": "a@example.com", "company": "Owl and Otter and Owl"}
+    run = server.do(server.runs().start("lead", given))
+    server.do(server.runs().wait(run))
+    page.goto(server.page("/search"))
+    expect(page.get_by_text("in every channel you may read")).to_be_visible()
+    expect(page.get_by_label("Search what was said")).to_be_focused()
+    page.get_by_label("Search what was said").fill("owl and")
+
+    hit = page.get_by_role("listitem").filter(has_text=run).first
+    expect(hit).to_contain_text("Owl and Otter and Owl")
+    expect(hit.locator("mark")).to_have_text(["Owl and"])
+    page.get_by_label("Search what was said").fill("owl")
+    expect(hit.locator("mark").nth(1)).to_have_text("Owl")
+
+
+def test_every_row_of_the_list_is_as_high_as_the_others_and_says_how_it_began(
+    page: Page, server: Stage
+) -> None:
+    opened = server.do(server.open_desk("A heron at the pond", labels={"title": "Birds"}))
+    server.do(server.open_desk(labels={"title": "Birds"}))
+    closed = server.do(server.open_desk(labels={"title": "Birds"}))
+    server.do(server.people["carol"].channel(closed).close("enough"))
+    page.get_by_label("Filter by id, label or participant").fill("birds")
+    expect(page.locator("tbody tr")).to_have_count(3)
+
+    assert len(set(page.locator("tbody tr").evaluate_all("rows => rows.map((one) => one.offsetHeight)"))) == 1
+    expect(page.locator("tbody tr").filter(has_text=opened)).to_contain_text("Birds A heron at the pond")
+    expect(page.locator("tbody tr").filter(has_text=closed)).to_contain_text("enough")
+
+
 def test_what_was_said_is_found_and_leads_to_its_line(page: Page, server: Stage, shoot: Shoot) -> None:
     channel = server.do(server.open_desk("A zeppelin over the meadow"))
     page.goto(server.page("/search"))
     page.get_by_label("Search what was said").fill("Zeppelin")
-    hit = page.get_by_role("listitem").filter(has_text="A zeppelin over the meadow").first
+    said = page.locator(".tag", has_text=re.compile("^text$"))
+    hit = page.get_by_role("listitem").filter(has_text="A zeppelin over the meadow").filter(has=said).first
     expect(hit).to_be_visible()
     expect(hit.locator("mark")).to_have_text("zeppelin")
     shoot(page, "search")
@@ -151,7 +219,7 @@ def test_somebody_with_few_scopes_is_told_so_and_shown_no_more(browser: Browser,
     tab = context.new_page()
     hidden = server.do(server.open_desk("between us"))
     tab.goto(server.page(token="dave"))
-    expect(tab.get_by_text("No channel is like this.")).to_be_visible()
+    expect(tab.get_by_text("There is no channel yet that you may see.")).to_be_visible()
     tab.goto(server.page(f"/channels/{hidden}"))
     expect(tab.get_by_role("alert")).to_contain_text("there is no channel")
     tab.goto(server.page("/flows"))

@@ -29,6 +29,7 @@ TWICE = """() => {
   return ids.filter((id, place) => ids.indexOf(id) !== place);
 }"""
 PAGES = ["channels", "channel", "tasks", "flows", "flow", "search"]
+TITLES = {"channel": "My bill is wrong.", "flow": "lead"}
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,18 @@ def test_every_control_has_a_name_and_every_page_its_landmarks(
     expect(page.get_by_role("main")).to_have_count(1)
     expect(page.get_by_role("navigation", name="Main")).to_have_count(1)
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
+    expect(page).to_have_title(f"{TITLES.get(name, name.capitalize())} · Turnwise Studio")
+
+
+def test_whoever_goes_to_another_page_by_keyboard_is_at_its_beginning(
+    page: Page, server: Stage, places: dict[str, str]
+) -> None:
+    visit(page, server, places, "flows")
+    page.get_by_role("main").get_by_role("link", name="lead").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("lead")
+
+    expect(page.get_by_role("main")).to_be_focused()
 
 
 def test_a_channel_is_read_and_answered_by_keyboard_alone(

@@ -13,6 +13,7 @@ import typer
 from turnwise import __version__
 from turnwise.cli import agents, channels, check, doctor, graph, log as log_verbs, mcp, runs, serve, token
 from turnwise.cli.options import FIELD
+from turnwise.cli.told import told
 from turnwise.errors import MissingExtra, TurnwiseError
 
 app = typer.Typer(
@@ -167,5 +168,5 @@ def main() -> None:
     try:
         app(prog_name="turnwise")
     except TurnwiseError as error:
-        typer.echo(f"turnwise: {error}", err=True)
+        typer.echo(f"turnwise: {told(error)}", err=True)
         raise SystemExit(1) from None

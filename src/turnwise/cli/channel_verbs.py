@@ -15,9 +15,11 @@ from turnwise.client.embedded import Hub
 from turnwise.client.fixture import export_channel
 from turnwise.core.channel import ChannelMetadata
 from turnwise.core.envelope import JsonObject
+from turnwise.core.event_types import EV_TURN_FAILED
 from turnwise.core.state import State, metadata_of
 from turnwise.core.study.looked import name_of
 from turnwise.core.study.wording import turns_told
+from turnwise.errors import BadSpec
 
 _VALUE_CHARACTERS: Final = 200
 
@@ -91,6 +93,11 @@ class Verbs:
             speaker = one_line(name_of(state.expected_next_speaker, state.spec), _VALUE_CHARACTERS)
             typer.echo(f"{speaker} has the floor; it goes on wherever {speaker} is attached.", err=True)
 
+    async def retry(self, channel_id: str) -> None:
+        async with looking_at(self._log, self._folder) as hub:
+            at = await before_failure(hub, channel_id)
+        await self.fork(channel_id, at=at, by=None)
+
     async def diff(self, a: str, b: str) -> None:
         async with looking_at(self._log, self._folder) as hub:
             told = await hub.history.diff(a, b)
@@ -120,6 +127,22 @@ async def last_turn(hub: Hub, channel_id: str) -> int:
     """The last line that moved the floor; the last line, if none did."""
     wal = await hub.read_wal(channel_id)
     return next((one.seq for one in reversed(wal) if one.decision is not None), wal[-1].seq)
+
+
+async def before_failure(hub: Hub, channel_id: str) -> int:
+    """The line that gave the last turn which failed. Raises `BadSpec` if there is none, or it is a run's."""
+    if "flow" in (await hub.state(channel_id)).spec.knobs:
+        raise BadSpec(
+            "channel", found=f"the run {channel_id!r}", expected="a channel; use `turnwise runs retry`"
+        )
+    floor, found = 0, None
+    async for line, state in hub.history.states(channel_id):
+        found = floor if line.event_type == EV_TURN_FAILED else found
+        floor = state.floor_seq
+    if found is None:
+        expected = "one with a turn that failed; `fork --at SEQ` goes on from any line"
+        raise BadSpec("channel", found=repr(channel_id), expected=expected)
+    return found
 
 
 def summary(one: ChannelMetadata) -> JsonObject:

@@ -1,7 +1,7 @@
 """`turnwise channels`: look at conversations, follow them, fork them, take a person's turn.
 
-Everything is read from the log. Nothing is changed but by `fork` and `answer`. What the verbs do is in
-`channel_verbs`, which costs its imports only when one is called.
+Everything is read from the log. Nothing is changed but by `fork`, `retry` and `answer`. What the verbs
+do is in `channel_verbs`, which costs its imports only when one is called.
 """
 # ruff: noqa: PLC0415
 
@@ -112,6 +112,18 @@ def fork(
 ) -> None:
     """Open a new channel with the past of another up to a line. Prints its id."""
     run(_verbs(log, directory, as_json=as_json).fork(channel_id, at=at, by=by))
+
+
+@app.command(epilog="Example: turnwise channels retry 06sdq... --log story.db")
+def retry(
+    channel_id: ChannelId,
+    *,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Take the last turn that failed once more: open a fork from where it was given; print its id."""
+    run(_verbs(log, directory, as_json=as_json).retry(channel_id))
 
 
 @app.command(epilog="Example: turnwise channels diff 06sdq... 06sdr...-fork")

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import Final
 
 from turnwise.agent.agent import Agent
+from turnwise.agent.network_tools import NETWORK_TOOLS, tool_names
 from turnwise.client.agent_turn import AgentTurns
 from turnwise.client.link import Link
 from turnwise.client.participant import OnEnvelope, ParticipantClient
@@ -69,6 +70,11 @@ class AgentClient(ParticipantClient):
             self._agent_turns = AgentTurns(self.agent, self.seat, plugin)
             self.on_turn(self._agent_turns)
 
+    def _tools(self) -> frozenset[str] | None:
+        if not isinstance(self.agent, Agent):
+            return None
+        return tool_names(self.agent, *(NETWORK_TOOLS if self.attach_plugin else ()))
+
     def _turn_channel(self) -> str | None:
         agent_id, channel_id = _turn.get()
         return channel_id if agent_id == self.agent_id else None
@@ -91,5 +97,8 @@ class AgentClient(ParticipantClient):
         is_opening = envelope.event_type == EV_CHANNEL_OPENED
         if is_opening and (await self.seat.metadata(envelope.channel_id)).creator_id == self.agent_id:
             return
+        await self._work_on(envelope, handler)
+
+    async def _work_on(self, envelope: Envelope, handler: TurnHandler) -> None:
         _turn.set((self.agent_id, envelope.channel_id))  # In this task, and those that are begun in it.
         await take_turn(self.seat, envelope, handler, at_work=self._at_work, room=self._room)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from turnwise.client.link import Seat
 from turnwise.core.envelope import Envelope
@@ -20,12 +20,15 @@ from turnwise.hub.delivery import concerns, is_for_a_step
 logger = logging.getLogger(__name__)
 
 Deliver = Callable[[Envelope], Awaitable[None]]
+Tools = Callable[[], Collection[str] | None]
 
 
 class Inbox:
-    """Where a participant has read to, and the reading on. A `Receiver`."""
+    """Where a participant has read to, and the reading on. A `Receiver`, and `KnowsTools`."""
 
-    def __init__(self, deliver: Deliver) -> None:
+    def __init__(self, deliver: Deliver, tools: Tools = lambda: None) -> None:
+        self.tools = tools
+        """See `KnowsTools.tools`."""
         self._deliver = deliver
         self._seat: Seat | None = None
         self._read_to: dict[str, int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from inspect import isawaitable
 from typing import Any
 
@@ -33,7 +33,7 @@ class ParticipantClient:
         self._registration = registration
         self._auto_ack = auto_ack_invites
         self._callbacks: list[OnEnvelope] = []
-        self._inbox = Inbox(self._deliver)
+        self._inbox = Inbox(self._deliver, self._tools)
         self._seat: Seat | None = None
         self._working: dict[asyncio.Task[None], str] = {}
         """What is being done, and which line asked for it."""
@@ -111,6 +111,10 @@ class ParticipantClient:
             parent_id=parent or self._turn_channel(),
         )
         return self.channel(await self.seat.open(request))
+
+    def _tools(self) -> Collection[str] | None:
+        """The names of this participant's tools, as far as they are known."""
+        return None
 
     def _turn_channel(self) -> str | None:
         """The channel of the turn this is called in, if it is called in one of this participant's."""

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from turnwise.agent.agent import Agent
+from turnwise.agent.network_tools import NETWORK_TOOLS, tool_names
 from turnwise.core.graph import TransitionGraph
 from turnwise.core.study.lint import lint
 from turnwise.flow.finding import Finding
@@ -27,6 +29,8 @@ class NamedGraph:
     graph: TransitionGraph
     file: str
     line: int
+    tools: Mapping[str, frozenset[str]]
+    """Of the agents that the file gives a name: who has which."""
 
     @property
     def findings(self) -> list[Finding]:
@@ -42,7 +46,7 @@ class NamedGraph:
                 fix=one.fix,
                 severity=one.severity,
             )
-            for one in lint(self.graph)
+            for one in lint(self.graph, tools=self.tools)
         ]
 
 
@@ -51,8 +55,10 @@ def graphs_of(path: Path) -> tuple[list[NamedGraph], list[Finding]]:
     file = path.resolve()
     shown = Path(os.path.relpath(file.parent)) if not path.is_absolute() else file.parent
     modules, findings = Modules(Folder(file.parent, shown_as=shown)).load([file])
+    agents = [one for module in modules for one in vars(module).values() if isinstance(one, Agent)]
+    tools = {one.name: tool_names(one, *NETWORK_TOOLS) for one in agents}
     found = [
-        NamedGraph(name=name, graph=value, file=str(path), line=line)
+        NamedGraph(name=name, graph=value, file=str(path), line=line, tools=tools)
         for module in modules
         for name, line in _lines(file).items()
         if isinstance(value := getattr(module, name, None), TransitionGraph)

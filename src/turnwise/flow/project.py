@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.agent.agent import Agent
+from turnwise.agent.network_tools import NETWORK_TOOLS, tool_names
 from turnwise.agent.tool import Tool
 from turnwise.core.study.finding import Severity
 from turnwise.flow.check.names import Known, missing_names
@@ -192,6 +193,7 @@ def _known(settings: Settings, code: Code, contents: Iterable[Contents]) -> Know
     return Known(
         runners=code.nodes.keys(),
         agents=code.agents.keys(),
+        agent_tools={name: tool_names(agent, *NETWORK_TOOLS) for name, agent in code.agents.items()},
         tools=code.tools.keys(),
         flows={name for one in contents for name in one.names},
         servers=settings.mcp_servers.keys(),

@@ -155,7 +155,7 @@ class Runs:
         state = await self.state(run_id)
         knob = run_knob(state)
         if not state.is_over or knob is None:
-            raise RunConflict(run_id, because="is not over")
+            raise RunConflict(run_id, because="is not over; wait for its end, or cancel it first")
         if state.spec.parent_id is not None:
             raise RunConflict(run_id, because=f"is part of {state.spec.parent_id!r}; retry that one")
         flow = await self._driver.definitions.get(knob.digest)

@@ -10,8 +10,8 @@ waits for it: this is all there is to recovery.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Collection, Sequence
+from typing import Protocol, runtime_checkable
 
 from turnwise.core.channel import ChannelState
 from turnwise.core.envelope import Envelope, gives_floor_to, visible_to
@@ -27,6 +27,15 @@ class Receiver(Protocol):
 
     def wake(self, channel_id: str, seq: int) -> None:
         """There is something for you on the channel, from `seq` on. Must return at once."""
+        ...
+
+
+@runtime_checkable
+class KnowsTools(Protocol):
+    """A receiver that can say which tools its participant has."""
+
+    def tools(self) -> Collection[str] | None:
+        """Return their names; None if nobody knows."""
         ...
 
 
@@ -50,6 +59,11 @@ class Delivery:
 
     def detach(self, agent_id: str) -> None:
         self._receivers.pop(agent_id, None)
+
+    def tools_of(self, agent_id: str) -> Collection[str] | None:
+        """Return the names of an attached participant's tools; None if they are not known here."""
+        receiver = self._receivers.get(agent_id)
+        return receiver.tools() if isinstance(receiver, KnowsTools) else None
 
     def waited_for(self, agent_id: str) -> int:
         """In how many open channels somebody waits for this participant."""

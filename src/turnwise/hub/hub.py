@@ -86,6 +86,7 @@ class Hub:
             timers=self._timers,
             clock=self.clock,
             new_id=self.new_id,
+            tools_of=self._delivery.tools_of,
         )
         self.history = History(
             self.lines, self._channels, self._opening, participant=self.participant, may_open=self._may_open

@@ -20,7 +20,7 @@ from turnwise.hub.entry import Entry
 from turnwise.hub.ids import NewId
 from turnwise.hub.posting import Posting
 from turnwise.hub.timers import Timers
-from turnwise.hub.traps import Traps
+from turnwise.hub.traps import ToolsOf, Traps
 from turnwise.log.base import Log
 
 
@@ -28,7 +28,15 @@ class Opening:
     """The way from a spec to an open channel."""
 
     def __init__(
-        self, log: Log, channels: Channels, posting: Posting, *, timers: Timers, clock: Clock, new_id: NewId
+        self,
+        log: Log,
+        channels: Channels,
+        posting: Posting,
+        *,
+        timers: Timers,
+        clock: Clock,
+        new_id: NewId,
+        tools_of: ToolsOf,
     ) -> None:
         self._log = log
         self._channels = channels
@@ -36,7 +44,7 @@ class Opening:
         self._timers = timers
         self._clock = clock
         self.new_id = new_id
-        self._traps = Traps()
+        self._traps = Traps(tools_of)
         self.now: set[str] = set()
         """The channels whose first line is on its way."""
 

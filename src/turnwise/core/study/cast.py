@@ -72,8 +72,15 @@ class Cast:
 
     @property
     def every_tool(self) -> frozenset[str] | None:
-        """All tools there are; None if they are not known."""
-        return None if self.tools is None else frozenset().union(*self.tools.values())
+        """All tools there are; None if they are not known, be it of one participant who may have some."""
+        if self.tools is None or any(
+            self._may_have_tools(one) and one not in self.tools for one in self.known
+        ):
+            return None
+        return frozenset().union(*self.tools.values())
+
+    def _may_have_tools(self, agent_id: str) -> bool:
+        return not self.is_person(agent_id) and self.kind(agent_id) != STEP
 
 
 def cast_of(
@@ -121,7 +128,7 @@ def _opened_by(spec: ChannelSpec, opener: str) -> ChannelSpec:
 
 def _by_id(tools: Tools, spec: ChannelSpec) -> Mapping[str, frozenset[str]]:
     if isinstance(tools, Mapping):
-        names = spec.names()
-        return {names.get(name, name): frozenset(each) for name, each in tools.items()}
+        names = spec.names()  # What somebody has who does not take part is nothing to the graph.
+        return {names[name]: frozenset(each) for name, each in tools.items() if name in names}
     each = frozenset(tools)
     return {one.agent_id: each for one in spec.participants}

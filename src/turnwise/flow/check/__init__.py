@@ -51,11 +51,11 @@ _OF_A_FLOW: Final[Sequence[Callable[[Flow], Iterable[Problem]]]] = (
     paths.unrouted_signals,
     paths.routes_never_taken,
     people.questions,
-    graphs.conversations,
     reserved.reserved_keys,
     texts.bad_texts,
 )
 _OF_A_PROJECT: Final[Sequence[Callable[[Flow, Known], Iterable[Problem]]]] = (
+    graphs.conversations,
     keys.keys_never_written,
     names.missing_names,
     names.models_used,

@@ -6,7 +6,7 @@ with their own codes (docs/lint.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Final
 
@@ -15,6 +15,7 @@ from turnwise.core.graph import TransitionGraph
 from turnwise.core.study.finding import Path
 from turnwise.core.study.lint import lint
 from turnwise.errors import TurnwiseError
+from turnwise.flow.check.names import Known
 from turnwise.flow.check.problem import Problem, every_step
 from turnwise.flow.conversation import graph_of
 from turnwise.flow.definition.flow import Flow
@@ -23,6 +24,7 @@ from turnwise.flow.finding import Finding
 from turnwise.flow.yaml_document import YamlDocument
 
 NO_GRAPH: Final = "TW020"
+AgentTools = Mapping[str, Collection[str]]
 _OPENER: Final = Participant("the-flow", "the flow", "step")
 """Who opens the conversation of a `channel` step."""
 
@@ -35,13 +37,13 @@ def graph_in(document: YamlDocument) -> tuple[TransitionGraph | None, list[Findi
         return None, [document.finding(NO_GRAPH, _said(error), (), fix=_FIX)]
 
 
-def traps_in(document: YamlDocument) -> list[Finding]:
+def traps_in(document: YamlDocument, tools: AgentTools) -> list[Finding]:
     """What is wrong with a document that holds a graph."""
     graph, findings = graph_in(document)
     if graph is None:
         return findings
     try:
-        traps = lint(graph)
+        traps = lint(graph, tools=tools)
     except (TurnwiseError, TypeError) as error:  # Of a value that no condition or target can have.
         return [document.finding(NO_GRAPH, _said(error), (), fix=_FIX)]
     for one in traps:
@@ -58,21 +60,21 @@ def traps_in(document: YamlDocument) -> list[Finding]:
     return findings
 
 
-def conversations(flow: Flow) -> Iterator[Problem]:
+def conversations(flow: Flow, known: Known) -> Iterator[Problem]:
     """What is wrong with the graphs of a flow's `channel` steps."""
     for path, step in every_step(flow):
         if isinstance(step, ChannelStep) and step.channel.graph is not None:
-            yield from _traps(step, (*path, "channel", "graph"))
+            yield from _traps(step, (*path, "channel", "graph"), known.agent_tools)
 
 
-def _traps(step: ChannelStep, path: Path) -> Iterator[Problem]:
+def _traps(step: ChannelStep, path: Path, tools: AgentTools) -> Iterator[Problem]:
     try:
         graph = graph_of(step.channel)
     except TurnwiseError as error:
         yield Problem(code=NO_GRAPH, path=path, message=_said(error), fix=_FIX)
         return
     members: list[str | Participant] = [*step.channel.agents, _OPENER]
-    for one in lint(graph, participants=members, opener=_OPENER.agent_id):
+    for one in lint(graph, participants=members, opener=_OPENER.agent_id, tools=tools):
         yield Problem(**asdict(one) | {"path": (*path, *one.path)})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from turnwise.core.study.finding import Path
@@ -31,6 +31,8 @@ class Known:
 
     runners: Collection[str] | None = None
     agents: Collection[str] | None = None
+    agent_tools: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Agent -> the tools it has on a channel."""
     tools: Collection[str] | None = None
     models: Mapping[str, ModelDefinition] | None = None
     flows: Collection[str] | None = None

@@ -43,7 +43,9 @@ def check_project(project: Project, asked: Asked = lambda file: True) -> Report:
     report.add(*_asked_for(asked, mistakes))
     report.add(*_asked_for(asked, _of_flows(project, known)))
     report.add(*_asked_for(asked, (one for test in project.tests for one in cases_in(test).findings)))
-    report.add(*_asked_for(asked, (one for graph in project.graphs for one in traps_in(graph))))
+    report.add(
+        *_asked_for(asked, (one for graph in project.graphs for one in traps_in(graph, known.agent_tools)))
+    )
     report.add(*_asked_for(asked, _of_secrets(project)))
     return report
 

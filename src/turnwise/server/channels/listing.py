@@ -15,12 +15,17 @@ from starlette.requests import Request
 
 from turnwise.core.channel import ChannelState
 from turnwise.core.envelope import JsonObject
-from turnwise.core.packet import body_of
 from turnwise.errors import ChannelQuarantined, CorruptRecord, UnknownChannel
 from turnwise.flow.fields import Problem
 from turnwise.log.base import Head
 from turnwise.server.channels.facts import MOST_READ, Facts, latest_first
-from turnwise.server.channels.reading import MOST_SEARCHED, LinesWanted, found_lines, searched_text
+from turnwise.server.channels.reading import (
+    MOST_SEARCHED,
+    LinesWanted,
+    found_lines,
+    searched_text,
+    where_it_says,
+)
 from turnwise.server.channels.shown import row, unread_row
 from turnwise.server.channels.sight import Sight
 from turnwise.server.house import House
@@ -165,13 +170,12 @@ def _is_at(one: JsonObject, status: str) -> bool:
 
 def _hit(line: JsonObject, names: dict[str, str], text: str) -> JsonObject:
     sender = line["sender_id"]
-    said = body_of(line["event_type"], line["event_data"])
     return {
         "seq": line["seq"],
         "event_type": line["event_type"],
         "sender": names.get(sender, sender),
         "at": line["created_at"],
-        "text": _around(said, text) if text in said.lower() else "",
+        "text": _around(where_it_says(line, text), text),
     }
 
 

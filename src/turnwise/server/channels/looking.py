@@ -105,6 +105,8 @@ class ChannelRoutes:
 
     async def _questions(self, state: State, sight: Sight) -> Sequence[JsonObject]:
         """What people were asked in the turn in progress, and have not answered."""
+        if not state.claims and state.pause is None:
+            return []  # Nobody has begun it; and behind the floor there may be any number of lines.
         lines = await self._house.runtime.hub.read_recent(state.channel_id, state.floor_seq)
         open_: dict[str, JsonObject] = {}
         for line in lines:

@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from turnwise.core.channel import Participant
 from turnwise.core.envelope import Envelope, JsonObject
+from turnwise.core.packet import body_of
 from turnwise.core.state import State
 from turnwise.flow.fields import Problem
 from turnwise.hub.hub import Hub
@@ -103,6 +104,13 @@ async def found_lines(
 def holds(shown: JsonObject, text: str) -> bool:
     """Whether a line says something, anywhere in its data."""
     return text in " ".join(_texts(shown.get("event_data"))).lower()
+
+
+def where_it_says(shown: JsonObject, text: str) -> str:
+    """The part of a line's data that says it: what was said, where it is that."""
+    data = shown.get("event_data")
+    parts = [body_of(str(shown["event_type"]), data) if isinstance(data, dict) else "", *_texts(data)]
+    return next((part for part in parts if text in part.lower()), " ".join(parts))
 
 
 def _texts(value: object) -> Iterable[str]:

@@ -157,6 +157,10 @@ def test_g102_is_told_only_where_the_tools_are_known() -> None:
 
     assert "G102" not in codes(waits)
     assert "G102" not in codes(waits, tools={"ben": ["ask"]})
+    assert "G102" not in codes(waits, tools={"ben": ["look"]}), "nobody knows what ann has"
+    assert "G102" in codes(waits, tools={"ann": [], "ben": ["look"]})
+    ends = graph(to("ben", ToolCalled("ask")), to("user", FromSpeaker("ben")))
+    assert "G102" in codes(ends, tools={"ann": [], "ben": []}), "a person has no tools"
     (found,) = (one for one in lint(waits, tools=["aks"]) if one.code == "G102")
     assert (found.where, found.fix) == ("transitions[0].when", "did you mean 'aks'?")
 

@@ -18,7 +18,7 @@ export function App() {
   useEffect(() => onSession(() => setSignedIn(token() !== "")), []);
   if (!signedIn) return html`<${Login} />`;
   const [place = "channels"] = route.parts;
-  return html`<${Shell} place=${place} route=${route}><${Page} route=${route} /><//>`;
+  return html`<${Shell} place=${place} path=${route.parts.join("/")}><${Page} route=${route} /><//>`;
 }
 
 function Page({ route }) {

@@ -35,7 +35,9 @@ export function useNews(onNews) {
     const onEvent = () => {
       timer ??= setTimeout(() => ((timer = null), latest.current()), REST);
     };
-    follow("/channels/events", { onEvent, onState: setState, signal: stop.signal });
+    // What happened before the stream began, or while it was broken, is in no event: ask once it is there.
+    const onState = (now) => (setState(now), now === "live" && onEvent());
+    follow("/channels/events", { onEvent, onState, signal: stop.signal });
     return () => (stop.abort(), clearTimeout(timer));
   }, []);
   return state;

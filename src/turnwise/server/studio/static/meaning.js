@@ -1,12 +1,19 @@
 // What a line means to somebody who reads the log: who, what kind of line, and in which words.
 
-import { brief } from "./words.js";
+import { brief, moment } from "./words.js";
 
 const HUB = "hub";
 
 /** Names by id, for everybody on a channel. */
 export function namesOf(channel) {
   return Object.fromEntries(channel.participants.map((one) => [one.id, one.name]));
+}
+
+/** What a channel is called: its flow and step, its title, its opening words, or else its type. */
+export function titleOf(channel) {
+  const { flow, step, title } = channel.labels;
+  if (flow) return step ? `${flow} / ${step}` : flow;
+  return title ?? (channel.message || channel.type);
 }
 
 /** Whether a line is a turn or something said: what a conversation consists of. */
@@ -95,7 +102,7 @@ const NOTES = {
     label: data.entry?.failed ? "tool failed" : "tool",
     text: `${data.entry?.tool ?? ""} → ${brief(data.entry?.text ?? "", 160)}`,
   }),
-  "turn.paused": (data) => ({ label: "waits for", text: `${data.reason ?? ""} ${data.until ?? ""}` }),
+  "turn.paused": (data) => ({ label: "waits for", text: waitText(data) }),
   "turn.resumed": () => ({ label: "goes on", text: "" }),
   "timer.fired": () => ({ label: "timer", text: "" }),
   "human.requested": (data) => ({ label: "asks", text: data.question ?? "" }),
@@ -111,6 +118,11 @@ function writesText(data) {
   return writesOf({ event_type: "context.set", event_data: data })
     .map(([key, how, value]) => (how === "delete" ? `− ${key}` : `${key} ${SIGNS[how]} ${brief(value, 80)}`))
     .join("   ");
+}
+
+function waitText(data) {
+  const what = [data.reason, data.data?.title].filter(Boolean).join(": ");
+  return data.until ? `${what} (until ${moment(data.until)})` : what;
 }
 
 const SIGNS = { set: "=", add: "+=", append: "<<" };

@@ -14,10 +14,11 @@ const PLACES = [
   ["search", "Search", "s"],
 ];
 
-export function Shell({ place, children }) {
+export function Shell({ place, path, children }) {
   const [chosen, setChosen] = useState(theme);
   const [helps, setHelps] = useState(false);
   useShortcuts(setHelps);
+  useArrival(path);
   return html`
     <div class="shell">
       <a class="skip" href="#main" onClick=${toMain}>Skip to content</a>
@@ -54,6 +55,17 @@ function Icon({ name }) {
 function toMain(event) {
   event.preventDefault();
   document.getElementById("main").focus();
+}
+
+/** Whoever comes to another page is at its beginning, not where a control of the last one was. */
+function useArrival(path) {
+  const before = useRef(path);
+  useEffect(() => {
+    if (before.current === path) return;
+    before.current = path;
+    const main = document.getElementById("main");
+    if (document.activeElement === document.body) (main.querySelector("[autofocus]") ?? main).focus();
+  }, [path]);
 }
 
 /** `g c` goes to the channels, `/` searches, `?` helps. */

@@ -19,6 +19,7 @@ import { Inspector } from "../parts/inspector.js";
 import { ContextPanel } from "../parts/context_panel.js";
 import { TimeSlider } from "../parts/time_slider.js";
 import { Reply } from "../parts/reply.js";
+import { TasksOfRun } from "../parts/task.js";
 
 const REST = 120;
 
@@ -55,6 +56,7 @@ function Opened({ channel, again, seq }) {
         <section class="middle" aria-label="Conversation">
           <${TimeSlider} lines=${lines} at=${at} state=${state} onMove=${(to) => (setAt(to), to !== null && setChosen(to))} version=${live.version} />
           <${Timeline} lines=${lines} names=${names} rules=${channel.graph.rules} at=${at} chosen=${chosen} onChoose=${setChosen} words=${live.words} />
+          <${TasksOfRun} channel=${channel} again=${again} />
           <${Reply} channel=${channel} again=${again} />
         </section>
         <section class=${`right ${chosen ? "open" : ""}`} aria-label="Details">

@@ -1,11 +1,12 @@
 // Channels and runs: what goes on, the latest first, live.
 
 import { html, useEffect, useState } from "../ui.js";
+import { useTitle } from "../page_title.js";
 import { get } from "../api.js";
 import { address } from "../route.js";
 import { useAsked, useNews, useSettled } from "../live.js";
 import { ago } from "../words.js";
-import { namesOf } from "../meaning.js";
+import { namesOf, titleOf } from "../meaning.js";
 import { Status } from "../parts/status.js";
 import { People } from "../parts/people.js";
 import { Failure, Nothing, Live } from "../parts/notice.js";
@@ -25,6 +26,7 @@ const KINDS = [
 ];
 
 export function Channels({ query }) {
+  useTitle("Channels");
   const [asked, setAsked] = useState({ kind: query.get("kind") ?? "", status: "", text: "", participant: query.get("participant") ?? "" });
   const settled = useSettled(asked);
   const list = useAsked("/channels", { ...settled, limit: 50 });
@@ -66,11 +68,11 @@ function Rows({ page, asked, onParticipant }) {
   // Where a filter leaves nothing of a page there may be some behind it.
   useEffect(() => void (rows.length === 0 && next !== null && load()), [rows.length, next]);
   if (rows.length === 0 && next !== null) return html`<${Nothing}>Looking further back…<//>`;
-  if (rows.length === 0 && next === null) return html`<${Nothing}>No channel is like this.<//>`;
+  if (rows.length === 0 && next === null) return html`<${NoRows} isFiltered=${Object.values(asked).some(Boolean)} />`;
   return html`
     <div class="table-wrap">
       <table class="table channels">
-        <thead><tr><th>Channel</th><th>Status</th><th>Floor</th><th>Participants</th><th class="number">Turns</th><th class="number">Active</th></tr></thead>
+        <thead><tr><th>Channel</th><th>Status</th><th>Floor, or why it ended</th><th>Participants</th><th class="number">Turns</th><th class="number">Active</th></tr></thead>
         <tbody>${rows.map((row) => html`<${Row} key=${row.channel_id} row=${row} onParticipant=${onParticipant} />`)}</tbody>
       </table>
     </div>
@@ -78,18 +80,22 @@ function Rows({ page, asked, onParticipant }) {
   `;
 }
 
+function NoRows({ isFiltered }) {
+  if (isFiltered) return html`<${Nothing}>No channel is like this. Take a filter away to see more.<//>`;
+  return html`<${Nothing}>There is no channel yet that you may see. <a href=${address("flows")}>Start a flow</a>, or open one from a program; it appears here at once.<//>`;
+}
+
 function Row({ row, onParticipant }) {
   const names = namesOf(row);
-  const title = row.labels.flow ?? row.labels.title ?? row.message ?? "";
-  const floor = row.speaker_id ? names[row.speaker_id] ?? row.speaker_id : row.close_reason ?? "";
+  const title = titleOf(row);
   return html`
     <tr>
       <td class="wide"><div class="cell">
-        <a class="row-link" href=${address("channels", row.channel_id)}>${title || row.type}</a>
+        <a class="row-link" href=${address("channels", row.channel_id)}>${title}${row.message && row.message !== title && html` <span class="opening">${row.message}</span>`}</a>
         <span class="under"><span class="tag">${row.is_run ? "run" : row.type}</span><code>${row.channel_id}</code></span>
       </div></td>
       <td data-name="Status"><${Status} row=${row} /></td>
-      <td data-name="Floor">${floor}${row.working && html` <span class="pulse" title="Working on the turn"></span>`}</td>
+      <td data-name="Floor">${row.speaker_id ? names[row.speaker_id] ?? row.speaker_id : html`<span class="muted">${row.close_reason ?? ""}</span>`}${row.working && html` <span class="pulse" title="Working on the turn"></span>`}</td>
       <td data-name="Participants"><${People} people=${row.participants} most=${4} onChoose=${onParticipant} /></td>
       <td class="number" data-name="Turns">${row.turn_count ?? ""}</td>
       <td class="number muted" data-name="Active" title=${row.updated_at ?? ""}>${ago(row.updated_at ?? row.created_at)}</td>

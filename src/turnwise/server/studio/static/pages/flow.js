@@ -1,6 +1,7 @@
 // One flow: its source beside its picture, a form to start a run, and its last runs.
 
 import { html } from "../ui.js";
+import { useTitle } from "../page_title.js";
 import { post } from "../api.js";
 import { address, go } from "../route.js";
 import { useAsked, useNews } from "../live.js";
@@ -14,6 +15,7 @@ import { Yaml } from "../parts/yaml.js";
 export function Flow({ name }) {
   const asked = useAsked(`/flows/${encodeURIComponent(name)}`);
   const flow = asked.data;
+  useTitle(name);
   if (asked.error) return html`<${Failure} error=${asked.error} />`;
   if (!flow) return html`<p class="nothing">Reading…</p>`;
   const start = async (input) => {

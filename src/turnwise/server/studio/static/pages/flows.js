@@ -1,11 +1,13 @@
 // Flows: what the project can run.
 
 import { html } from "../ui.js";
+import { useTitle } from "../page_title.js";
 import { address } from "../route.js";
 import { useAsked } from "../live.js";
 import { Failure, Nothing } from "../parts/notice.js";
 
 export function Flows() {
+  useTitle("Flows");
   const asked = useAsked("/flows");
   const flows = asked.data?.flows ?? [];
   return html`

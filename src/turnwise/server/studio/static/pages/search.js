@@ -1,14 +1,16 @@
 // Search: what was said, on any channel.
 
 import { html, useEffect, useState } from "../ui.js";
+import { useTitle } from "../page_title.js";
 import { get } from "../api.js";
 import { address } from "../route.js";
 import { useSettled } from "../live.js";
-import { moment } from "../words.js";
+import { moment, plural } from "../words.js";
 import { Failure, Nothing } from "../parts/notice.js";
 import { Person } from "../parts/people.js";
 
 export function Search({ query }) {
+  useTitle("Search");
   const [text, setText] = useState(query.get("text") ?? "");
   const settled = useSettled(text.trim(), 300);
   const [found, setFound] = useState({ rows: [], next: null, for: "" });
@@ -29,7 +31,8 @@ export function Search({ query }) {
       <input data-search type="search" aria-label="Search what was said" placeholder="Words in any line of any channel…" value=${text} autofocus onInput=${(event) => setText(event.target.value)} />
     </form>
     <${Failure} error=${error} />
-    <p class="unseen" role="status">${found.for && `${found.rows.length} lines found`}</p>
+    <p class="unseen" role="status">${found.for && `${plural(found.rows.length, "line")} found`}</p>
+    ${!settled && html`<${Nothing}>What was said, what tools answered, what was set: in every channel you may read.<//>`}
     ${found.for && found.rows.length === 0 && found.next === null && html`<${Nothing}>No line says that.<//>`}
     <ul class="hits">${found.rows.map((hit) => html`<${Hit} key=${`${hit.channel_id}-${hit.seq}`} hit=${hit} text=${found.for} />`)}</ul>
     ${found.next !== null && html`<button class="more" onClick=${() => look(found.next, found.rows)}>Search on</button>`}
@@ -49,6 +52,7 @@ function Hit({ hit, text }) {
 /** The text with what was searched for marked in it. */
 function marked(said, text) {
   const at = said.toLowerCase().indexOf(text.toLowerCase());
-  if (at < 0) return said;
-  return [said.slice(0, at), html`<mark>${said.slice(at, at + text.length)}</mark>`, said.slice(at + text.length)];
+  if (at < 0 || text === "") return [said];
+  const end = at + text.length;
+  return [said.slice(0, at), html`<mark>${said.slice(at, end)}</mark>`, ...marked(said.slice(end), text)];
 }

@@ -4,16 +4,19 @@ import { html, useState } from "../ui.js";
 import { post } from "../api.js";
 import { address } from "../route.js";
 import { ago, plural } from "../words.js";
+import { titleOf } from "../meaning.js";
+import { useTitle } from "../page_title.js";
 import { Status } from "./status.js";
 import { People } from "./people.js";
 import { Live } from "./notice.js";
 
 export function ChannelHeader({ channel, live, onError, again }) {
-  const title = channel.labels.flow ?? channel.labels.title ?? channel.type;
+  const title = titleOf(channel);
+  useTitle(title);
   return html`
     <header class="top channel-top">
       <div class="title">
-        <h1>${title}</h1>
+        <h1 title=${title}>${title}</h1>
         <${Status} row=${channel} />
         <${Live} state=${live} />
       </div>

@@ -6,6 +6,8 @@
 import { html, useMemo, useState } from "../ui.js";
 import { Failure } from "./notice.js";
 
+const ONE_LINE = 200;
+
 /** The fields of either form of schema: [{name, type, required, ...}]. */
 export function fieldsOf(schema) {
   const isJsonSchema = schema?.properties !== undefined && schema?.type === "object";
@@ -76,6 +78,7 @@ function Control({ field, input, value, onChange }) {
     `;
   }
   if (field.type === "object" || field.type === "array") return html`<textarea ...${input} class="mono" rows="3" placeholder=${field.type === "array" ? "[ ]" : "{ }"}></textarea>`;
+  if (field.type === "string" && (field.maxLength ?? field.max ?? 0) > ONE_LINE) return html`<textarea ...${input} rows="3"></textarea>`;
   const type = { integer: "number", number: "number", email: "email" }[field.type] ?? { email: "email" }[field.format] ?? "text";
   return html`<input ...${input} type=${type} step=${field.type === "number" ? "any" : undefined} />`;
 }

@@ -10,6 +10,8 @@ const LABEL_CHARACTER = 6;
 const MOST_LABEL = 26;
 const MARGIN = 12;
 const ANYONE = "anyone";
+const MOST_OF_PAGE = 46;
+const LEAST_SCALE = 0.65;
 
 export function Graph({ picture, names = {}, floor, from, closed, direction = "TB", onChoose = null, title = "Graph" }) {
   const drawn = useMemo(() => laidOut(picture, direction), [picture, direction]);
@@ -21,7 +23,8 @@ export function Graph({ picture, names = {}, floor, from, closed, direction = "T
     <section class="panel graph" aria-label=${title}>
       <h2>${title}${floor && html`<span class="muted"> ${nodeOf(picture, floor)?.label ?? names[floor] ?? floor} has the floor</span>`}</h2>
       <div class="graph-box" tabindex="0" role="group" aria-label=${`${title}: ${spoken(picture)}`}>
-        <svg viewBox=${`0 0 ${drawn.width} ${drawn.height}`} width=${drawn.width} height=${drawn.height} aria-hidden="true">
+        <svg viewBox=${`0 0 ${drawn.width} ${drawn.height}`} width=${drawn.width} height=${drawn.height} aria-hidden="true"
+          style=${{ maxHeight: `max(${MOST_OF_PAGE}vh - 8px, ${Math.round(drawn.height * LEAST_SCALE)}px)` }}>
           <defs>
             <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0 0 8 4 0 8z" /></marker>
             <marker id="arrow-lit" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0 0 8 4 0 8z" /></marker>

@@ -9,7 +9,7 @@ const TONES = {
   pending: "wait",
   closing: "wait",
   succeeded: "good",
-  closed: "done",
+  closed: "over",
   failed: "bad",
   expired: "bad",
   quarantined: "bad",
@@ -25,5 +25,5 @@ export function standing(row) {
 export function Status({ row }) {
   const word = standing(row);
   const why = row.waiting_for ? ` for ${row.waiting_for.reason}` : "";
-  return html`<span class=${`status ${TONES[word] ?? "done"}`} title=${word + why}>${word}</span>`;
+  return html`<span class=${`status ${TONES[word] ?? "over"}`} title=${word + why}>${word}</span>`;
 }

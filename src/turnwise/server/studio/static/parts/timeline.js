@@ -16,12 +16,15 @@ const TEXT_LINE = 20;
 const MOST_TEXT_LINES = 8;
 const CHARACTER = 6.6;
 const BESIDE_TEXT = 150;
+const BESIDE_TEXT_ON_A_PHONE = 64;
+const PHONE = 700;
 const BEYOND = 400;
 
 /** How many lines of text a row shows. */
 export function textLines(text, width) {
   if (text === "") return 0;
-  const columns = Math.max(20, Math.floor((width - BESIDE_TEXT) / CHARACTER));
+  const beside = innerWidth <= PHONE ? BESIDE_TEXT_ON_A_PHONE : BESIDE_TEXT;
+  const columns = Math.max(20, Math.floor((width - beside) / CHARACTER));
   let found = 0;
   for (const part of text.split("\n")) found += Math.max(1, Math.ceil(part.length / columns));
   return Math.min(MOST_TEXT_LINES, found);
@@ -36,14 +39,15 @@ function rowHeight(line, width, onlyTurns) {
 
 export function Timeline({ lines, names, rules, at, chosen, onChoose, words }) {
   const box = useRef(null);
-  const [view, setView] = useState({ top: 0, height: 600, width: 700 });
+  const [view, setView] = useState({ top: at === null ? Infinity : 0, height: 600, width: 700 });
   const [onlyTurns, setOnlyTurns] = useState(false);
   const [isAtEnd, setIsAtEnd] = useState(true);
   const places = useMemo(() => placed(lines, view.width, onlyTurns), [lines.version, lines.head, view.width, onlyTurns]);
   const [first, last] = window_(places, view);
   useEffect(() => lines.want(first, last), [first, last, lines.head]);
+  // In this order: what is measured first is the end, so that the beginning is not asked for in passing.
+  useEnd(box, places, isAtEnd && at === null, words, view.height);
   useSize(box, setView);
-  useEnd(box, places, isAtEnd && at === null, words);
   useShown(box, places, chosen, view);
   const scrolled = () => {
     const { scrollTop, clientHeight, scrollHeight } = box.current;
@@ -117,7 +121,7 @@ function useSize(box, setView) {
 }
 
 /** Stay at the end, or keep what is looked at where it is while heights above it become known. */
-function useEnd(box, places, follows, words) {
+function useEnd(box, places, follows, words, height) {
   const before = useRef({ places, seq: 1, inside: 0 });
   useLayoutEffect(() => {
     const known = before.current;
@@ -125,7 +129,7 @@ function useEnd(box, places, follows, words) {
     else if (known.places !== places && known.seq < places.length) {
       box.current.scrollTop = places[known.seq - 1] + known.inside;
     }
-  }, [places, follows, words]);
+  }, [places, follows, words, height]);
   useLayoutEffect(() => {
     const top = box.current.scrollTop;
     const seq = lineAt(places, top);

@@ -1,0 +1,17 @@
+"""What Turnwise raises, in the words of the command line: what to do is a verb there, not a method."""
+
+from __future__ import annotations
+
+from turnwise.errors import BadAnswer, TurnwiseError, UnknownChannel, UnknownRun
+
+
+def told(error: TurnwiseError) -> str:
+    """Return the error as one line for a terminal."""
+    match error:
+        case UnknownChannel():
+            return f"no channel {error.name!r} is on this log; `turnwise channels list` lists them."
+        case UnknownRun():
+            return f"{error} `turnwise runs list` lists them; what is no run, `turnwise channels` looks at."
+        case BadAnswer():
+            return f"{error} Give each field with -i: KEY=VALUE for text, KEY:=JSON for anything else."
+    return str(error)
