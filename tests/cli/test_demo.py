@@ -92,6 +92,19 @@ def test_the_demo_can_be_run_again_on_the_same_file(tmp_path: Path) -> None:
     assert "closed: resolved" in done.stdout
 
 
+def test_a_fork_of_an_earlier_demo_is_no_part_of_the_next_one(tmp_path: Path) -> None:
+    """The second command to try leaves a channel on which billing has the floor, as in the next demo."""
+    first = turnwise("demo", cwd=tmp_path)
+    [fork] = re.findall(r"turnwise (channels fork .*)$", first.stdout, re.MULTILINE)
+    turnwise(*shlex.split(fork), cwd=tmp_path)
+
+    done = turnwise("demo", cwd=tmp_path)
+
+    assert "kill -9 (exit code -9) while the refund tool was running, behind line 12" in done.stdout
+    assert "replies of the models on the log: 4; requests they got: 4" in done.stdout
+    assert "All of it is in .turnwise/demo-2.db" in done.stdout
+
+
 def test_a_log_that_cannot_be_used_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "notes.db").write_text("these are not the bytes of a log, nor of any database at all")
     done = turnwise("demo", "--log", "notes.db", cwd=tmp_path)

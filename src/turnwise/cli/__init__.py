@@ -43,9 +43,12 @@ def _root(version: Version = False) -> None:
 
 @app.command(epilog="Example: turnwise demo --log /tmp/demo.db")
 def demo(
-    log: Annotated[Path, typer.Option(help="The SQLite file to play on; what is in it stays.")] = Path(
-        ".turnwise/demo.db"
-    ),
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            help="The SQLite file to play on; without it, a new one: .turnwise/demo.db, demo-2.db, ..."
+        ),
+    ] = None,
     live: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Ask a real model: openai:gpt-5-mini, say.")
     ] = None,

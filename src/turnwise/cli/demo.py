@@ -6,6 +6,7 @@ No model, no key, no service: the models are scripted, the log is one SQLite fil
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 import subprocess
 import sys
@@ -24,14 +25,21 @@ from turnwise.errors import TurnwiseError
 from turnwise.log.sqlite import SqliteLog
 
 
-def run(log: Path, model: str | None = None) -> None:
-    """Play the demo; the log is kept at `log`. With `model`, its agents ask that one."""
+def run(log: Path | None = None, model: str | None = None) -> None:
+    """Play the demo; the log is kept at `log`, or in a new file. With `model`, its agents ask that one."""
     console = Console(highlight=False, soft_wrap=True)
+    log = log or _new_file(Path(".turnwise"))
     asyncio.run(_read(log, ""))  # A file that cannot be a log is told before anything is played.
     _pipeline(console, model)
     channel = _refund(log, console, model)
     demo_flow.play(log, console)
     _next(log, channel, console)
+
+
+def _new_file(folder: Path) -> Path:
+    """An earlier demo's log may hold a fork that waits for billing, who would go on with it in this play."""
+    names = itertools.chain(["demo.db"], (f"demo-{number}.db" for number in itertools.count(2)))
+    return next(path for path in map(folder.joinpath, names) if not path.exists())
 
 
 def _pipeline(console: Console, model: str | None) -> None:
