@@ -33,6 +33,7 @@ def test_the_demo_ends_by_itself_and_tells_why_the_channel_closed(tmp_path: Path
     assert "-> billing, because ContextEquals(key='route', value='billing') (transition 1)" in done.stdout
     assert "closed: resolved" in done.stdout
     assert (tmp_path / ".turnwise" / "demo.db").exists()
+    assert "turnwise new shop && turnwise serve shop --dev" in done.stdout  # No example lies there.
 
 
 def test_t3_the_demo_kills_a_process_in_mid_turn_and_goes_on_behind_the_same_line(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def play(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """Play a project's test cases and recorded runs, without a model and without a server."""
-    with _extra("server"):
+    with _extra("flow"):
         from turnwise.cli.test import run  # noqa: PLC0415
 
     run(directory, only=only, as_json=as_json)

@@ -77,22 +77,27 @@ def _refund(log: Path, console: Console, model: str | None) -> str:
 
 def _next(log: Path, channel: str, console: Console) -> None:
     here = ".venv/bin/" if Path(".venv/bin/turnwise").exists() else ""  # Where `./run` has put everything.
-    address = f"sqlite:///{log}"
+    turnwise, address = f"{here}turnwise", f"sqlite:///{log}"
     console.print(f"\nAll of it is in {log}. Three things to try next:\n")
     tries = [
-        (f"turnwise channels why {channel} --log {address}", "why the floor moved, rule by rule"),
+        (f"{turnwise} channels why {channel} --log {address}", "why the floor moved, rule by rule"),
         (
-            f"turnwise channels fork {channel} --at 10 --log {address}",
+            f"{turnwise} channels fork {channel} --at 10 --log {address}",
             "the same conversation, from line 10 on",
         ),
-        (
-            f"turnwise serve examples/leads --dev --log {address}",
-            "the flow, and the studio: open the address it prints",
-        ),
+        _serving(turnwise, address),
     ]
     for command, what in tries:
-        console.print(Text.assemble("   ", (f"{here}{command}", "bold"), f"\n      {what}"))
+        console.print(Text.assemble("   ", (command, "bold"), f"\n      {what}"))
     console.print("\nThe studio is at http://127.0.0.1:8484/studio while that server runs.\n")
+
+
+def _serving(turnwise: str, address: str) -> tuple[str, str]:
+    if demo_flow.is_playable():
+        command = f"{turnwise} serve {demo_flow.LEADS} --dev --log {address}"
+        return command, "the flow, and the studio: open the address it prints"
+    command = f"{turnwise} new shop && {turnwise} serve shop --dev --log {address}"
+    return command, "a flow of your own, and the studio; with turnwise[server] installed"
 
 
 def _play(log: Path, channel: str, ledger: Ledger, model: str | None) -> int:
