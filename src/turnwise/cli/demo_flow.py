@@ -35,6 +35,7 @@ def play(log: Path, console: Console) -> None:
     if not is_playable():
         console.print("   It plays in a clone of the repository (examples/leads), with turnwise[server].\n")
         return
+    console.print(f"   turnwise serve {LEADS} --dev", style="dim")  # Starting it takes a moment.
     with _server(log) as (address, key, process):
         console.print(Text.assemble("   POST /api/leads ", (_json(LEAD), "cyan")))
         status, run = _ask("POST", f"{address}/api/leads", key, LEAD)
