@@ -28,6 +28,10 @@ async def test_c6_a_template_shows_chosen_context_variables() -> None:
     assert await rendered("The route is {{ route }}.", {"route": "north"}) == "The route is north."
 
 
+async def test_c6_a_variable_that_is_not_set_shows_as_nothing() -> None:
+    assert await rendered("The route is {{ route }}.", {}) == "The route is ."
+
+
 async def test_c6_a_template_is_rendered_anew_each_time() -> None:
     instructions = Instructions("{{ n }}", agent="ada")
 

@@ -33,6 +33,7 @@ def test_the_demo_ends_by_itself_and_tells_why_the_channel_closed(tmp_path: Path
     assert "-> billing, because ContextEquals(key='route', value='billing') (transition 1)" in done.stdout
     assert "closed: resolved" in done.stdout
     assert (tmp_path / ".turnwise" / "demo.db").exists()
+    assert "turnwise new shop && turnwise serve shop --dev" in done.stdout  # No example lies there.
 
 
 def test_t3_the_demo_kills_a_process_in_mid_turn_and_goes_on_behind_the_same_line(tmp_path: Path) -> None:
@@ -90,6 +91,19 @@ def test_the_demo_can_be_run_again_on_the_same_file(tmp_path: Path) -> None:
 
     assert done.returncode == 0
     assert "closed: resolved" in done.stdout
+
+
+def test_a_fork_of_an_earlier_demo_is_no_part_of_the_next_one(tmp_path: Path) -> None:
+    """The second command to try leaves a channel on which billing has the floor, as in the next demo."""
+    first = turnwise("demo", cwd=tmp_path)
+    [fork] = re.findall(r"turnwise (channels fork .*)$", first.stdout, re.MULTILINE)
+    turnwise(*shlex.split(fork), cwd=tmp_path)
+
+    done = turnwise("demo", cwd=tmp_path)
+
+    assert "kill -9 (exit code -9) while the refund tool was running, behind line 12" in done.stdout
+    assert "replies of the models on the log: 4; requests they got: 4" in done.stdout
+    assert "All of it is in .turnwise/demo-2.db" in done.stdout
 
 
 def test_a_log_that_cannot_be_used_is_one_clear_line(tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.hub.scenes import A_B, answers
 from turnwise.client.agent_client import AgentClient
 from turnwise.core.governance import Passport, Resume, Rule
+from turnwise.errors import UnknownName
 from turnwise.knowledge import DiskKnowledgeStore, MemoryKnowledgeStore
 from turnwise.network import EV_CHANNEL_CLOSED, Hub, HubClient, LocalLink, TransitionGraph
 from turnwise.network.workflow_helpers import delete_context, set_context
@@ -63,3 +66,15 @@ async def test_the_pipeline_of_seed_004(tmp_path: Path) -> None:
     for hc in (rhc, whc, ehc):
         await hc.close()
     await hub.close()
+
+
+async def test_a_log_may_be_given_by_its_address(tmp_path: Path) -> None:
+    hub = await Hub.open(f"sqlite:///{tmp_path}/log.db", ttl_sweep_interval=0)
+    await hub.close()
+
+    assert (tmp_path / "log.db").exists()
+
+
+async def test_an_address_nobody_knows_is_told() -> None:
+    with pytest.raises(UnknownName, match=r"'sqllite'.*Did you mean 'sqlite'\?"):
+        await Hub.open("sqllite:///log.db")

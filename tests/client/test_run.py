@@ -12,7 +12,7 @@ import turnwise
 from turnwise import Agent, Handoff, ToolResult
 from turnwise.agent.messages import Message, ModelReply, Usage
 from turnwise.client.run import run, run_sync
-from turnwise.core.conditions import ContextEquals, FromSpeaker
+from turnwise.core.conditions import ContextEquals, FromSpeaker, TurnFailed
 from turnwise.core.envelope import Basis
 from turnwise.core.graph import Transition, TransitionGraph, sequence
 from turnwise.core.targets import AgentTarget, TerminateTarget
@@ -103,6 +103,18 @@ async def test_o1_a_turn_that_fails_is_a_reason() -> None:
     result = await run(sequence(["writer"]), agents=[says("writer", down)], message="go")
 
     assert (result.reason, said(result)) == ("turn_failed", [("user", "go")])
+    assert result.error == "writer could not take its turn: ModelError: model 'm' failed: the key is wrong."
+    assert str(result).endswith(f"(closed: turn_failed; {result.error})")
+
+
+async def test_o1_a_failure_that_a_transition_takes_is_no_error_of_the_run() -> None:
+    graph = TransitionGraph(
+        "writer", [Transition(TurnFailed("writer"), AgentTarget("editor"))], TerminateTarget("done")
+    )
+    agents = [says("writer", ValueError("lost")), says("editor", "instead")]
+    result = await run(graph, agents=agents, message="go")
+
+    assert (result.reason, result.error) == ("done", "")
 
 
 async def test_l2_a_name_nobody_has_is_an_error_that_lists_the_names() -> None:
@@ -114,6 +126,13 @@ def test_o1_run_sync_needs_no_event_loop() -> None:
     result = run_sync(sequence(["writer"]), agents=[says("writer", "a draft")], message="go")
 
     assert result.text == "a draft"
+
+
+async def test_o1_run_sync_in_an_event_loop_says_what_to_use_there() -> None:
+    with pytest.raises(
+        RuntimeError, match=r"an async function or a notebook.*Use `await run\(\.\.\.\)` there"
+    ):
+        run_sync(sequence(["writer"]), agents=[says("writer", "a draft")], message="go")
 
 
 def test_o1_the_short_way_in_is_at_the_top() -> None:
@@ -182,6 +201,20 @@ async def test_l6_a_conversation_that_has_ended_is_told_again_and_not_had_again(
     assert await once("a draft") == await once()
 
 
+async def test_l6_something_new_under_an_old_id_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """The answer would be taken for one to the new message."""
+    log = MemoryLog()
+    for message in ("one", "one", "two"):
+        assert not caplog.messages
+        agents = [says("writer", f"answer to {message}")]
+        result = await run(sequence(["writer"]), agents=agents, message=message, log=log, channel_id="story")
+
+    assert result.text == "answer to one"
+    assert [one.partition(",")[0] for one in caplog.messages] == [
+        "channel 'story' began with another message"
+    ]
+
+
 async def test_l6_without_an_id_every_run_is_a_conversation_of_its_own() -> None:
     log = MemoryLog()
     results = [
@@ -201,7 +234,7 @@ async def test_o1_a_run_that_takes_too_long_is_left_as_it_is_and_can_be_gone_on_
         return run(graph, agents=[clerk], message="?", log=log, channel_id="search", timeout=timeout)
 
     async with asyncio.timeout(60) as stuck:
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match=r"'search' has not closed within 0.01 s; it is on the log"):
             await start(0.01)
     assert not stuck.expired()
     desk.stopped.set()

@@ -78,6 +78,14 @@ def test_the_python_blocks_of_a_page_run_one_after_another_and_print_what_it_sho
         printed = printed.partition(shown)[2]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
+def test_every_block_says_what_it_is(page: Path) -> None:
+    """One that does not would be run by nobody, even if it is Python."""
+    fences = [line for line in page.read_text().splitlines() if line.startswith("```")]
+
+    assert "```" not in fences[::2]
+
+
 def is_ours(document: object) -> bool:
     """Whether it is a document of a project; the others are only YAML. A list of steps is one, too."""
     if isinstance(document, list):

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from turnwise.client.channel import set_context
 from turnwise.client.turn import Turn
 from turnwise.core.graph import round_robin, sequence
 from turnwise.log.base import Head
@@ -46,6 +47,20 @@ async def test_t6_agents_of_two_hubs_take_turns_on_one_channel(tmp_path: Path) -
         said = [line.event_data["body"] for line in await here.wal(channel) if line.event_type == "packet"]
 
     assert said == ["bob 2", "alice 3", "bob 4", "alice 5", "bob 6"]
+
+
+async def test_c1_context_variables_are_the_same_at_every_hub(tmp_path: Path) -> None:
+    async with houses(tmp_path, ("alice",), ("bob",)) as (here, there):
+        await knows(here, "bob")
+        ours = await here["alice"].open("workflow", ["bob"], {"graph": A_B.to_dict()})
+        theirs = there["bob"].channel(ours.channel_id)
+        await set_context(ours, "route", "north")
+        await set_context(theirs, "stops", [1])
+
+        async with asyncio.timeout(10):
+            for channel in (theirs, ours):
+                while (await channel.state()).context_vars != {"route": "north", "stops": [1]}:  # noqa: ASYNC110
+                    await asyncio.sleep(0)  # The tail is read; nobody is told.
 
 
 async def test_t6_a_fork_of_one_hub_is_taken_up_by_whoever_has_the_floor_at_another(tmp_path: Path) -> None:

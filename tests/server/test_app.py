@@ -285,6 +285,7 @@ async def test_an_app_is_mounted_below_another_and_started_by_it() -> None:
     assert answer.headers["location"] == f"/below/runs/{answer.headers['x-run-id']}"
     assert found.json()["data"]["data"] == {"a": 1}
     assert (nowhere.status_code, nowhere.json()["success"]) == (404, False)
+    assert "GET /openapi.json lists what is served" in nowhere.json()["error"]["message"]
 
 
 async def test_a_runtime_that_somebody_else_opened_is_left_to_them() -> None:

@@ -45,9 +45,12 @@ def _root(version: Version = False) -> None:
 
 @app.command(epilog="Example: turnwise demo --log /tmp/demo.db")
 def demo(
-    log: Annotated[Path, typer.Option(help="The SQLite file to play on; what is in it stays.")] = Path(
-        ".turnwise/demo.db"
-    ),
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            help="The SQLite file to play on; without it, a new one: .turnwise/demo.db, demo-2.db, ..."
+        ),
+    ] = None,
     live: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Ask a real model: openai:gpt-5-mini, say.")
     ] = None,
@@ -125,7 +128,7 @@ def play(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """Play a project's test cases and recorded runs. Without a model and without a server."""
-    with _extra("server"):
+    with _extra("flow"):
         from turnwise.cli.test import run  # noqa: PLC0415
 
     run(directory, only=only, as_json=as_json)

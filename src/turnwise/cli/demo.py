@@ -6,6 +6,7 @@ No model, no key, no service: the models are scripted, the log is one SQLite fil
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 import subprocess
 import sys
@@ -24,14 +25,21 @@ from turnwise.errors import TurnwiseError
 from turnwise.log.sqlite import SqliteLog
 
 
-def run(log: Path, model: str | None = None) -> None:
-    """Play the demo; the log is kept at `log`. With `model`, its agents ask that one."""
+def run(log: Path | None = None, model: str | None = None) -> None:
+    """Play the demo; the log is kept at `log`, or in a new file. With `model`, its agents ask that one."""
     console = Console(highlight=False, soft_wrap=True)
+    log = log or _new_file(Path(".turnwise"))
     asyncio.run(_read(log, ""))  # A file that cannot be a log is told before anything is played.
     _pipeline(console, model)
     channel = _refund(log, console, model)
     demo_flow.play(log, console)
     _next(log, channel, console)
+
+
+def _new_file(folder: Path) -> Path:
+    """An earlier demo's log may hold a fork that waits for billing, who would go on with it in this play."""
+    names = itertools.chain(["demo.db"], (f"demo-{number}.db" for number in itertools.count(2)))
+    return next(path for path in map(folder.joinpath, names) if not path.exists())
 
 
 def _pipeline(console: Console, model: str | None) -> None:
@@ -69,22 +77,27 @@ def _refund(log: Path, console: Console, model: str | None) -> str:
 
 def _next(log: Path, channel: str, console: Console) -> None:
     here = ".venv/bin/" if Path(".venv/bin/turnwise").exists() else ""  # Where `./run` has put everything.
-    address = f"sqlite:///{log}"
+    turnwise, address = f"{here}turnwise", f"sqlite:///{log}"
     console.print(f"\nAll of it is in {log}. Three things to try next:\n")
     tries = [
-        (f"turnwise channels why {channel} --log {address}", "why the floor moved, rule by rule"),
+        (f"{turnwise} channels why {channel} --log {address}", "why the floor moved, rule by rule"),
         (
-            f"turnwise channels fork {channel} --at 10 --log {address}",
+            f"{turnwise} channels fork {channel} --at 10 --log {address}",
             "the same conversation, from line 10 on",
         ),
-        (
-            f"turnwise serve examples/leads --dev --log {address}",
-            "the flow, and the studio: open the address it prints",
-        ),
+        _serving(turnwise, address),
     ]
     for command, what in tries:
-        console.print(Text.assemble("   ", (f"{here}{command}", "bold"), f"\n      {what}"))
+        console.print(Text.assemble("   ", (command, "bold"), f"\n      {what}"))
     console.print("\nThe studio is at http://127.0.0.1:8484/studio while that server runs.\n")
+
+
+def _serving(turnwise: str, address: str) -> tuple[str, str]:
+    if demo_flow.is_playable():
+        command = f"{turnwise} serve {demo_flow.LEADS} --dev --log {address}"
+        return command, "the flow, and the studio: open the address it prints"
+    command = f"{turnwise} new shop && {turnwise} serve shop --dev --log {address}"
+    return command, "a flow of your own, and the studio; with turnwise[server] installed"
 
 
 def _play(log: Path, channel: str, ledger: Ledger, model: str | None) -> int:

@@ -24,12 +24,18 @@ _SAID: Final = re.compile(r"on (http://\S+);.*?\nDevelopment key[^\n]*\n  (\S+)\
 """The address and the development key in what `turnwise serve --dev` prints."""
 
 
+def is_playable() -> bool:
+    """Whether the example lies beside us and what it needs is installed."""
+    return LEADS.is_dir() and find_spec("fastapi") is not None
+
+
 def play(log: Path, console: Console) -> None:
-    """Play it, where the example lies beside us and what it needs is installed; else say what is missing."""
+    """Play it, where it can be; else say what is missing."""
     console.print("\n3. A YAML flow over HTTP: save a lead, score it, ask a person, answer\n", style="bold")
-    if not LEADS.is_dir() or find_spec("fastapi") is None:
+    if not is_playable():
         console.print("   It plays in a clone of the repository (examples/leads), with turnwise[server].\n")
         return
+    console.print(f"   turnwise serve {LEADS} --dev", style="dim")  # Starting it takes a moment.
     with _server(log) as (address, key, process):
         console.print(Text.assemble("   POST /api/leads ", (_json(LEAD), "cyan")))
         status, run = _ask("POST", f"{address}/api/leads", key, LEAD)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
 
 from turnwise.client.link import Seat
 from turnwise.core.channel import ChannelMetadata
-from turnwise.core.envelope import Draft, Envelope, JsonObject
-from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_TEXT, SUBSTANTIVE
+from turnwise.core.envelope import Close, Draft, Envelope, JsonObject
+from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_TEXT, EV_TURN_FAILED, SUBSTANTIVE
 from turnwise.core.packet import body_of
 from turnwise.core.state import State
 from turnwise.errors import ChannelClosed
@@ -37,6 +38,8 @@ class ChannelResult(Struct, frozen=True, kw_only=True):
     turns: int
     cost: float
     """What the model calls cost, in dollars, as far as their provider said."""
+    error: str = ""
+    """Why the turn failed that closed the channel; empty if none did."""
 
 
 class Channel:
@@ -146,7 +149,7 @@ class Channel:
 
         Raises `TimeoutError`, and `ChannelClosed` if the channel closes without one.
         """
-        async with asyncio.timeout(timeout):
+        async with _within(timeout, f"what was waited for has not come on channel {self.channel_id!r}"):
             async for envelope in self.stream(since=since):
                 if predicate(envelope):
                     return envelope
@@ -154,12 +157,14 @@ class Channel:
 
     async def result(self, timeout: float | None = None) -> ChannelResult:
         """Wait until the channel has closed and return how it ended. Raises `TimeoutError`."""
-        text, cost = "", 0.0
-        async with asyncio.timeout(timeout):
+        text, cost, error = "", 0.0, ""
+        async with _within(timeout, f"channel {self.channel_id!r} has not closed"):
             async for envelope in self.stream():
                 if envelope.event_type in SUBSTANTIVE:
                     text = body_of(envelope.event_type, envelope.event_data)
                     cost += float(envelope.event_data.get("usage", {}).get("cost", 0.0))
+                elif envelope.event_type == EV_TURN_FAILED and isinstance(envelope.decision, Close):
+                    error = await self._told(envelope)
         state = await self.state()
         return ChannelResult(
             channel_id=self.channel_id,
@@ -168,7 +173,28 @@ class Channel:
             context_vars=state.context_vars,
             turns=state.turn_count,
             cost=cost,
+            error=error,
         )
+
+    async def _told(self, failed: Envelope) -> str:
+        who, error = failed.event_data["agent_id"], failed.event_data["error"]
+        name = next((one.name for one in (await self.info()).participants if one.agent_id == who), who)
+        return f"{name} could not take its turn: {error['type']}: {error['message']}"
+
+
+@asynccontextmanager
+async def _within(seconds: float | None, what: str) -> AsyncIterator[None]:
+    """`asyncio.timeout`, whose error says what took too long."""
+    try:
+        async with asyncio.timeout(seconds) as patience:
+            yield
+    except TimeoutError:
+        if not patience.expired():
+            raise
+        raise TimeoutError(
+            f"{what} within {seconds:g} s; it is on the log as it stands. "
+            "`await channel.state()` says who is to speak; wait again, or longer."
+        ) from None
 
 
 async def set_context(channel: Channel, key: str, value: Any) -> Envelope:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Self, Unpack
 
 from turnwise.client.agent_client import AgentClient
 from turnwise.client.hub_client import HubClient
@@ -10,6 +10,7 @@ from turnwise.client.link import LocalLink
 from turnwise.core.governance import Passport, Resume, Rule
 from turnwise.hub.hub import Hub as BareHub
 from turnwise.hub.options import HubOptions
+from turnwise.log.address import open_log
 from turnwise.log.base import Log
 
 
@@ -19,6 +20,14 @@ class Hub(BareHub):
     def __init__(self, log: Log, *, ttl_sweep_interval: float, **options: Unpack[HubOptions]) -> None:
         super().__init__(log, ttl_sweep_interval=ttl_sweep_interval, **options)
         self._client = HubClient(LocalLink(self), hub=self)
+
+    @classmethod
+    async def open(
+        cls, store: Log | str, *, ttl_sweep_interval: float = 30.0, **options: Unpack[HubOptions]
+    ) -> Self:
+        """See `turnwise.hub.hub.Hub.open`; a text is a log's address: `"sqlite:///log.db"`."""
+        log = open_log(store) if isinstance(store, str) else store
+        return await super().open(log, ttl_sweep_interval=ttl_sweep_interval, **options)
 
     async def register(
         self,

@@ -6,6 +6,7 @@ result = await run(sequence(["writer", "editor"]), agents=[writer, editor], mess
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -24,8 +25,9 @@ from turnwise.core.governance import Passport
 from turnwise.core.graph import TransitionGraph
 from turnwise.core.packet import body_of
 from turnwise.core.study.spent import spent
-from turnwise.log.address import open_log
 from turnwise.log.base import Log
+
+logger = logging.getLogger(__name__)
 
 USER: Final = "user"
 """Who says the message, as a graph may name it."""
@@ -51,10 +53,12 @@ class RunResult(Struct, frozen=True, kw_only=True):
     context_vars: dict[str, Any]
     turns: int
     usage: Usage
+    error: str = ""
+    """Why the turn failed that closed the channel; empty if none did."""
 
     def __str__(self) -> str:
         said = "\n".join(f"{line.speaker}: {line.text}" for line in self.transcript)
-        return f"{said}\n(closed: {self.reason})"
+        return f"{said}\n(closed: {self.reason}{self.error and f'; {self.error}'})"
 
 
 async def run(
@@ -75,13 +79,15 @@ async def run(
     where it stopped. The agents have their own tools only, unless `attach_plugin` adds
     the network's. Raises `TimeoutError`.
     """
-    hub = await Hub.open(open_log(log) if isinstance(log, str) else log)
+    hub = await Hub.open(log)
     client = HubClient(LocalLink(hub), hub=hub)
     try:
         user = await client.register_human(Passport(name=USER, kind="human"))
         names = [(await client.register(one, attach_plugin=attach_plugin)).name for one in agents]
         knobs = {"graph": graph.to_dict(), "context_vars": dict(context_vars or {})}
         channel = await user.open("workflow", names, knobs, message=message, channel_id=channel_id)
+        if channel_id is not None:
+            await _check_message(hub, channel_id, message)
         await channel.result(timeout)
         return await _told(hub, channel)
     finally:
@@ -91,7 +97,32 @@ async def run(
 
 def run_sync(graph: TransitionGraph, **options: Any) -> RunResult:
     """`run`, for a program without an event loop."""
+    if _is_in_a_loop():
+        raise RuntimeError(
+            "run_sync was called where an event loop runs: in an async function or a notebook; "
+            "expected a program without one. Use `await run(...)` there."
+        )
     return asyncio.run(run(graph, **options))
+
+
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _check_message(hub: Hub, channel_id: str, message: str) -> None:
+    """Tell somebody who asks something new under an old id, and would take the old answer for the new one."""
+    log = await hub.read_wal(channel_id)
+    first = next((one for one in log if one.event_type in SUBSTANTIVE), None)
+    if first is not None and body_of(first.event_type, first.event_data) != message:
+        logger.warning(
+            "channel %r began with another message, and goes on with that one; "
+            "a conversation of its own needs a channel_id of its own",
+            channel_id,
+        )
 
 
 async def _told(hub: Hub, channel: Channel) -> RunResult:
@@ -106,6 +137,7 @@ async def _told(hub: Hub, channel: Channel) -> RunResult:
         context_vars=result.context_vars,
         turns=result.turns,
         usage=Usage(**msgspec.to_builtins(spent(log))),
+        error=result.error,
     )
 
 

@@ -183,7 +183,8 @@ def _openapi(house: House, said: JsonObject) -> Handler:
 
 async def _no_such_path(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else NOT_FOUND
-    return failure(Answer(status=status, type="not_found", message="there is nothing at this path."))
+    message = "there is nothing at this path; GET /openapi.json lists what is served."
+    return failure(Answer(status=status, type="not_found", message=message))
 
 
 _FREE: Final = ("/health", "/ready", "/openapi.json")
