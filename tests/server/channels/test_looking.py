@@ -7,6 +7,8 @@ import pytest
 from turnwise.agent.context import Context
 from turnwise.agent.tool import tool
 from turnwise.core.event_types import EV_CONTEXT_SET
+from turnwise.core.graph import TransitionGraph
+from turnwise.core.targets import TerminateTarget
 from turnwise.testing import call
 
 from .scene import HELP_DESK, scene
@@ -93,6 +95,20 @@ async def test_lines_of_one_channel_and_of_all_are_found_by_what_they_say() -> N
     assert on_all[-1]["text"] == "The lamp is blue."
     assert nothing == []
     assert other != channel
+
+
+async def test_w6_opening_words_of_somebody_else_are_no_turn_of_the_usage() -> None:
+    graph = TransitionGraph("helper", [], TerminateTarget("answered"))
+    async with scene("hello") as stage:
+        channel = await stage.people["carol"].open(
+            "workflow", ["helper"], {"graph": graph.to_dict()}, message="Can you help?"
+        )
+        await channel.result()
+        usage = await stage.data(f"/channels/{channel.channel_id}/usage")
+        told = await stage.data(f"/channels/{channel.channel_id}")
+
+    assert usage["total"]["turns"] == told["turn_count"] == 1
+    assert [one["requests"] for one in usage["participants"]] == [1]
 
 
 async def test_usage_counts_turns_tokens_and_seconds_by_participant() -> None:

@@ -10,13 +10,13 @@ from typing import Final
 from turnwise.core import event_types as ev
 from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.state import State
+from turnwise.core.study.why import is_turn
 from turnwise.core.variables import is_number
 from turnwise.hub.hub import Hub
 from turnwise.server.channels.sight import Sight
 
 LAST_TURNS: Final = 200
 _COUNTED: Final = ("requests", "input_tokens", "output_tokens", "cost")
-_ENDS: Final = (ev.EV_PACKET, ev.EV_TEXT, ev.EV_TURN_FAILED)
 
 
 class Counting:
@@ -30,7 +30,7 @@ class Counting:
     def take(self, line: Envelope) -> None:
         if line.event_type == ev.EV_TURN_CLAIMED:
             self._claimed_at = line.created_at
-        elif line.event_type in _ENDS and line.decision is not None:
+        elif is_turn(line):
             self._ended(line)
 
     def told(self) -> JsonObject:
