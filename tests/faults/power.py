@@ -1,6 +1,6 @@
 """What a disk may hold after a power cut: a disk that forgets sectors which were not synced.
 
-    python -m tests.faults.power RECORD SEED FOLDER     puts the image of that seed into a folder
+    a run's record -> events -> Disk, up to a moment -> one of the images it may leave
 
 Rule 1: what was synced is there. Of what was not, any sectors may be, some in part; a file may
 have grown without what made it grow.
@@ -14,7 +14,6 @@ Rule 4: the `-shm` file is mapped memory. It is gone.
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from tests.faults.record import Cut, Event, Made, NotSynced, Removed, Said, Synced, Wrote, events
+from tests.faults.record import Cut, Event, Made, NotSynced, Removed, Said, Synced, Wrote
 
 SECTORS: Final = (512, 4096)
 KEPT: Final = (0.0, 0.1, 0.5, 0.9, 1.0)
@@ -174,11 +173,7 @@ def image(happened: Sequence[Event], seed: int) -> Image:
 
 
 def lay_out(found: Image, folder: Path) -> None:
-    """Put the files of an image into a folder, all in one."""
+    """Put the files of an image into a new folder, all in one."""
+    folder.mkdir()
     for path, content in found.files.items():
         (folder / Path(path).name).write_bytes(content)
-
-
-if __name__ == "__main__":
-    record, number, where = sys.argv[1:]
-    lay_out(image(events(Path(record)), int(number)), Path(where))

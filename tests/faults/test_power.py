@@ -45,37 +45,41 @@ def recorded(folder: Path, durability: Durability, *, kind: str = "honest") -> l
     return events(folder / "record")
 
 
-async def problems(happened: Sequence[Event], folder: Path, cuts: int) -> list[str]:
-    """Return what is wrong with the disks that so many cuts leave; each with the seed that makes it again."""
+async def problems(happened: Sequence[Event], folder: Path, keep: Path, cuts: int) -> list[str]:
+    """Return what is wrong with the disks that so many cuts leave; those are kept, as they were."""
     found = []
     for seed in range(SEED, SEED + cuts):
-        place = folder / str(seed)
-        place.mkdir()
         left = image(happened, seed)
+        place = folder / str(seed)
         lay_out(left, place)
         wrong = await scribe.problems(place / "log.db", scribe.acknowledged(left.said))
-        found += [f"{text} (python -m tests.faults.power {folder / 'record'} {seed} .)" for text in wrong]
+        if wrong:
+            kept = keep / f"{folder.name}-{seed}"
+            lay_out(left, kept)
+            found += [f"{text} (seed {seed}, see {kept}; acknowledged: {left.said})" for text in wrong]
     return found
 
 
-async def test_x4_nothing_acknowledged_is_lost_and_the_log_goes_on(quick_folder: Path) -> None:
+async def test_x4_nothing_acknowledged_is_lost_and_the_log_goes_on(
+    quick_folder: Path, tmp_path: Path
+) -> None:
     happened = recorded(quick_folder, "power")
 
-    assert await problems(happened, quick_folder, POWER_CUTS) == []
+    assert await problems(happened, quick_folder, tmp_path, POWER_CUTS) == []
 
 
 async def test_x4_twin_a_log_that_does_not_sync_its_commits_loses_some_but_stays_whole(
     quick_folder: Path,
 ) -> None:
     happened = recorded(quick_folder, "process")
-    found = await problems(happened, quick_folder, POWER_CUTS_OF_A_TWIN)
+    found = await problems(happened, quick_folder, quick_folder, POWER_CUTS_OF_A_TWIN)
 
     assert {text.partition(":")[0] for text in found} == {"lost"}
 
 
 async def test_x4_twin_a_disk_that_syncs_nothing_is_caught(quick_folder: Path) -> None:
     happened = [event for event in recorded(quick_folder, "power") if not isinstance(event, Synced)]
-    found = await problems(happened, quick_folder, POWER_CUTS_OF_A_TWIN)
+    found = await problems(happened, quick_folder, quick_folder, POWER_CUTS_OF_A_TWIN)
 
     assert {text.partition(":")[0] for text in found} >= {"lost", "damaged"}
 
@@ -92,18 +96,18 @@ def lost_syncs(folder: Path, kind: str, *, every: int = 1) -> list[Path]:
     return [record for record, paths in lost.items() if paths and not {str(record.parent)} & {*paths}]
 
 
-async def test_x4_a_sync_that_failed_is_not_relied_on(quick_folder: Path) -> None:
+async def test_x4_a_sync_that_failed_is_not_relied_on(quick_folder: Path, tmp_path: Path) -> None:
     """A kernel that could not write a page may forget it, and say of the next sync that all is well."""
     records = lost_syncs(quick_folder, "honest")
 
     assert len(records) >= 10
     for record in records:
-        assert await problems(events(record), record.parent, POWER_CUTS_AFTER_A_LOST_SYNC) == []
+        assert await problems(events(record), record.parent, tmp_path, POWER_CUTS_AFTER_A_LOST_SYNC) == []
 
 
 async def test_x4_twin_a_log_that_repeats_a_sync_is_caught(quick_folder: Path) -> None:
     found = []
     for record in lost_syncs(quick_folder, "stubborn", every=8):
-        found += await problems(events(record), record.parent, POWER_CUTS_AFTER_A_LOST_SYNC)
+        found += await problems(events(record), record.parent, quick_folder, POWER_CUTS_AFTER_A_LOST_SYNC)
 
     assert {text.partition(":")[0] for text in found} == {"lost"}
