@@ -48,6 +48,12 @@ def test_the_way_on_has_words_only_where_a_step_can_say_where_else_to_go() -> No
     ]
 
 
+def test_a_default_that_somebody_wrote_takes_whatever_else_a_step_says() -> None:
+    routed = flow(router("a", "left", left="a", default="b"), wait("b", default="a"))
+
+    assert arrows(flow_picture(routed)) == [("a", "left", "a"), ("a", "otherwise", "b"), ("b", "", "a")]
+
+
 def test_a_step_whose_signals_all_have_routes_leads_nowhere_else() -> None:
     last = flow(wait("a"), router("b", "left", otherwise="right", left="a", right="a"))
 

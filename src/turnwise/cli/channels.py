@@ -122,7 +122,7 @@ def retry(
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Take the last turn that failed once more: open a fork from where it was given; print its id."""
+    """Take the last turn that failed once more. Opens a fork from where it was given; prints its id."""
     run(_verbs(log, directory, as_json=as_json).retry(channel_id))
 
 

@@ -141,7 +141,7 @@ def revoke(
 
 @app.command(epilog="Example: turnwise token key --dir leads")
 def key(directory: Folder = Path(), as_json: AsJson = False) -> None:
-    """Show the public half of the project's key, which verifies tokens. Makes the key if there is none."""
+    """Show the public half of the project's key. It verifies tokens; makes the key if there is none."""
     from turnwise.server.auth import keys
 
     found = keys.ensure_root_key(os.environ, directory)

@@ -75,7 +75,7 @@ def _is_written(graph: TransitionGraph, edge: Edge, steps: Mapping[str, Step]) -
 def _is_given(step: Step, signal: str | None) -> bool:
     said = signals_of(step)
     if signal is None:
-        return said.is_open or not said.given <= step.routes.keys()
+        return DEFAULT in step.routes or said.is_open or not said.given <= step.routes.keys()
     return signal in (*step.routes, *ERRORS) or signal in said.given
 
 
