@@ -62,7 +62,7 @@ VERBS: Final = {
     "run proj/workflows/ticket.yaml": "[flow]",
     "check proj": "[flow]",
     "graph proj/workflows/ticket.yaml": "[flow]",
-    "test proj": "[server]",
+    "test proj": "[flow]",
     "runs list": "[server]",
     "token key": "[server]",
     "mcp proj": "[mcp]",

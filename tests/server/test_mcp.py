@@ -125,6 +125,15 @@ async def test_an_agent_is_asked_on_a_channel_of_its_own() -> None:
     assert (channel.type, channel.close_reason) == ("consulting", "consulting_complete")
 
 
+async def test_an_agent_that_fails_is_an_error_and_not_the_callers_own_words() -> None:
+    async with project(Agent("ada", config=ScriptedModel(RuntimeError(SECRET)))) as (tools, _):
+        result = await tools.call("ask_ada", {"message": "Which colour?"})
+
+    assert result.is_error
+    assert "Which colour?" not in str(result)
+    assert SECRET not in str(result)
+
+
 async def test_asking_without_a_message_is_an_error() -> None:
     async with project(Agent("ada", config=ScriptedModel("no"))) as (tools, _):
         assert (await tools.call("ask_ada", {})).is_error

@@ -223,9 +223,12 @@ class _People:
             audience=self._people,
             envelope_id=request_id,
         )
-        answer = await self._channel.wait_for(
-            lambda one: _answers(one, request_id), timeout=timeout, since=self._turn.envelope.seq
-        )
+        try:
+            answer = await self._channel.wait_for(
+                lambda one: _answers(one, request_id), timeout=timeout, since=self._turn.envelope.seq
+            )
+        except TimeoutError:
+            raise TimeoutError("nobody has answered in time") from None  # A model reads it.
         return str(answer.event_data.get("answer", ""))
 
 

@@ -25,7 +25,7 @@ from turnwise.client.agent_client import AgentClient
 from turnwise.core.channel import ID_PATTERN
 from turnwise.core.envelope import JsonObject
 from turnwise.core.governance import Passport
-from turnwise.errors import NameTaken, UnknownName, UnknownRun
+from turnwise.errors import NameTaken, NoAnswer, UnknownName, UnknownRun
 from turnwise.flow.body import checked_body
 from turnwise.flow.definition.flow import Flow
 from turnwise.flow.fields import Problem, json_schema
@@ -33,6 +33,7 @@ from turnwise.flow.verdict import Verdict
 from turnwise.server.problems import answer_to, invalid
 from turnwise.server.runtime import Runtime
 
+_ANSWERED: Final = "consulting_complete"
 CALLER: Final = "mcp"
 """The name of the participant that asks agents, and the user that runs are started for."""
 WAIT_SECONDS: Final = 300.0
@@ -121,6 +122,8 @@ class ProjectTools:
             self._asker = await self._runtime.hub.register(None, Passport(name=CALLER))
         channel = await self._asker.open(type="consulting", target=agent.name, message=message)
         result = await channel.result(timeout=self._wait_seconds)
+        if result.reason != _ANSWERED:  # The last words are the question's then.
+            raise NoAnswer(agent.name, channel_id=result.channel_id, reason=result.reason)
         return {"text": result.text}
 
 
