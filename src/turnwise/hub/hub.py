@@ -281,10 +281,11 @@ class Hub:
     # Inside.
 
     async def _hydrate(self) -> None:
+        # What is behind these heads is followed, so everything is read after them: nothing falls between.
+        heads, position = await self.lines.channels(closed=False), 0
         await self._directory.hydrate()
         await self.audit_log.hydrate()
-        position = 0
-        for head in await self.lines.channels(closed=False):
+        for head in heads:
             position = max(position, head.position)
             if head.channel_id.startswith(OWN_PREFIX):
                 continue
