@@ -23,7 +23,8 @@ from tests.hub.scenes import (
     until,
 )
 from turnwise.client.channel import Channel, set_context, update_context
-from turnwise.client.turn import RETRY_SECONDS, Turn, TurnHandler, take_turn
+from turnwise.client.retry import RETRY_SECONDS
+from turnwise.client.turn import Turn, TurnHandler, take_turn
 from turnwise.core.conditions import Always, ContextEquals, TurnFailed
 from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.graph import Transition, TransitionGraph, sequence

@@ -70,3 +70,8 @@ CHANNELS_IN_WAVES: Final = 100
 WAVES_OF_CHANNELS: Final = 15 * SOAK
 CHANNELS_LEFT: Final = 50
 """Of the last wave: live ones among many that are closed."""
+
+SEEDS: Final = 2000 * SOAK
+SEEDS_TWICE: Final = 12 * SOAK
+SEEDS_OF_A_TWIN: Final = 400
+"""It is stopped as soon as it is caught, which takes most of them a few seeds."""

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from turnwise.client.channel import set_context
 from turnwise.client.turn import Turn
+from turnwise.core.envelope import Envelope
+from turnwise.core.event_types import EV_CHANNEL_INVITE, EV_TEXT
 from turnwise.core.graph import round_robin, sequence
+from turnwise.errors import LogUnavailable
+from turnwise.hub.posting import RETRY_SECONDS
 from turnwise.log.base import Head
+from turnwise.log.memory import MemoryLog
 from turnwise.log.sqlite import SqliteLog
 
-from .scenes import A_B, CountingLog, House, Wrapped, answers, begin, house, quiet, until
+from .scenes import A_B, CountingLog, FailingLog, House, Wrapped, answers, begin, house, quiet, refused, until
 
 
 @asynccontextmanager
@@ -120,6 +126,69 @@ async def test_w6_a_turn_is_told_of_although_somebody_has_read_the_channel_befor
             log.let.set()
 
             assert (await (await opening).result()).text == "at once"
+
+
+async def test_what_others_appended_and_could_not_be_read_is_read_later() -> None:
+    """The tail has told of it, and does not tell of it again."""
+    shared = MemoryLog()
+    failing = FailingLog(shared)
+    async with (
+        house(shared, "alice", follow=True) as here,
+        house(failing, "bob", clock=here.clock, follow=True) as there,
+    ):
+        await knows(here, "bob")
+        channel = await here.open(A_B, target=["bob"], expectations=[])
+        await until(lambda: "bob" in there.agents)
+        await there.hub.state(channel.channel_id)
+        await quiet()
+        failing.fail_read = LogUnavailable("test", because="it is away")
+        await channel.send("hello")
+        await quiet()
+        assert EV_TEXT not in [one.event_type for one in await there.hub.read_recent(channel.channel_id, 0)]
+        here.clock.advance(RETRY_SECONDS)
+        await quiet()
+
+        assert (await there.hub.state(channel.channel_id)).turn_count == 1
+
+
+class UnsureLog(Wrapped):
+    """The first line of a channel is written, and told, before it is answered with an error."""
+
+    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        await super().append(channel_id, envelopes, after=after)
+        if envelopes[0].event_type == EV_CHANNEL_INVITE:
+            await quiet()
+            raise LogUnavailable("test", because="the answer was lost")
+
+
+async def test_l1_who_is_invited_is_told_although_whoever_opened_the_channel_got_an_error() -> None:
+    async with house(UnsureLog(), "alice", "bob", follow=True) as home:
+        await refused(LogUnavailable, home.open(A_B, channel_id="asked"))
+        await quiet()
+
+        assert (await home.hub.state("asked")).status == "active"
+
+
+class BusyLog(Wrapped):
+    """While somebody lists the channels, others register."""
+
+    def __init__(self, log: MemoryLog, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(log)
+        self._meanwhile = meanwhile
+
+    async def channels(
+        self, *, closed: bool | None = None, after: str = "", limit: int | None = None
+    ) -> list[Head]:
+        await self._meanwhile()
+        return await super().channels(closed=closed, after=after, limit=limit)
+
+
+async def test_l6_who_registers_while_a_hub_is_being_opened_is_known_there() -> None:
+    shared = MemoryLog()
+    async with house(shared, "alice", follow=True) as here:
+        busy = BusyLog(shared, partial(here.agent, "bob"))
+        async with house(busy, follow=True) as there:
+            await knows(there, "bob")
 
 
 class LateLog(Wrapped):

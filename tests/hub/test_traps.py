@@ -91,3 +91,13 @@ async def test_a_graph_that_cannot_be_linted_is_opened_all_the_same(
 
     assert channel.channel_id
     assert told(caplog) == []
+
+
+async def test_a_graph_is_not_looked_at_where_nobody_would_be_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "turnwise.hub.traps")
+    async with house(MemoryLog(), "alice", "bob") as home:
+        await home.open(STUCK)
+        caplog.set_level(logging.WARNING, "turnwise.hub.traps")
+        await home.open(STUCK)
+
+    assert len(told(caplog)) == 1

@@ -366,3 +366,31 @@ async def test_t1_a_hub_says_how_long_its_workers_may_be_silent() -> None:
 
         assert claim.lease_seconds == 7
         assert (await channel.state()).claim == claim
+
+
+class OtherProcess:
+    """See `turnwise.hub.worker.Process`: everybody elsewhere has ended."""
+
+    def join(self, place: str) -> str:
+        return f"simulated:1:1/{place}"
+
+    def leave(self, worker: str) -> None: ...
+
+    def is_here(self, worker: str) -> bool:
+        return worker.startswith("simulated:1:1/")
+
+    def is_near(self, worker: str) -> bool:
+        return False
+
+    def is_gone(self, worker: str) -> bool:
+        return not self.is_here(worker)
+
+
+async def test_t1_who_is_gone_is_for_the_process_to_say_that_the_hub_was_told_it_is_in() -> None:
+    async with house(MemoryLog(), "alice", "bob", process=OtherProcess()) as home:
+        channel = await home.open(A_B)
+        await claim(home, channel)
+        taken = await home["alice"].seat.claim(channel.channel_id, 1)
+
+        assert taken.worker.startswith("simulated:1:1/")
+        await refused(TurnTaken, claim(home, channel))

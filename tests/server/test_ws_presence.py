@@ -26,14 +26,14 @@ from turnwise.testing.manual_clock import ManualClock
 QUICK = Backoff(first_seconds=0.001, most_seconds=0.05)
 
 
-async def claimed(client: Raw, hub: Hub) -> tuple[str, int]:
+async def claimed(client: Raw, hub: Hub, **fields: str) -> tuple[str, int]:
     """Alice has claimed the first turn of a channel; her id and the claim."""
     await hub.register(None, Passport(name="bob"))
     alice = await client.join("alice")
     knobs = {"graph": A_B.to_dict()}
     request = {"type": "workflow", "target": ["bob"], "channel_id": "story", "knobs": knobs}
     await client.ask("open", seat=alice, request=request)
-    answer = await client.ask("claim", seat=alice, request_id="claim-1", channel_id="story", turn=1)
+    answer = await client.ask("claim", seat=alice, request_id="claim-1", channel_id="story", turn=1, **fields)
     return alice, answer["result"]["seq"]
 
 
@@ -96,6 +96,17 @@ async def test_a_request_that_is_sent_again_is_answered_again_and_done_once() ->
         await client.hello()
         alice, claim = await claimed(client, hub)
         again = await client.ask("claim", seat=alice, request_id="claim-1", channel_id="story", turn=1)
+
+        assert again["result"]["seq"] == claim
+        assert [one.event_type for one in await hub.read_wal("story")].count("turn.claimed") == 1
+
+
+async def test_a_claim_that_is_asked_for_again_under_its_id_is_the_same() -> None:
+    async with served() as (hub, serving), raw(serving.url) as client:
+        await client.hello()
+        alice, claim = await claimed(client, hub, envelope_id="once")
+        fields: dict[str, Any] = {"seat": alice, "channel_id": "story", "turn": 1, "envelope_id": "once"}
+        again = await client.ask("claim", request_id="claim-2", **fields)
 
         assert again["result"]["seq"] == claim
         assert [one.event_type for one in await hub.read_wal("story")].count("turn.claimed") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import Semaphore
 from contextvars import ContextVar
+from functools import partial
 from typing import Final
 
 from turnwise.agent.agent import Agent
@@ -12,6 +13,7 @@ from turnwise.client.agent_turn import AgentTurns
 from turnwise.client.link import Link
 from turnwise.client.participant import OnEnvelope, ParticipantClient
 from turnwise.client.plugin import NO_PLUGIN, NetworkPlugin
+from turnwise.client.retry import retried
 from turnwise.client.turn import NO_LIMIT, Room, TurnHandler, take_turn
 from turnwise.core.envelope import Envelope, gives_floor_to
 from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_OPENED
@@ -92,10 +94,13 @@ class AgentClient(ParticipantClient):
                 self._begin(self._take(envelope, self._handler), envelope)
         await super()._handle(envelope)
 
+    async def _is_opener(self, channel_id: str) -> bool:
+        read = partial(self.seat.metadata, channel_id)
+        return (await retried(self.seat, read, f"{channel_id} is not read")).creator_id == self.agent_id
+
     async def _take(self, envelope: Envelope, handler: TurnHandler) -> None:
         # Whoever opens a channel and is its first speaker says the first word itself (W6).
-        is_opening = envelope.event_type == EV_CHANNEL_OPENED
-        if is_opening and (await self.seat.metadata(envelope.channel_id)).creator_id == self.agent_id:
+        if envelope.event_type == EV_CHANNEL_OPENED and await self._is_opener(envelope.channel_id):
             return
         await self._work_on(envelope, handler)
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 
 from turnwise.client.link import Seat
+from turnwise.client.retry import retried
 from turnwise.core.envelope import Envelope
 from turnwise.core.event_types import EV_CHANNEL_CLOSED
 from turnwise.errors import TurnwiseError
@@ -74,7 +76,8 @@ class Inbox:
     async def _read_once(self, channel_id: str) -> None:
         seat = self._seat
         assert seat is not None
-        reading = await seat.read(channel_id, self._read_to[channel_id])
+        read = partial(seat.read, channel_id, self._read_to[channel_id])
+        reading = await retried(seat, read, f"{channel_id} is not read")
         for envelope in reading.envelopes:
             self._read_to[channel_id] = envelope.seq
             if concerns(envelope, seat.agent_id) or is_for_a_step(envelope):

@@ -70,7 +70,9 @@ class Seat(Protocol):
         """Return the seat of a step of a channel that this participant has opened."""
         ...
 
-    async def claim(self, channel_id: str, turn: int) -> Claim: ...
+    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "") -> Claim:
+        """Claim the turn; again under the same `envelope_id`, where no answer came, it is the same claim."""
+        ...
 
     async def wait_unclaimed(self, channel_id: str) -> None:
         """Return when another worker's claim has ended, or that worker can be replaced."""

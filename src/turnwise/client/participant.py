@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 
 from turnwise.client.channel import Channel, Predicate
 from turnwise.client.inbox import Inbox
 from turnwise.client.link import Link, Seat
+from turnwise.client.retry import retried
 from turnwise.client.steps import handler_of
 from turnwise.client.turn import take_turn
 from turnwise.core.channel import ACK_TIMEOUT_SECONDS, Expectation
@@ -159,12 +161,14 @@ class ParticipantClient:
 
     async def _work_on_step(self, envelope: Envelope) -> None:
         """Work on a step of a channel that this participant has opened."""
-        state, step = await self.seat.state(envelope.channel_id), gives_floor_to(envelope)
+        channel_id, step = envelope.channel_id, gives_floor_to(envelope)
+        state = await retried(self.seat, partial(self.seat.state, channel_id), f"{channel_id} is not read")
         if state.creator_id != self.agent_id or step is None:
             return
         handler = handler_of(self, state, step)
         if handler is not None:
-            seat = await self.seat.as_step(envelope.channel_id, step)
+            work = partial(self.seat.as_step, channel_id, step)
+            seat = await retried(self.seat, work, f"{channel_id} is not read")
             await take_turn(seat, envelope, handler, at_work=self._at_work)
 
     def _begin(self, work: Coroutine[Any, Any, None], asked_by: Envelope) -> None:
@@ -183,7 +187,8 @@ class ParticipantClient:
                 logger.exception("a callback of %s raised on %s of channel %s", self.name, what, where)
 
     async def _acknowledge(self, channel_id: str) -> None:
+        what = f"the invitation to {channel_id} could not be answered"
         try:
-            await self.accept(channel_id)
+            await retried(self.seat, partial(self.accept, channel_id), what)
         except (NotDue, ChannelClosed):
             return  # Told of it twice, or too late: the invitation is settled.

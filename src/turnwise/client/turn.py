@@ -14,11 +14,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import partial
 from typing import Final
 
 from turnwise import tracing
 from turnwise.client.channel import Channel
 from turnwise.client.link import Seat
+from turnwise.client.retry import RETRY_SECONDS, retried
 from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.event_types import EV_PACKET
 from turnwise.core.routing import packet
@@ -28,6 +30,7 @@ from turnwise.errors import (
     ChannelClosed,
     ChannelQuarantined,
     ClaimLost,
+    EnvelopeIdReused,
     HubClosed,
     LogError,
     OutOfTurn,
@@ -37,11 +40,12 @@ from turnwise.errors import (
 
 logger = logging.getLogger(__name__)
 
-RETRY_SECONDS: Final = 1.0
 Room = AbstractAsyncContextManager[object]
 """Where turns are worked on: a semaphore, say, lets in so many at once."""
 NO_LIMIT: Final[Room] = nullcontext()
 _ERROR_CHARACTERS: Final = 500
+_OVER: Final = (ClaimLost, ChannelClosed, OutOfTurn)
+"""What refuses a line of a turn that is not ours any more."""
 
 
 class Turn:
@@ -93,14 +97,20 @@ async def take_turn(
     While another worker has it, wait for that one's packet, or for its lease to
     end; while the log cannot be written, try again. It is claimed and worked on in
     `room`; the turn's line is in `at_work` for as long as this worker has it.
+    A claim is asked for again under its id for as long as it may have landed and nobody works on it: it
+    is this worker's own, and nobody of this process could replace it.
     """
-    at_work = set() if at_work is None else at_work
+    at_work, claim_id = set() if at_work is None else at_work, seat.new_id()
     while True:
         try:
             async with room:
-                await _take(seat, envelope, handler, at_work)
+                turn = await _claimed(seat, envelope, claim_id)
+                if turn is not None:
+                    await _at_work(seat, turn, handler, at_work)
         except TurnTaken:
             await seat.wait_unclaimed(envelope.channel_id)
+        except EnvelopeIdReused:  # The claim has landed, and is over: another one is made.
+            claim_id = seat.new_id()
         except LogError as error:
             logger.warning("a turn of %s could not be written down: %s", envelope.channel_id, error)
             await seat.sleep(RETRY_SECONDS)
@@ -111,22 +121,20 @@ async def take_turn(
             return
 
 
-async def _take(seat: Seat, envelope: Envelope, handler: TurnHandler, at_work: set[str]) -> None:
-    turn = await _claimed(seat, envelope)
-    if turn is not None:
-        at_work.add(envelope.envelope_id)
-        try:
-            await _work(seat, turn, handler)
-        finally:
-            at_work.discard(envelope.envelope_id)
+async def _at_work(seat: Seat, turn: Turn, handler: TurnHandler, at_work: set[str]) -> None:
+    at_work.add(turn.envelope.envelope_id)
+    try:
+        await _work(seat, turn, handler)
+    finally:
+        at_work.discard(turn.envelope.envelope_id)
 
 
-async def _claimed(seat: Seat, envelope: Envelope) -> Turn | None:
+async def _claimed(seat: Seat, envelope: Envelope, claim_id: str) -> Turn | None:
     state = await seat.state(envelope.channel_id)
     if state.floor_seq != envelope.seq or state.expected_next_speaker != seat.agent_id:
         return None
     try:
-        claim = await seat.claim(envelope.channel_id, state.turn)
+        claim = await seat.claim(envelope.channel_id, state.turn, envelope_id=claim_id)
     except (OutOfTurn, ClaimLost, ChannelClosed) as error:
         logger.debug("turn %s of %s is not ours: %s", state.turn, envelope.channel_id, error)
         return None
@@ -135,6 +143,8 @@ async def _claimed(seat: Seat, envelope: Envelope) -> Turn | None:
 
 async def _work(seat: Seat, turn: Turn, handler: TurnHandler) -> None:
     state = await turn.channel.state()
+    if state.claim is None or state.claim.seq != turn.claim.seq:
+        raise EnvelopeIdReused(state.channel_id, envelope_id=turn.claim.envelope_id, seq=turn.claim.seq)
     member = state.spec.participant(seat.agent_id)
     name = seat.agent_id if member is None else member.name
     attributes: dict[str, tracing.Value] = {
@@ -150,22 +160,38 @@ async def _work(seat: Seat, turn: Turn, handler: TurnHandler) -> None:
 
 async def _worked(seat: Seat, turn: Turn, handler: TurnHandler, recording: tracing.Recording) -> None:
     channel_id, claim = turn.channel.channel_id, turn.claim.seq
+    try:
+        await _performed(seat, turn, handler, recording)
+    except asyncio.CancelledError:
+        # Where that fails the claim ends with its lease; whoever is shutting down does not wait for it.
+        with suppress(TurnwiseError):
+            await asyncio.shield(seat.release(channel_id, claim))
+        raise
+    except (ChannelQuarantined, HubClosed, LogError):
+        # Nothing is wrong with the turn: it is anybody's again.
+        await _let_go(seat, channel_id, claim)
+        raise
+
+
+async def _performed(seat: Seat, turn: Turn, handler: TurnHandler, recording: tracing.Recording) -> None:
+    channel_id = turn.channel.channel_id
     # Where giving up is refused the turn is over for us, whatever we have; our output is dropped.
-    with suppress(ClaimLost, ChannelClosed, OutOfTurn):
+    with suppress(*_OVER):
         try:
             async with seat.kept(channel_id, turn.claim):
                 await _commit(turn, await handler(turn))
-        except asyncio.CancelledError:
-            await asyncio.shield(seat.release(channel_id, claim))
-            raise
         except (ChannelQuarantined, HubClosed, LogError):
-            # Nothing is wrong with the turn: it is anybody's again.
-            await seat.release(channel_id, claim)
             raise
         except Exception as error:  # The handler's own, or what refused its packet (W8).
             recording.fail(type(error).__name__)
-            await seat.fail(channel_id, claim, described(error))
+            await seat.fail(channel_id, turn.claim.seq, described(error))
             logger.warning("turn %s of %s failed: %s", turn.number, channel_id, type(error).__name__)
+
+
+async def _let_go(seat: Seat, channel_id: str, claim: int) -> None:
+    """Release the claim, whenever the log can be written again: nobody of this process could replace it."""
+    with suppress(*_OVER):  # It has been released, or what was written last has landed after all.
+        await retried(seat, partial(seat.release, channel_id, claim), f"a claim on {channel_id} stays")
 
 
 async def _commit(turn: Turn, said: str | JsonObject | None) -> None:

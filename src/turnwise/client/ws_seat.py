@@ -154,8 +154,9 @@ class WsSeat:
         await seat._ask("as_step", channel_id=channel_id)
         return seat
 
-    async def claim(self, channel_id: str, turn: int) -> Claim:
-        return msgspec.convert(await self._ask("claim", channel_id=channel_id, turn=turn), Claim)
+    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "") -> Claim:
+        args = {"channel_id": channel_id, "turn": turn, "envelope_id": envelope_id}
+        return msgspec.convert(await self._ask("claim", **args), Claim)
 
     async def wait_unclaimed(self, channel_id: str) -> None:
         await self._ask("wait_unclaimed", channel_id=channel_id)

@@ -45,7 +45,6 @@ from turnwise.flow.work import Done, Paused, Perform, Services, Work
 from turnwise.hub.hub import Hub
 from turnwise.hub.journal import LogJournal, entries
 from turnwise.hub.request import OpenRequest
-from turnwise.hub.worker import join, leave
 from turnwise.log.bell import Bell
 
 logger = logging.getLogger(__name__)
@@ -82,7 +81,7 @@ class Driver:
         """Take the seat, and take up whatever waits."""
         registration = await self.hub.enrol(Passport(name=DRIVER), None, None)
         self.agent_id = registration.agent_id
-        self._worker = join(f"{DRIVER}-{self.hub.new_id()[-8:]}")
+        self._worker = self.hub.turns.process.join(f"{DRIVER}-{self.hub.new_id()[-8:]}")
         waiting = await self._take_stock()
         self.hub.attach(self.agent_id, self)
         self.hub.add_listener(self._heard)
@@ -106,7 +105,7 @@ class Driver:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         await self._release(worked_on)
-        leave(self._worker)
+        self.hub.turns.process.leave(self._worker)
 
     def wake(self, channel_id: str, seq: int) -> None:
         """See `Receiver.wake`."""

@@ -4,7 +4,8 @@ Rule 1: the tail says how far a channel goes, never what happened; what is new i
 and told as after an append of our own. What is known already costs a comparison.
 
 Rule 2: a channel that is being posted to, or opened, by this hub is left alone meanwhile:
-whoever posts meets what others appended, or has appended it.
+whoever posts meets what others appended, or has appended it. Then it is looked at: what was
+written may have been answered with an error, so that nobody here has been told.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class Following:
     async def _look(self, head: Head) -> None:
         if head.channel_id == DIRECTORY_CHANNEL:
             await self._directory.hydrate()
-        elif not head.channel_id.startswith("_") and head.channel_id not in self._opening.now:
+        elif not head.channel_id.startswith("_"):
+            await self._opening.settled(head.channel_id)
             entry = self._channels.cached(head.channel_id)
             if entry is not None and entry.told_seq < head.seq <= entry.state.seq:
                 self._found(entry)  # Somebody has read it before we came.

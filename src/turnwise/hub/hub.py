@@ -28,6 +28,7 @@ from turnwise.core.expectations import Deadline
 from turnwise.core.governance import Passport, Registration, Resume, Rule
 from turnwise.core.state import State, metadata_of
 from turnwise.errors import ChannelQuarantined, HubClosed, LogConflict, NameTaken, UnknownChannel
+from turnwise.hub import worker
 from turnwise.hub.audit import AuditLog
 from turnwise.hub.channels import CACHED_CHANNELS, Channels
 from turnwise.hub.clock import Clock, SystemClock
@@ -93,7 +94,8 @@ class Hub:
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
         self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
-        self.turns = Turns(self, lease_seconds=options.get("lease_seconds", LEASE_SECONDS))
+        lease_seconds, process = options.get("lease_seconds", LEASE_SECONDS), options.get("process", worker)
+        self.turns = Turns(self, lease_seconds=lease_seconds, process=process)
         if self.follows:
             self._listeners.append(self.turns.workers.note)
         self.texts = Texts()
@@ -279,10 +281,11 @@ class Hub:
     # Inside.
 
     async def _hydrate(self) -> None:
+        # What is behind these heads is followed, so everything is read after them: nothing falls between.
+        heads, position = await self.lines.channels(closed=False), 0
         await self._directory.hydrate()
         await self.audit_log.hydrate()
-        position = 0
-        for head in await self.lines.channels(closed=False):
+        for head in heads:
             position = max(position, head.position)
             if head.channel_id.startswith(OWN_PREFIX):
                 continue

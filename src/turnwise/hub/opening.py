@@ -45,8 +45,8 @@ class Opening:
         self._clock = clock
         self.new_id = new_id
         self._traps = Traps(tools_of)
-        self.now: set[str] = set()
-        """The channels whose first line is on its way."""
+        self._begun: dict[str, asyncio.Event] = {}
+        """The channels whose first line is on its way, and what is set when it is not any more."""
 
     async def invite(self, spec: ChannelSpec, *, worker: str = "") -> None:
         """Write the channel's first line; with nobody to ask, it is open now.
@@ -75,11 +75,18 @@ class Opening:
         await self._begin(Entry(adapter, past), draft)
 
     async def _begin(self, entry: Entry, draft: Draft) -> None:
-        self.now.add(entry.channel_id)
+        begun = self._begun[entry.channel_id] = asyncio.Event()
         try:
             await self._posting.post(entry, draft)
         finally:
-            self.now.discard(entry.channel_id)
+            self._begun.pop(entry.channel_id, None)
+            begun.set()
+
+    async def settled(self, channel_id: str) -> None:
+        """Return when the channel's first line is not on its way: it has landed, or nobody knows."""
+        begun = self._begun.get(channel_id)
+        if begun is not None:
+            await begun.wait()
 
     async def wait(self, channel_id: str, fire: Callable[[Entry], Coroutine[Any, Any, None]]) -> None:
         """Wait for the invited. Whoever opens keeps the ack timeout, also where no timers run."""

@@ -9,6 +9,7 @@ from turnwise.core.adapter import AnyAdapter
 from turnwise.hub.clock import Clock
 from turnwise.hub.governance import Arbiter, Listener
 from turnwise.hub.ids import NewId
+from turnwise.hub.worker import Process
 
 
 class HubOptions(TypedDict, total=False):
@@ -26,3 +27,5 @@ class HubOptions(TypedDict, total=False):
     """Whether to follow what other processes append to the same log."""
     lease_seconds: float
     """How long a worker of this hub may be silent before one of another process takes its turn over."""
+    process: Process
+    """Who works beside this hub, and who is gone. Default: the process that it is in."""

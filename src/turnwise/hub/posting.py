@@ -17,9 +17,9 @@ its sender is told.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
 from turnwise.core.envelope import Draft, Envelope
 from turnwise.core.state import State
@@ -32,6 +32,7 @@ from turnwise.errors import (
     EnvelopeIdReused,
     LogConflict,
     LogError,
+    LogUnavailable,
     NotYet,
     Refused,
     TurnwiseError,
@@ -46,6 +47,8 @@ from turnwise.log.joined import Transaction
 DRAFTS_PER_APPEND: Final = 128
 MAX_WAITING: Final = 10_000
 """Drafts that wait for one channel; more are refused."""
+RETRY_SECONDS: Final = 1.0
+"""Until what others appended is read again where it could not be."""
 CONFLICTS: Final = 1000
 """So many conflicts in a row mean that something is wrong with the log, not with the timing."""
 
@@ -68,6 +71,8 @@ class Posting:
         self._caught_up = caught_up
         """Told of what others appended."""
         self._draining: set[asyncio.Task[None]] = set()
+        self._behind: set[asyncio.Task[None]] = set()
+        """Those that wait to read what could not be read."""
 
     async def post(
         self, entry: Entry, draft: Draft, within: Transaction | None = None
@@ -92,16 +97,21 @@ class Posting:
             self._start(entry)
 
     async def settle(self) -> None:
-        """Wait until every draft that was posted has its answer."""
+        """Wait until every draft that was posted has its answer; what others appended is left alone."""
+        for task in self._behind:
+            task.cancel()
         while self._draining:
             await asyncio.wait(set(self._draining))
 
     def _start(self, entry: Entry) -> None:
         if not entry.draining:
             entry.draining = True
-            task = asyncio.create_task(self._drain(entry))
-            self._draining.add(task)
-            task.add_done_callback(self._draining.discard)
+            self._begin(self._draining, self._drain(entry))
+
+    def _begin(self, among: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        among.add(task)
+        task.add_done_callback(among.discard)
 
     async def _check_joining(self, entry: Entry, within: Transaction) -> None:
         if self._joins is None:
@@ -130,8 +140,15 @@ class Posting:
             entry.waiting.clear()
             if not isinstance(error, Exception):
                 raise
+            if isinstance(error, LogUnavailable) and entry.known_seq > entry.state.seq:
+                self._begin(self._behind, self._follow_later(entry))
         finally:
             entry.draining = False
+
+    async def _follow_later(self, entry: Entry) -> None:
+        """What others appended could not be read, and nobody tells of it a second time."""
+        await self._clock.sleep(RETRY_SECONDS)
+        self.follow(entry, entry.known_seq)
 
     async def _settle_batch(self, entry: Entry, batch: list[Waiting]) -> None:
         """Append what can be accepted, then answer everybody."""

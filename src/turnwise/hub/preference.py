@@ -10,7 +10,7 @@ Who there is, is read off claims as they pass; a worker that is not seen for a w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Final
 
@@ -39,8 +39,9 @@ def _weight(channel_id: str, worker: str) -> bytes:
 class Workers:
     """The workers that were lately seen to take an agent's turns."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, is_gone: Callable[[str], bool] = is_gone) -> None:
         self._clock = clock
+        self._is_gone = is_gone
         self._seen: dict[tuple[str, str], float] = {}
         """Agent and worker -> when a claim of it was last seen, the latest last."""
 
@@ -59,4 +60,4 @@ class Workers:
         since = self._clock.monotonic() - SEEN_SECONDS
         others = {who for (agent, who), at in self._seen.items() if agent == agent_id and at >= since}
         first = preferred(channel_id, {worker, *others})
-        return worker if is_gone(first) else first
+        return worker if self._is_gone(first) else first

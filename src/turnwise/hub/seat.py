@@ -25,7 +25,6 @@ from turnwise.hub.delivery import is_for_a_step
 from turnwise.hub.hub import Hub
 from turnwise.hub.request import OpenRequest
 from turnwise.hub.texts import Listening, TurnText
-from turnwise.hub.worker import join, leave
 
 ENVELOPES_PER_READING: Final = 256
 
@@ -54,7 +53,7 @@ class Seat:
     def __init__(self, hub: Hub, registration: Registration, worker: str = "") -> None:
         self._hub = hub
         self.registration = registration
-        self.worker = worker or join(f"{registration.agent_id}-{hub.new_id()[-8:]}")
+        self.worker = worker or hub.turns.process.join(f"{registration.agent_id}-{hub.new_id()[-8:]}")
 
     @property
     def agent_id(self) -> str:
@@ -66,7 +65,7 @@ class Seat:
     def leave(self) -> None:
         """Give the seat up; what was claimed from it can be taken over at once."""
         self._hub.detach(self.agent_id)
-        leave(self.worker)
+        self._hub.turns.process.leave(self.worker)
 
     async def peers(self) -> list[Peer]:
         """Return everybody whom the participant may address, in the order of registration."""

@@ -6,8 +6,8 @@ the moment it speaks of is still the current one. So with several hubs on one
 log each may try, and at most one succeeds.
 
 The lines of a channel have the times of whichever hub wrote them, and clocks
-differ. A hub counts from when it met a channel's last line, by its own clock
-(page 08, rule 7): one whose clock is fast must not end everybody's turns.
+differ. A hub counts from when it met the line that a deadline is measured from, by
+its own clock (page 08, rule 7): one whose clock is fast must not end everybody's turns.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from turnwise.log.bell import Bell
 
 SAME_TIME: Final = timedelta(seconds=1)
 """Clocks that differ by less are alike; reading the tail takes as long."""
+_NOTHING: Final = timedelta(0)
+_KEPT: Final = 16
+"""Changes of clock that are remembered of a channel."""
 
 MOMENTS_PER_CHANNEL: Final = 4
 FEW_MOMENTS: Final = 1000
@@ -38,20 +41,34 @@ class Timers:
     def __init__(self, awake_since: datetime) -> None:
         self.awake_since = awake_since
         """Since when nothing has kept the participants from answering: a start, or the end of an outage."""
-        self._ahead: dict[str, timedelta] = {}
-        """Channel -> by how much its last line was ahead of this hub's clock; only where that is much."""
+        self._ahead: dict[str, tuple[tuple[int, timedelta], ...]] = {}
+        """Channel -> by how much its lines were ahead of this hub's clock, from which line on."""
+        self._since: dict[str, datetime] = {}
+        """Channel -> when it was met, where its deadlines can only be counted from then."""
+        self._met: dict[str, int] = {}
+        """Channel -> the last line that was met; an entry may be forgotten, and read again."""
         self._next: dict[str, datetime] = {}
         self._heap: list[tuple[datetime, str]] = []
         self.sooner = Bell()
         """Rung when something falls due earlier than whoever sleeps until then thinks."""
 
     def met(self, entry: Entry, now: datetime) -> None:
-        """The channel's last line has landed just now."""
-        ahead = entry.state.last_at - now
-        if abs(ahead) >= SAME_TIME and not entry.state.is_over:
-            self._ahead[entry.channel_id] = ahead
-        else:
+        """The channel's last line has landed just now, with all that was not met before."""
+        first = max(self._met.pop(entry.channel_id, 0), entry.told_seq) + 1
+        if entry.state.is_over:
             self._ahead.pop(entry.channel_id, None)
+            self._since.pop(entry.channel_id, None)
+            return
+        self._met[entry.channel_id] = entry.state.seq
+        ahead = entry.state.last_at - now
+        ahead = ahead if abs(ahead) >= SAME_TIME else _NOTHING
+        lasted = entry.state.last_at - entry.state.created_at
+        if first == 1 and max(abs(ahead), lasted) >= SAME_TIME:
+            self._since[entry.channel_id] = now  # Of lines before the last one nobody knows when they landed.
+        known = self._ahead.get(entry.channel_id, ())
+        if abs(ahead - (known[-1][1] if known else _NOTHING)) >= SAME_TIME:
+            kept = (*known[:1], *known[1:][-_KEPT:])  # A TTL is measured from the first line.
+            self._ahead[entry.channel_id] = (*kept, (first, ahead))
 
     def watch(self, entry: Entry) -> None:
         """Note when the channel has to be looked at next."""
@@ -107,11 +124,17 @@ class Timers:
 
     def _due(self, entry: Entry) -> Sequence[Deadline]:
         """What falls due on the channel, by this hub's clock."""
-        ahead = self._ahead.get(entry.channel_id)
-        if ahead is None:
-            return entry.adapter.due(entry.state, self.awake_since)
-        due = entry.adapter.due(entry.state, self.awake_since + ahead)
-        return [replace(one, at=one.at - ahead) for one in due]
+        known, awake_since = self._ahead.get(entry.channel_id, ()), self.awake_since
+        awake_since = max(awake_since, self._since.get(entry.channel_id, awake_since))
+        if not known:
+            return entry.adapter.due(entry.state, awake_since)
+        found = [
+            replace(one, at=one.at - ahead)
+            for ahead in {_NOTHING, *(ahead for _, ahead in known)}
+            for one in entry.adapter.due(entry.state, awake_since + ahead)
+            if _ahead_at(known, _measured_from(one)) == ahead
+        ]
+        return sorted(found, key=lambda one: one.at)
 
     def _forget_stale(self) -> None:
         """A channel leaves a moment behind whenever it moves on; one that is far ahead would stay long."""
@@ -122,3 +145,19 @@ class Timers:
     def _drop_stale(self) -> None:
         while self._heap and self._next.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)
+
+
+def _ahead_at(known: Iterable[tuple[int, timedelta]], seq: int) -> timedelta:
+    """By how much the line at `seq` was ahead of this hub's clock."""
+    ahead = _NOTHING
+    for first, one in known:
+        if first <= seq:
+            ahead = one
+    return ahead
+
+
+def _measured_from(deadline: Deadline) -> int:
+    """The line whose time a deadline is measured from."""
+    data = deadline.event_data
+    seq = data.get("since", data.get("pause", 1))
+    return seq if isinstance(seq, int) else 1

@@ -41,7 +41,7 @@ class Traps:
         """Log what is wrong with the channel's graph, if it has one that is new."""
         if not isinstance(state, WorkflowState) or "flow" in state.spec.knobs:
             return
-        if state.graph_key in self._told:
+        if state.graph_key in self._told or not logger.isEnabledFor(logging.WARNING):
             return
         self._told[state.graph_key] = None
         if len(self._told) > _REMEMBERED:

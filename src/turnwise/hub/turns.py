@@ -19,11 +19,12 @@ from turnwise.core.claims import LEASE_SECONDS
 from turnwise.core.envelope import Envelope, JsonObject
 from turnwise.core.state import Claim, State
 from turnwise.errors import ClaimLost, TurnTaken, TurnwiseError
+from turnwise.hub import worker
 from turnwise.hub.clock import Clock
 from turnwise.hub.heartbeat import beating
 from turnwise.hub.opening import first_of
 from turnwise.hub.preference import PAUSE_SECONDS, Workers
-from turnwise.hub.worker import is_gone, is_here, is_near
+from turnwise.hub.worker import Process
 
 LOOK_SECONDS: Final = 2.0
 """How often somebody who waits for a worker of this host looks whether its process is still there."""
@@ -51,10 +52,13 @@ class Writer(Protocol):
 class Turns:
     """What can be done about a turn."""
 
-    def __init__(self, hub: Writer, *, lease_seconds: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self, hub: Writer, *, lease_seconds: float = LEASE_SECONDS, process: Process = worker
+    ) -> None:
         self._hub = hub
         self._lease_seconds = lease_seconds
-        self.workers = Workers(hub.clock)
+        self.process = process
+        self.workers = Workers(hub.clock, process.is_gone)
         self._left_to: dict[str, tuple[int, float]] = {}
         """Channel -> the line whose floor is left to the preferred worker, and until when."""
         self._heard: dict[str, tuple[int, float]] = {}
@@ -116,7 +120,7 @@ class Turns:
             left = claim.lease_seconds - self._age(state, claim)
             # A worker of this process has no lease, but it may leave without a word.
             seconds = left if left > 0 else claim.lease_seconds
-            if is_near(claim.worker):
+            if self.process.is_near(claim.worker):
                 seconds = min(seconds, LOOK_SECONDS)
             await first_of(self._hub.wait_beyond(channel_id, state.seq), self._hub.clock.sleep(seconds))
             state = await self._hub.state(channel_id)
@@ -185,9 +189,9 @@ class Turns:
 
     def _can_replace(self, state: State) -> bool:
         claim = state.claim
-        if claim is None or is_here(claim.worker):
+        if claim is None or self.process.is_here(claim.worker):
             return False
-        return is_gone(claim.worker) or self._age(state, claim) >= claim.lease_seconds
+        return self.process.is_gone(claim.worker) or self._age(state, claim) >= claim.lease_seconds
 
     def _age(self, state: State, claim: Claim) -> float:
         """For how long this hub has heard nothing of the claim's worker."""

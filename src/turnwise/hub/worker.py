@@ -8,6 +8,8 @@ process on another host nothing is known; its claims end with their lease.
 Rule: a host is where process numbers mean the same. Machines and containers may
 share a name, and each counts its processes from 1: by its name alone, one that
 lives would be taken for one that has ended.
+
+This module is the `Process` that a hub is in; a simulation of several has its own.
 """
 
 from __future__ import annotations
@@ -18,7 +20,32 @@ from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
+
+
+class Process(Protocol):
+    """The process that a hub is in: who works there, and what can be seen from it of the others."""
+
+    def join(self, place: str) -> str:
+        """A worker begins here; return its name."""
+        ...
+
+    def leave(self, worker: str) -> None:
+        """The worker has ended."""
+        ...
+
+    def is_here(self, worker: str) -> bool:
+        """Whether the worker is one of this process, and has not left."""
+        ...
+
+    def is_near(self, worker: str) -> bool:
+        """Whether the worker is one of another process whose end can be noticed from here."""
+        ...
+
+    def is_gone(self, worker: str) -> bool:
+        """Whether the worker is known to have ended: it never posts again."""
+        ...
+
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE: Final = Path("/proc/self/ns/pid")

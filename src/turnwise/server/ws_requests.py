@@ -97,6 +97,8 @@ class TurnArgs(ChannelArgs, frozen=True, kw_only=True):
     """Which turn."""
 
     turn: int
+    envelope_id: str = ""
+    """Of the claim; that of the request, where none is given."""
 
 
 class ClaimArgs(ChannelArgs, frozen=True, kw_only=True):
@@ -194,11 +196,13 @@ async def as_step(asked: Asked) -> object:
 
 
 async def claim(asked: Asked) -> object:
-    channel_id = asked.args.channel_id
+    channel_id, given = asked.args.channel_id, asked.args.envelope_id
     await _member(asked, channel_id)
     try:
-        return await asked.seat.claim(channel_id, asked.args.turn, envelope_id=asked.id)
+        return await asked.seat.claim(channel_id, asked.args.turn, envelope_id=given or asked.id)
     except EnvelopeIdReused:  # The first time it was one claim too many, or another one has replaced it.
+        if given:
+            raise
         raise ClaimLost(channel_id, claim=None, live=None) from None
 
 

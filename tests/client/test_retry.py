@@ -1,0 +1,245 @@
+"""What the log could not take or give is tried again: nobody is told of it twice (T1, L1; rule 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from tests.hub.scenes import A_B, House, Wrapped, answers, begin, closed, house, quiet
+from turnwise.client.agent_client import AgentClient
+from turnwise.client.channel import Channel
+from turnwise.client.inbox import Inbox
+from turnwise.client.link import LocalLink
+from turnwise.client.retry import RETRY_SECONDS, retried
+from turnwise.client.turn import Turn
+from turnwise.core.channel import ChannelMetadata
+from turnwise.core.envelope import Envelope
+from turnwise.core.governance import Registration
+from turnwise.core.graph import sequence
+from turnwise.errors import LogUnavailable, NotDue
+from turnwise.hub.delivery import Receiver
+from turnwise.hub.seat import Reading, Seat
+from turnwise.log.memory import MemoryLog
+from turnwise.testing.manual_clock import ManualClock
+
+AWAY = LogUnavailable("here", because="it is away")
+
+
+class MoodyLog(Wrapped):
+    """Some appends it refuses, by the type of their first line; of some the answer is lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        self.is_away = False
+
+    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        first = envelopes[0].event_type
+        if self.is_away or self.refused[first] > 0:
+            self.refused[first] -= 1
+            raise AWAY
+        await super().append(channel_id, envelopes, after=after)
+        if self.lost[first] > 0:
+            self.lost[first] -= 1
+            raise AWAY
+
+
+async def ended(home: House, channel: Channel) -> str:
+    """The channel's reason, a few moments later."""
+    for _ in range(8):
+        await quiet()
+        home.clock.advance(RETRY_SECONDS)
+    return await closed(channel)
+
+
+async def test_work_is_done_again_while_the_log_is_away_and_not_where_it_is_refused() -> None:
+    clock, tries = ManualClock(), list[float]()
+
+    async def work() -> str:
+        tries.append(clock.monotonic())
+        if len(tries) < 3:
+            raise AWAY
+        return "done"
+
+    async def refuse() -> None:
+        raise NotDue("c", timer="t")
+
+    doing = begin(retried(clock, work, "the work is not done"))
+    for _ in range(3):
+        await quiet()
+        clock.advance(RETRY_SECONDS)
+
+    assert await doing == "done"
+    assert tries == [0.0, RETRY_SECONDS, 2 * RETRY_SECONDS]
+    with pytest.raises(NotDue):
+        await retried(clock, refuse, "the work is not done")
+
+
+async def test_t1_a_claim_of_which_no_answer_came_is_found_to_be_ours() -> None:
+    """It is live, under our own name: whoever took it for somebody else's would wait for ever."""
+    log = MoodyLog()
+    async with house(log, "alice", "bob") as home:
+        log.lost["turn.claimed"] = 1
+        home["bob"].on_turn(answers("done"))
+        channel = await home.open(A_B, message="hello")
+
+        assert await ended(home, channel) == "sequence_complete"
+        assert (await home.types(channel)).count("turn.claimed") == 1
+
+
+async def test_t1_a_claim_of_which_no_answer_came_and_that_is_over_by_then_is_made_anew() -> None:
+    log = MoodyLog()
+    async with house(log, "alice", "bob") as home:
+        log.lost["turn.claimed"] = 1
+        home["bob"].on_turn(answers("done"))
+        channel = await home.open(A_B, message="hello")
+        await quiet()
+        live = (await channel.state()).claim
+        claim = live or next(e for e in await home.wal(channel) if e.event_type == "turn.claimed")
+        await home.hub.turns.release(channel.channel_id, claim.seq)
+
+        assert await ended(home, channel) == "sequence_complete"
+        assert (await home.types(channel)).count("turn.claimed") == 2
+
+
+@pytest.mark.parametrize("releases", [1, 3])
+async def test_t1_a_claim_that_cannot_be_released_is_released_later(releases: int) -> None:
+    """Nobody of this process could replace it."""
+    log = MoodyLog()
+    async with house(log, "alice", "bob") as home:
+        log.refused.update({"packet": 1, "turn.released": releases})
+        home["bob"].on_turn(answers("lost", "done"))
+        channel = await home.open(A_B, message="hello")
+
+        assert await ended(home, channel) == "sequence_complete"
+        assert (await channel.result()).text == "done"
+
+
+async def test_t1_a_release_of_which_no_answer_came_is_no_reason_to_stop() -> None:
+    log = MoodyLog()
+    async with house(log, "alice", "bob") as home:
+        log.refused["packet"], log.lost["turn.released"] = 1, 1
+        home["bob"].on_turn(answers("lost", "done"))
+        channel = await home.open(A_B, message="hello")
+
+        assert await ended(home, channel) == "sequence_complete"
+
+
+async def test_t5_a_turn_that_cannot_be_given_up_is_given_up_later() -> None:
+    log = MoodyLog()
+    async with house(log, "alice", "bob") as home:
+        log.refused["turn.abandoned"] = 1
+
+        async def handler(turn: Turn) -> str:
+            raise ValueError("never")
+
+        home["bob"].on_turn(handler)
+        channel = await home.open(A_B, message="hello")
+
+        assert await ended(home, channel) == "turn_failed"
+
+
+async def test_l1_an_invitation_is_answered_once_the_log_can_be_written() -> None:
+    log = MoodyLog()
+    async with house(log, "alice", "bob") as home:
+        log.refused["channel.ack"] = 2
+        opening = begin(home.open(A_B))
+        for _ in range(3):
+            await quiet()
+            home.clock.advance(RETRY_SECONDS)
+
+        assert (await (await opening).info()).status == "active"
+
+
+async def test_whoever_is_closed_while_the_log_is_away_stops_all_the_same() -> None:
+    log, begun = MoodyLog(), list[int]()
+    async with house(log, "alice", "bob") as home:
+
+        async def handler(turn: Turn) -> str:
+            begun.append(turn.number)
+            await asyncio.Event().wait()
+            return "never"
+
+        home["bob"].on_turn(handler)
+        await home.open(A_B, message="hello")
+        await quiet()
+        log.is_away = True
+        await home["bob"].close()
+        log.is_away = False
+        home.clock.advance(RETRY_SECONDS)
+        await quiet()
+
+        assert begun == [2]
+
+
+class MoodySeat(Seat):
+    """Whatever it is asked for the first time, the log is away."""
+
+    moods: Counter[str]
+
+    async def read(self, channel_id: str, after: int) -> Reading:
+        self._be_moody("read")
+        return await super().read(channel_id, after)
+
+    async def metadata(self, channel_id: str) -> ChannelMetadata:
+        self._be_moody("metadata")
+        return await super().metadata(channel_id)
+
+    def _be_moody(self, what: str) -> None:
+        self.moods[what] += 1
+        if self.moods[what] == 1:
+            raise AWAY
+
+
+class MoodyLink(LocalLink):
+    """Hands out moody seats."""
+
+    def __init__(self, home: House) -> None:
+        super().__init__(home.hub)
+        self._home = home
+
+    async def attach(self, registration: Registration, receiver: Receiver) -> Seat:
+        self._home.hub.attach(registration.agent_id, receiver)
+        seat = MoodySeat(self._home.hub, registration)
+        seat.moods = Counter()
+        return seat
+
+
+async def test_what_could_not_be_read_is_read_later() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        heard = list[str]()
+
+        async def deliver(envelope: Envelope) -> None:
+            heard.append(envelope.event_type)
+
+        channel = await home.talk()
+        await home["bob"].close()
+        inbox = Inbox(deliver)
+        inbox.start(await MoodyLink(home).attach(home.hub.participant("bob"), inbox))
+        await channel.send("hello")
+        await quiet()
+        assert heard == []
+        home.clock.advance(RETRY_SECONDS)
+        await quiet()
+        await inbox.stop()
+
+        assert heard == ["text"]
+
+
+async def test_w6_a_first_speaker_that_could_not_look_who_opened_looks_again() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        await home["bob"].close()
+        bob = AgentClient(home.hub.participant("bob"))
+        await bob.attach(MoodyLink(home))
+        bob.on_turn(answers("first"))
+        opening = begin(home.open(sequence(["bob"]), target=["bob"]))
+        await quiet()
+        home.clock.advance(RETRY_SECONDS)
+        channel = await opening
+
+        assert await ended(home, channel) == "sequence_complete"
+        await bob.close()
