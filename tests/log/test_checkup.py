@@ -341,7 +341,7 @@ async def test_one_copy_in_a_cluster_and_a_server_that_is_away_are_findings(
     away = next(server for server in nats_cluster.servers if server.name != cluster.leader)
     away.kill()
     try:
-        while not names(found := await check_up(triple, WATCH)):
+        while not names(found := await check_up_nats(triple, WATCH, patience_seconds=60)):
             pass  # A leader takes a moment to miss a follower.
     finally:
         away.start()

@@ -25,7 +25,7 @@ from turnwise.log.nats_stream import (
     unlike,
 )
 
-PATIENCE_SECONDS: Final = 5.0
+PATIENCE_SECONDS: Final = 10.0
 """Less than a hub has: whoever asks whether the servers answer wants to know soon."""
 MIN_PAYLOAD_BYTES: Final = 8 * 1024 * 1024
 """An append is one message; a packet may be a megabyte, and several may be appended together."""
