@@ -8,10 +8,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from turnwise.client.channel import set_context
 from turnwise.client.turn import Turn
 from turnwise.core.envelope import Envelope
 from turnwise.core.event_types import EV_CHANNEL_INVITE, EV_TEXT
+from turnwise.core.governance import Passport
 from turnwise.core.graph import round_robin, sequence
 from turnwise.errors import LogUnavailable
 from turnwise.hub.posting import RETRY_SECONDS
@@ -205,3 +208,29 @@ class LateLog(Wrapped):
             if is_late:
                 await self.let.wait()
             yield head
+
+
+class Broken:
+    """A receiver that cannot be woken."""
+
+    def wake(self, channel_id: str, seq: int) -> None:
+        raise RuntimeError(f"{channel_id} at {seq}")
+
+
+async def test_a_receiver_that_cannot_be_woken_costs_its_channel_and_the_others_are_followed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with houses(tmp_path, ("alice",), ("bob",)) as (here, there):
+        there["bob"].on_turn(answers("I am here."))
+        carl = await there.hub.enrol(Passport(name="carl"), None, None)
+        there.hub.attach(carl.agent_id, Broken())
+        await knows(here, "bob")
+        await knows(here, "carl")
+        asking = begin(here["alice"].open("consulting", "carl", message="And you?"))
+        await until(lambda: "could not be followed" in caplog.text)
+        channel = await here["alice"].open("consulting", "bob", message="Hello?")
+        told = await channel.result()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+    assert told.text == "I am here."

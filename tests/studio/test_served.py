@@ -50,7 +50,7 @@ def test_the_printed_address_opens_a_studio_in_which_a_flow_runs(tmp_path: Path,
     page = context.new_page()
     with serving(tmp_path) as address:
         page.goto(address)
-        expect(page.get_by_text("No channel is like this.")).to_be_visible()
+        expect(page.get_by_text("There is no channel yet that you may see.")).to_be_visible()
         page.get_by_role("link", name="Flows").click()
         page.get_by_role("link", name="hello").click()
         expect(page.get_by_label("Source of hello")).to_contain_text("runner: greet")

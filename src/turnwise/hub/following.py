@@ -6,6 +6,8 @@ and told as after an append of our own. What is known already costs a comparison
 Rule 2: a channel that is being posted to, or opened, by this hub is left alone meanwhile:
 whoever posts meets what others appended, or has appended it. Then it is looked at: what was
 written may have been answered with an error, so that nobody here has been told.
+
+Rule 3: what goes wrong with one channel costs that channel; the others are followed on.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class Following:
         while True:
             try:
                 async for head in self._log.tail(after=position):
-                    await self._look(head)
+                    await self._look_safely(head)
                     position = head.position
             except LogError as error:
                 logger.warning("the log could not be followed; trying again: %s", error)
@@ -70,6 +72,14 @@ class Following:
                 await self._clock.sleep(RETRY_SECONDS)
             else:
                 return  # The log was closed.
+
+    async def _look_safely(self, head: Head) -> None:
+        try:
+            await self._look(head)
+        except LogError:
+            raise  # Looked at again, once the log can be read.
+        except Exception:  # A receiver's own, or a mistake of ours: the others are to be told.
+            logger.exception("channel %s could not be followed", head.channel_id)
 
     async def _look(self, head: Head) -> None:
         if head.channel_id == DIRECTORY_CHANNEL:
