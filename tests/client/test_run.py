@@ -16,7 +16,7 @@ from turnwise.core.conditions import ContextEquals, FromSpeaker, TurnFailed
 from turnwise.core.envelope import Basis
 from turnwise.core.graph import Transition, TransitionGraph, sequence
 from turnwise.core.targets import AgentTarget, TerminateTarget
-from turnwise.errors import ModelError, TurnwiseError
+from turnwise.errors import BadSpec, ModelError, TurnwiseError
 from turnwise.log.memory import MemoryLog
 from turnwise.testing import ScriptedModel, call
 
@@ -44,6 +44,20 @@ async def test_o1_a_graph_need_not_name_the_user() -> None:
     result = await run(sequence(["writer"]), agents=[says("writer", "a draft")], message="HTTPS")
 
     assert (said(result), result.turns) == ([("user", "HTTPS"), ("writer", "a draft")], 1)
+
+
+@pytest.mark.parametrize(
+    ("graph", "message", "told"),
+    [
+        (STORY.to_dict(), "HTTPS", "graph is a dict; expected a TransitionGraph; `TransitionGraph.loads`"),
+        (STORY, None, "message is a NoneType; expected the text that 'user' says"),
+    ],
+)
+async def test_o1_what_is_no_graph_or_no_message_is_told_before_anybody_waits(
+    graph: Any, message: Any, told: str
+) -> None:
+    with pytest.raises(BadSpec, match=told):
+        await run(graph, agents=[says("writer"), says("editor")], message=message)
 
 
 async def test_w7_each_line_says_why_the_floor_moved() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ from turnwise.flow.work import Services
 from turnwise.log.memory import MemoryLog
 from turnwise.server.mcp import ProjectTools
 from turnwise.server.runtime import Runtime
-from turnwise.testing import ScriptedModel
+from turnwise.testing import ScriptedModel, call
 
 LEADS = Path(__file__).parents[2] / "examples" / "leads"
 GREET = """
@@ -130,8 +131,23 @@ async def test_an_agent_that_fails_is_an_error_and_not_the_callers_own_words() -
         result = await tools.call("ask_ada", {"message": "Which colour?"})
 
     assert result.is_error
+    assert result.structured_content == {"error": "no_answer"}
+    assert "'ada' gave no answer" in str(result.content)
     assert "Which colour?" not in str(result)
     assert SECRET not in str(result)
+
+
+async def test_an_agent_that_takes_too_long_is_an_error_that_says_so() -> None:
+    async def think() -> None:
+        await asyncio.Event().wait()
+
+    ada = Agent("ada", config=ScriptedModel(call("think")), tools=[think])
+    async with project(ada, wait_seconds=0.01) as (tools, _):
+        result = await tools.call("ask_ada", {"message": "Which colour?"})
+
+    assert result.is_error
+    assert result.structured_content == {"error": "timeout"}
+    assert "ada has not answered within 0.01 s" in str(result.content)
 
 
 async def test_asking_without_a_message_is_an_error() -> None:

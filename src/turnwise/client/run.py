@@ -25,6 +25,7 @@ from turnwise.core.governance import Passport
 from turnwise.core.graph import TransitionGraph
 from turnwise.core.packet import body_of
 from turnwise.core.study.spent import spent
+from turnwise.errors import BadSpec
 from turnwise.log.base import Log
 
 logger = logging.getLogger(__name__)
@@ -77,8 +78,9 @@ async def run(
     The graph names agents by their names, and whoever says the message `"user"`.
     With a log (`"sqlite:///story.db"`) and a channel id, starting it again goes on
     where it stopped. The agents have their own tools only, unless `attach_plugin` adds
-    the network's. Raises `TimeoutError`.
+    the network's. Raises `BadSpec`, and `TimeoutError`.
     """
+    _check_given(graph, message)
     hub = await Hub.open(log)
     client = HubClient(LocalLink(hub), hub=hub)
     try:
@@ -103,6 +105,15 @@ def run_sync(graph: TransitionGraph, **options: Any) -> RunResult:
             "expected a program without one. Use `await run(...)` there."
         )
     return asyncio.run(run(graph, **options))
+
+
+def _check_given(graph: object, message: object) -> None:
+    """Refuse what would fail far from here: without a message, everybody waits for the one who says it."""
+    if not isinstance(graph, TransitionGraph):
+        expected = "a TransitionGraph; `TransitionGraph.loads` makes one of a dict"
+        raise BadSpec("graph", found=f"a {type(graph).__name__}", expected=expected)
+    if not isinstance(message, str):
+        raise BadSpec("message", found=f"a {type(message).__name__}", expected=f"the text that {USER!r} says")
 
 
 def _is_in_a_loop() -> bool:

@@ -30,14 +30,14 @@ from turnwise.flow.body import checked_body
 from turnwise.flow.definition.flow import Flow
 from turnwise.flow.fields import Problem, json_schema
 from turnwise.flow.verdict import Verdict
-from turnwise.server.problems import answer_to, invalid
+from turnwise.server.problems import TIMED_OUT, RequestRefused, answer_to, invalid
 from turnwise.server.runtime import Runtime
 
 _ANSWERED: Final = "consulting_complete"
 CALLER: Final = "mcp"
 """The name of the participant that asks agents, and the user that runs are started for."""
 WAIT_SECONDS: Final = 300.0
-"""For so long a call waits for its run; then it says that the run goes on."""
+"""For so long a call waits: for its run, of which it then says that it goes on, or for an agent's answer."""
 
 Call = Callable[[JsonObject], Awaitable[JsonObject]]
 
@@ -121,7 +121,11 @@ class ProjectTools:
         if self._asker is None:
             self._asker = await self._runtime.hub.register(None, Passport(name=CALLER))
         channel = await self._asker.open(type="consulting", target=agent.name, message=message)
-        result = await channel.result(timeout=self._wait_seconds)
+        try:
+            result = await channel.result(timeout=self._wait_seconds)
+        except TimeoutError:
+            message = f"{agent.name} has not answered within {self._wait_seconds:g} s; ask again, or later."
+            raise RequestRefused(TIMED_OUT, "timeout", message) from None
         if result.reason != _ANSWERED:  # The last words are the question's then.
             raise NoAnswer(agent.name, channel_id=result.channel_id, reason=result.reason)
         return {"text": result.text}

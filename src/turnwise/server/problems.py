@@ -31,6 +31,7 @@ from turnwise.errors import (
     Forbidden,
     HubClosed,
     LogError,
+    NoAnswer,
     OpenFailed,
     Refused,
     RunConflict,
@@ -170,6 +171,7 @@ _KNOWN: Final[dict[type[Exception], tuple[int, str, str, dict[str, str]]]] = {
     BadDraft: (BAD_REQUEST, "bad_request", "", {}),
     Refused: (CONFLICT, "conflict", "", {}),
     OpenFailed: (CONFLICT, "conflict", "", {}),
+    NoAnswer: (INVALID, "no_answer", "", {}),
     HubClosed: (
         UNAVAILABLE,
         "unavailable",
