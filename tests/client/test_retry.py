@@ -16,9 +16,13 @@ from turnwise.client.link import LocalLink
 from turnwise.client.retry import RETRY_SECONDS, retried
 from turnwise.client.turn import Turn
 from turnwise.core.channel import ChannelMetadata
+from turnwise.core.conditions import FromSpeaker
 from turnwise.core.envelope import Envelope
 from turnwise.core.governance import Registration
-from turnwise.core.graph import sequence
+from turnwise.core.graph import Transition, TransitionGraph, sequence
+from turnwise.core.state import State
+from turnwise.core.step_targets import FanOutTarget
+from turnwise.core.targets import TerminateTarget
 from turnwise.errors import LogUnavailable, NotDue
 from turnwise.hub.delivery import Receiver
 from turnwise.hub.seat import Reading, Seat
@@ -189,6 +193,14 @@ class MoodySeat(Seat):
         self._be_moody("metadata")
         return await super().metadata(channel_id)
 
+    async def state(self, channel_id: str) -> State:
+        self._be_moody("state")
+        return await super().state(channel_id)
+
+    async def as_step(self, channel_id: str, step: str) -> Seat:
+        self._be_moody("as_step")
+        return await super().as_step(channel_id, step)
+
     def _be_moody(self, what: str) -> None:
         self.moods[what] += 1
         if self.moods[what] == 1:
@@ -243,3 +255,18 @@ async def test_w6_a_first_speaker_that_could_not_look_who_opened_looks_again() -
 
         assert await ended(home, channel) == "sequence_complete"
         await bob.close()
+
+
+async def test_p1_a_step_that_could_not_be_looked_at_is_worked_on_later() -> None:
+    graph = TransitionGraph(
+        "alice", [Transition(FromSpeaker("alice"), FanOutTarget(["bob"]))], TerminateTarget("done")
+    )
+    async with house(MemoryLog(), "alice", "bob") as home:
+        await home["alice"].close()
+        alice = AgentClient(home.hub.participant("alice"))
+        await alice.attach(MoodyLink(home))
+        home["bob"].on_turn(answers("agreed"))
+        channel = await alice.open("workflow", ["bob"], {"graph": graph.to_dict()}, message="well?")
+
+        assert await ended(home, channel) == "done"
+        await alice.close()

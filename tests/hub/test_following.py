@@ -114,6 +114,24 @@ async def test_a_hub_that_follows_reads_nothing_of_what_it_appended_itself() -> 
     assert log.read_of[channel.channel_id] == 0
 
 
+class ToldFirstLog(CountingLog):
+    """Whoever follows it is told of an append before its writer is answered."""
+
+    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        await super().append(channel_id, envelopes, after=after)
+        await quiet()
+
+
+async def test_a_channel_is_left_alone_while_its_first_line_is_on_its_way() -> None:
+    """Read by then it would be there twice, and one half would not hear of the other."""
+    log = ToldFirstLog()
+    async with house(log, "alice", "bob", follow=True) as home:
+        channel = await home.open(A_B)
+        await quiet()
+
+    assert log.read_of[channel.channel_id] == 0
+
+
 async def test_w6_a_turn_is_told_of_although_somebody_has_read_the_channel_before(tmp_path: Path) -> None:
     """Whoever asks for its state brings it into memory; the tail comes later."""
     log = LateLog()

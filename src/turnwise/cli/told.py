@@ -13,5 +13,5 @@ def told(error: TurnwiseError) -> str:
         case UnknownRun():
             return f"{error} `turnwise runs list` lists them; what is no run, `turnwise channels` looks at."
         case BadAnswer():
-            return f"{error} Give each field with -i: KEY=VALUE for text, KEY:=JSON for anything else."
+            return f"{error} Give each field with -i KEY=VALUE, or KEY:=JSON."
     return str(error)
