@@ -216,11 +216,16 @@ async def test_closing_a_client_that_is_pushing_ends_the_pushing() -> None:
     async with house(MemoryLog(), "alice", people=["user"]) as home:
         await home.talk(to="user", message="hello")
         await quiet()
-        never = asyncio.Event()
+        ended = list[str]()
 
         @home.people["user"].on_envelope
         async def slow(envelope: Envelope) -> None:
-            await never.wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(envelope.event_type)
 
         await quiet()
         await home.people["user"].close()
+
+        assert ended == ["channel.invite"]

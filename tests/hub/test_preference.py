@@ -9,14 +9,16 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from turnwise.core.envelope import Envelope
+from turnwise.core.event_types import EV_TURN_CLAIMED
 from turnwise.core.governance import Passport
+from turnwise.errors import TurnTaken
 from turnwise.hub.preference import PAUSE_SECONDS, SEEN_SECONDS, Workers, preferred
 from turnwise.hub.seat import Seat
 from turnwise.log.memory import MemoryLog
 from turnwise.testing import ManualClock
 from turnwise.testing.lines import line
 
-from .scenes import A_B, answers, closed, house, quiet
+from .scenes import A_B, answers, begin, closed, house, quiet, refused
 
 SAFETY_SECONDS = 60.0
 NAMES = st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=8, unique=True)
@@ -99,6 +101,27 @@ async def test_a_turn_that_is_left_to_another_takes_no_place_meanwhile() -> None
         assert not (await left.state()).is_over
         home.clock.advance(PAUSE_SECONDS)
         assert (await left.result()).text == "left"
+
+
+async def test_x14_of_a_turn_that_another_took_nothing_is_kept() -> None:
+    """It has claimed, at another hub, before we begin to wait; a worker leaves most channels to others."""
+    async with house(MemoryLog(), "alice", "bob", follow=True) as home:
+        turns, bob = home.hub.turns, home["bob"].agent_id
+        turns.workers.note(claimed("elsewhere:1:1/bob", bob))
+        left = next(f"c{n}" for n in range(50) if turns.workers.first_for(f"c{n}", bob, "me") != "me")
+        channel = await home.open(A_B, message="hello", channel_id=left)
+        await refused(TurnTaken, turns.claim(left, bob, worker="me", turn=2))
+        kept = turns.remembered
+        data = {"agent_id": bob, "worker": "elsewhere:1:1/bob", "turn": 2, "lease_seconds": 30.0}
+        (claim,) = await home.hub.write(left, EV_TURN_CLAIMED, data, audience=[])
+        await refused(TurnTaken, turns.claim(left, bob, worker="me", turn=2))
+        waiting = begin(turns.wait_unclaimed(left))
+        await quiet()
+        await turns.fail(left, claim.seq, agent_id=bob, error={"type": "Away", "message": "gone"})
+        await waiting
+
+        assert await closed(channel) == "turn_failed"
+        assert (kept, turns.remembered) == (1, 0)
 
 
 async def test_a_hub_that_follows_nobody_waits_for_nobody() -> None:

@@ -42,8 +42,9 @@ async def test_whoever_is_cancelled_leaves_the_queue() -> None:
     await settled()
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)
-    turnstile.leave(first)
 
+    assert turnstile.waiting == 1
+    turnstile.leave(first)
     turnstile.leave(await third)
 
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, Protocol
 
+from turnwise.client.retry import retried
 from turnwise.core.envelope import Envelope
-from turnwise.errors import LogError, TurnwiseError
+from turnwise.errors import TurnwiseError
 from turnwise.hub.delivery import concerns
 from turnwise.hub.seat import Reading
 
@@ -25,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 UNREAD_ENVELOPES: Final = 1000
 """So many wait in memory to be pulled; of what comes after them a place on the log is kept."""
-RETRY_SECONDS: Final = 1.0
 
 
 class Source(Protocol):
@@ -89,11 +90,9 @@ class Unread:
 
     async def _read_on(self, channel_id: str) -> None:
         source, (behind, _) = self._source(), self._places[channel_id]
+        read = partial(source.read, channel_id, behind)
         try:
-            reading = await source.read(channel_id, behind)
-        except LogError:
-            await source.sleep(RETRY_SECONDS)
-            return
+            reading = await retried(source, read, f"{channel_id} is not read")
         except TurnwiseError as error:
             logger.warning("reading channel %s stopped: %s", channel_id, error)
             del self._places[channel_id]

@@ -97,7 +97,7 @@ class Hub:
         lease_seconds, process = options.get("lease_seconds", LEASE_SECONDS), options.get("process", worker)
         self.turns = Turns(self, lease_seconds=lease_seconds, process=process)
         if self.follows:
-            self._listeners.append(self.turns.workers.note)
+            self._listeners.append(self.turns.note)
         self.texts = Texts()
         self._open: set[str] = set()
         self._naming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -64,6 +64,18 @@ class Turns:
         self._heard: dict[str, tuple[int, float]] = {}
         """Channel -> the last sign of life of a worker that is waited for, and when this hub met it."""
 
+    @property
+    def remembered(self) -> int:
+        """Of how many turns that others have, or are to have, something is kept."""
+        return len(self._left_to) + len(self._heard)
+
+    def note(self, line: Envelope) -> None:
+        """A line has landed. What was kept of a turn is over with the next claim, and with the channel."""
+        self.workers.note(line)
+        if line.event_type in (ev.EV_TURN_CLAIMED, ev.EV_CHANNEL_CLOSED):
+            self._left_to.pop(line.channel_id, None)
+            self._heard.pop(line.channel_id, None)
+
     async def claim(
         self,
         channel_id: str,
