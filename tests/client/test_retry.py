@@ -145,6 +145,7 @@ async def test_t5_a_turn_that_cannot_be_given_up_is_given_up_later() -> None:
         channel = await home.open(A_B, message="hello")
 
         assert await ended(home, channel) == "turn_failed"
+        assert log.refused["turn.abandoned"] == 0, "it was never to be written"
 
 
 async def test_l1_an_invitation_is_answered_once_the_log_can_be_written() -> None:
