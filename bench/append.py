@@ -31,13 +31,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from turnwise.core.codec import NO_HASH, Record, seal
-from turnwise.core.envelope import Envelope
-from turnwise.log.address import open_log
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.lines import line
+from turnline.core.codec import NO_HASH, Record, seal
+from turnline.core.envelope import Envelope
+from turnline.log.address import open_log
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.lines import line
 
 ROOT: Final = Path(__file__).parents[1]
 SECONDS: Final = 2.5
@@ -168,7 +168,7 @@ async def raw_nats(address: str, replicas: int) -> AsyncIterator[Write]:
     from nats.aio.client import Client  # noqa: PLC0415  It may not be installed.
     from nats.js.api import StreamConfig  # noqa: PLC0415
 
-    from turnwise.log.nats_address import NatsAddress  # noqa: PLC0415
+    from turnline.log.nats_address import NatsAddress  # noqa: PLC0415
 
     where, client = NatsAddress(address), Client()
     await client.connect(where.servers)

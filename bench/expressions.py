@@ -11,7 +11,7 @@ from timeit import Timer
 from jinja2 import Environment
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from turnwise.expressions.language import compile_expression
+from turnline.expressions.language import compile_expression
 
 TEXT = "lead_score > 80 and priority == 'urgent'"
 LEAD = {"lead_score": 90, "priority": "urgent", "name": "Jane", "email": "jane@example.com"}

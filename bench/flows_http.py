@@ -52,14 +52,14 @@ REQUEST: Final = (
 
 
 def serve_flows(path: str) -> None:
-    from turnwise.flow.definition.flow import read  # noqa: PLC0415  The parent process needs none of it.
-    from turnwise.flow.work import Services  # noqa: PLC0415
-    from turnwise.log.sqlite import SqliteLog  # noqa: PLC0415
-    from turnwise.server.app import create_app  # noqa: PLC0415
-    from turnwise.server.auth.api_keys import ApiKeys  # noqa: PLC0415
-    from turnwise.server.runtime import Runtime  # noqa: PLC0415
-    from turnwise.server.serving import DrainingServer, bind  # noqa: PLC0415
-    from turnwise.server.settings import ServerSettings  # noqa: PLC0415
+    from turnline.flow.definition.flow import read  # noqa: PLC0415  The parent process needs none of it.
+    from turnline.flow.work import Services  # noqa: PLC0415
+    from turnline.log.sqlite import SqliteLog  # noqa: PLC0415
+    from turnline.server.app import create_app  # noqa: PLC0415
+    from turnline.server.auth.api_keys import ApiKeys  # noqa: PLC0415
+    from turnline.server.runtime import Runtime  # noqa: PLC0415
+    from turnline.server.serving import DrainingServer, bind  # noqa: PLC0415
+    from turnline.server.settings import ServerSettings  # noqa: PLC0415
 
     async def save(ctx: dict[str, Any]) -> dict[str, Any]:
         return {"id": 7}
@@ -84,7 +84,7 @@ def serve_bare(path: str) -> None:
     import uvicorn  # noqa: PLC0415
     from fastapi import FastAPI  # noqa: PLC0415
 
-    from turnwise.server.serving import bind  # noqa: PLC0415
+    from turnline.server.serving import bind  # noqa: PLC0415
 
     app = FastAPI()
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from turnwise.client.channel import Channel
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.network import Hub, HubClient, HumanClient, LocalLink, Passport
+from turnline.client.channel import Channel
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
+from turnline.network import Hub, HubClient, HumanClient, LocalLink, Passport
 
 SHORT, LONG = 100, 10_000
 POSTS = 400

@@ -14,16 +14,16 @@ from time import perf_counter
 
 from biscuit_auth import AuthorizerBuilder, Biscuit, PublicKey
 
-from turnwise.hub.clock import SystemClock
-from turnwise.hub.ids import sortable_ids
-from turnwise.log.memory import MemoryLog
-from turnwise.server.auth.biscuit import mint
-from turnwise.server.auth.credentials import Credentials
-from turnwise.server.auth.keys import RootKey
-from turnwise.server.auth.process import ReadingProcess
-from turnwise.server.auth.reading import read
-from turnwise.server.auth.revocation import Revocations
-from turnwise.server.auth.tokens import GoodTokens, TokenAuthenticator
+from turnline.hub.clock import SystemClock
+from turnline.hub.ids import sortable_ids
+from turnline.log.memory import MemoryLog
+from turnline.server.auth.biscuit import mint
+from turnline.server.auth.credentials import Credentials
+from turnline.server.auth.keys import RootKey
+from turnline.server.auth.process import ReadingProcess
+from turnline.server.auth.reading import read
+from turnline.server.auth.revocation import Revocations
+from turnline.server.auth.tokens import GoodTokens, TokenAuthenticator
 
 CALLS = 500
 REPEATS = 7

@@ -14,9 +14,9 @@ from typing import Annotated
 
 from pydantic import ConfigDict, SkipValidation, validate_call
 
-from turnwise.agent.context import Context
-from turnwise.agent.inject import Variable
-from turnwise.agent.tool import tool
+from turnline.agent.context import Context
+from turnline.agent.inject import Variable
+from turnline.agent.tool import tool
 
 CALLS = 5_000
 REPEATS = 7

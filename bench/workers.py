@@ -24,12 +24,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from turnwise import Agent
-from turnwise.agent.messages import ModelReply
-from turnwise.agent.model import ModelRequest, OnText
-from turnwise.errors import UnknownName
-from turnwise.log.address import open_log
-from turnwise.network import Hub, HubClient, HumanClient, LocalLink, Passport, sequence
+from turnline import Agent
+from turnline.agent.messages import ModelReply
+from turnline.agent.model import ModelRequest, OnText
+from turnline.errors import UnknownName
+from turnline.log.address import open_log
+from turnline.network import Hub, HubClient, HumanClient, LocalLink, Passport, sequence
 
 ROOT: Final = Path(__file__).parents[1]
 WORKERS: Final = (1, 2, 4)
@@ -44,7 +44,7 @@ LIMIT: Final = TURNS_AT_ONCE / MODEL_SECONDS
 
 
 class SlowModel:
-    """See `turnwise.agent.model.Model`: says the same after 200 ms."""
+    """See `turnline.agent.model.Model`: says the same after 200 ms."""
 
     name = "slow"
 

@@ -32,7 +32,7 @@ PAGE: Final = ROOT / "docs" / "seed-coverage.md"
 INTRODUCTION: Final = """\
 # Seed coverage
 
-Turnwise grew from five documents, the seeds: 000 to 004. This page lists what they state, in our words, with
+Turnline grew from five documents, the seeds: 000 to 004. This page lists what they state, in our words, with
 the lines of the document and the tests that prove it. Where we decided differently, the statement says so and
 why, and names the [decision](decisions/README.md); its tests are then of what we do.
 

@@ -15,7 +15,7 @@ __all__ = ["log_place", "nats_cluster", "nats_server", "open_log", "postgres"]
 
 settings.register_profile("every run", max_examples=40, deadline=None)
 settings.register_profile("soak", max_examples=5_000, deadline=None)
-settings.load_profile("soak" if os.environ.get("TURNWISE_SOAK") else "every run")
+settings.load_profile("soak" if os.environ.get("TURNLINE_SOAK") else "every run")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

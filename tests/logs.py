@@ -20,11 +20,11 @@ from typing import Final, Protocol, cast
 
 import pytest
 
-from turnwise.log import address
-from turnwise.log.base import Log, Snapshots
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.damage import flip_memory, flip_sqlite
+from turnline.log import address
+from turnline.log.base import Log, Snapshots
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.damage import flip_memory, flip_sqlite
 
 from .log.nats_stage import flip_nats
 from .log.postgres_stage import flip_postgres

@@ -191,7 +191,7 @@ def free_ports(number: int) -> list[int]:
 def one_server() -> Iterator[NatsServer]:
     """A server, for as long as this lasts."""
     with (
-        TemporaryDirectory(prefix="turnwise-nats-", ignore_cleanup_errors=True) as folder,
+        TemporaryDirectory(prefix="turnline-nats-", ignore_cleanup_errors=True) as folder,
         running(NatsServer(Path(folder))) as server,
     ):
         yield server
@@ -200,7 +200,7 @@ def one_server() -> Iterator[NatsServer]:
 @contextmanager
 def three_servers() -> Iterator[NatsCluster]:
     """A cluster, for as long as this lasts."""
-    with TemporaryDirectory(prefix="turnwise-nats-", ignore_cleanup_errors=True) as folder:
+    with TemporaryDirectory(prefix="turnline-nats-", ignore_cleanup_errors=True) as folder:
         cluster = NatsCluster(Path(folder))
         try:
             cluster.start()

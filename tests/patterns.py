@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from turnwise.core.conditions import ContextEquals, FromSpeaker, ToolCalled, TurnFailed
-from turnwise.core.envelope import JsonObject
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.targets import (
+from turnline.core.conditions import ContextEquals, FromSpeaker, ToolCalled, TurnFailed
+from turnline.core.envelope import JsonObject
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.targets import (
     AgentTarget,
     RevertToInitiatorTarget,
     RoundRobinTarget,

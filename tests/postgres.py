@@ -63,7 +63,7 @@ def start(data: Path) -> PostgresServer:
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
     """A server, for as long as this lasts."""
-    with TemporaryDirectory(prefix="turnwise-postgres-") as folder:
+    with TemporaryDirectory(prefix="turnline-postgres-") as folder:
         server = start(Path(folder) / "data")
         try:
             yield Postgres(Path(folder) / "data")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import turnwise.agent
-from turnwise.agent.messages import UserMessage
-from turnwise.agent.model import ModelConfig, ModelRequest
-from turnwise.config import (
+import turnline.agent
+from turnline.agent.messages import UserMessage
+from turnline.agent.model import ModelConfig, ModelRequest
+from turnline.config import (
     AnthropicConfig,
     GeminiConfig,
     OllamaConfig,
@@ -20,8 +20,8 @@ from turnwise.config import (
     StringConfig,
     resolve,
 )
-from turnwise.errors import ModelError, NoModel
-from turnwise.testing import ModelServer, ScriptedModel
+from turnline.errors import ModelError, NoModel
+from turnline.testing import ModelServer, ScriptedModel
 
 KEY = "canary-3f9c-never-shown"
 ASKED = ModelRequest(agent="ada", instructions="", messages=(UserMessage(text="hello"),))
@@ -31,7 +31,7 @@ VARIABLES = ("OPENAI", "ANTHROPIC", "GOOGLE", "GEMINI", "OLLAMA")
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the machine has set is none of these tests' business."""
-    monkeypatch.delenv("TURNWISE_MODEL", raising=False)
+    monkeypatch.delenv("TURNLINE_MODEL", raising=False)
     for name in VARIABLES:
         for what in ("API_KEY", "BASE_URL"):
             monkeypatch.delenv(f"{name}_{what}", raising=False)
@@ -56,13 +56,13 @@ def test_a_text_names_provider_and_model() -> None:
 
 
 def test_without_a_choice_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TURNWISE_MODEL", "ollama:llama3")
+    monkeypatch.setenv("TURNLINE_MODEL", "ollama:llama3")
 
     assert resolve(None, "ada").name == "ollama:llama3"
 
 
 def test_a1_without_any_choice_the_error_says_how_to_give_one() -> None:
-    with pytest.raises(NoModel, match="TURNWISE_MODEL") as refused:
+    with pytest.raises(NoModel, match="TURNLINE_MODEL") as refused:
         resolve(None, "ada")
     assert refused.value.agent == "ada"
 
@@ -200,11 +200,11 @@ async def test_gemini_is_asked_once_too() -> None:
 # Packages
 
 
-def test_nothing_of_turnwise_agent_or_config_imports_a_provider() -> None:
-    modules = [each.name for each in pkgutil.walk_packages(turnwise.agent.__path__, "turnwise.agent.")]
+def test_nothing_of_turnline_agent_or_config_imports_a_provider() -> None:
+    modules = [each.name for each in pkgutil.walk_packages(turnline.agent.__path__, "turnline.agent.")]
     heavy = "{'pydantic_ai', 'openai', 'anthropic', 'google.genai', 'httpx', 'httpx2'}"
-    create = "turnwise.config.resolve('ollama:llama3', 'ada')"
-    imports = f"import sys, {', '.join(modules)}, turnwise.config"
+    create = "turnline.config.resolve('ollama:llama3', 'ada')"
+    imports = f"import sys, {', '.join(modules)}, turnline.config"
     code = f"{imports}; {create}; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
@@ -216,6 +216,6 @@ def test_a_missing_package_is_told_by_what_to_install(monkeypatch: pytest.Monkey
     for name in ("pydantic_ai", "pydantic_ai.direct"):
         monkeypatch.setitem(sys.modules, name, None)
 
-    with pytest.raises(ModelError, match=r"pip install 'turnwise\[llm\]'") as refused:
+    with pytest.raises(ModelError, match=r"pip install 'turnline\[llm\]'") as refused:
         asyncio.run(resolve("ollama:llama3", "ada").reply(ASKED))
     assert not refused.value.transient

@@ -42,8 +42,8 @@ def test_verbs_it_speaks_of_are_verbs_of_run() -> None:
 
 
 def test_a_room_of_the_house_is_in_its_table() -> None:
-    rooms = {one.name for one in (ROOT / "src/turnwise").iterdir() if (one / "__init__.py").exists()}
-    told = set(re.findall(r"^\| `src/turnwise/(\w+)` \|", TEXT, re.MULTILINE))
+    rooms = {one.name for one in (ROOT / "src/turnline").iterdir() if (one / "__init__.py").exists()}
+    told = set(re.findall(r"^\| `src/turnline/(\w+)` \|", TEXT, re.MULTILINE))
 
     assert rooms - told == {"expressions", "network", "testing"}
 

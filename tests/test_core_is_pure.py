@@ -1,4 +1,4 @@
-"""`turnwise.core` and `turnwise.expressions` compute; they do not do. This test is what keeps it so."""
+"""`turnline.core` and `turnline.expressions` compute; they do not do. This test is what keeps it so."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import turnwise.core
-import turnwise.expressions
+import turnline.core
+import turnline.expressions
 
-ROOT = Path(turnwise.core.__path__[0]).parent
+ROOT = Path(turnline.core.__path__[0]).parent
 CORE = sorted(
-    path for room in (turnwise.core, turnwise.expressions) for path in Path(room.__path__[0]).rglob("*.py")
+    path for room in (turnline.core, turnline.expressions) for path in Path(room.__path__[0]).rglob("*.py")
 )
 DOES_IO = {
     "asyncio", "concurrent", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets",

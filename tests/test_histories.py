@@ -14,8 +14,8 @@ import pytest
 from tests.cli.projects import call
 from tests.flow.stage import stage
 from tests.histories.record import FOLDER, REFUND_FLOW, SCENES, VERSION, look_up, played, read_states
-from turnwise.core.envelope import JsonObject
-from turnwise.log.sqlite import SqliteLog
+from turnline.core.envelope import JsonObject
+from turnline.log.sqlite import SqliteLog
 
 HISTORIES = sorted(one for one in FOLDER.glob("*/*.jsonl") if not one.name.endswith(".states.jsonl"))
 

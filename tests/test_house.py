@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted((ROOT / "src" / "turnwise").rglob("*.py"))
+SOURCES = sorted((ROOT / "src" / "turnline").rglob("*.py"))
 MOST_LINES = 400
 MOST_LINES_OF_A_FUNCTION = 70
 AN_AFTERNOON = 4_000
@@ -42,7 +42,7 @@ def test_a_file_is_one_idea_of_readable_size_and_says_what_it_is(path: Path) -> 
 
 
 def test_errors_core_and_hub_are_an_afternoons_reading() -> None:
-    house = ROOT / "src" / "turnwise"
+    house = ROOT / "src" / "turnline"
     rooms = (house / "errors", house / "core")
     # `core/study` reads graphs before anybody speaks; nothing that decides or folds imports it.
     study = house / "core" / "study"
@@ -63,9 +63,9 @@ def test_imports_point_down_only() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_importing_turnwise_is_cheap_and_reads_no_provider() -> None:
+def test_importing_turnline_is_cheap_and_reads_no_provider() -> None:
     heavy = "{'pydantic_ai', 'openai', 'anthropic', 'sqlalchemy', 'fastapi', 'psycopg', 'nats', 'websockets'}"
-    code = f"import sys, turnwise.network; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, turnline.network; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"

@@ -15,10 +15,10 @@ import httpx2
 import pytest
 
 from tests.cli.projects import call as command, project
-from turnwise import Agent, Variable, run, tool
-from turnwise.core.envelope import Envelope
-from turnwise.core.state import State
-from turnwise.errors import (
+from turnline import Agent, Variable, run, tool
+from turnline.core.envelope import Envelope
+from turnline.core.state import State
+from turnline.errors import (
     BadTool,
     LogUnavailable,
     MissingVariable,
@@ -29,10 +29,10 @@ from turnwise.errors import (
     UnknownName,
     UnknownParticipant,
 )
-from turnwise.flow.project import load_project
-from turnwise.knowledge import MemoryKnowledgeStore
-from turnwise.log.sqlite import SqliteLog
-from turnwise.network import (
+from turnline.flow.project import load_project
+from turnline.knowledge import MemoryKnowledgeStore
+from turnline.log.sqlite import SqliteLog
+from turnline.network import (
     AgentTarget,
     FromSpeaker,
     Hub,
@@ -46,11 +46,11 @@ from turnwise.network import (
     sequence,
     serve_ws,
 )
-from turnwise.server.access import development
-from turnwise.server.app import create_app
-from turnwise.server.auth.keys import development_key
-from turnwise.server.runtime import runtime_of
-from turnwise.testing import ScriptedModel, call
+from turnline.server.access import development
+from turnline.server.app import create_app
+from turnline.server.auth.keys import development_key
+from turnline.server.runtime import runtime_of
+from turnline.testing import ScriptedModel, call
 
 END = TerminateTarget("done")
 GREET = """
@@ -63,7 +63,7 @@ spec:
     - {id: ask, kind: human, human: {title: "Hello TITLE", form: {ok: boolean}}}
 """
 NODES = """
-from turnwise import node
+from turnline import node
 
 @node("greet")
 def greet(ctx):
@@ -143,7 +143,7 @@ def test_2_a_typo_in_a_yaml_key(tmp_path: Path) -> None:
     done = command("check", flow)
 
     assert done.code == 1
-    assert "greet.yaml:7:19: TW011 no key 'runer' is known here" in done.out
+    assert "greet.yaml:7:19: TL011 no key 'runer' is known here" in done.out
     assert "found: runer" in done.out
     assert "do: did you mean 'runner'?" in done.out
 
@@ -255,9 +255,9 @@ async def test_5_a_missing_api_key(model: str, variable: str, monkeypatch: pytes
 
 
 async def test_5_no_model_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TURNWISE_MODEL", raising=False)
+    monkeypatch.delenv("TURNLINE_MODEL", raising=False)
 
-    with pytest.raises(NoModel, match=r"'writer' has no model. Give it one.* or set TURNWISE_MODEL"):
+    with pytest.raises(NoModel, match=r"'writer' has no model. Give it one.* or set TURNLINE_MODEL"):
         await Agent("writer").ask("go")
 
 
@@ -325,8 +325,8 @@ async def test_7_the_logs_file_is_locked(tmp_path: Path) -> None:
         ({"Authorization": "token-of-mine"}, "the Authorization header is not 'Bearer TOKEN'"),
         (
             {"Authorization": "Bearer EpsBCjEKBGxlYWQ"},
-            "the token is damaged, or another key has signed it; take the one that `turnwise serve --dev` "
-            "has printed, or make one with `turnwise token mint`",
+            "the token is damaged, or another key has signed it; take the one that `turnline serve --dev` "
+            "has printed, or make one with `turnline token mint`",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""What `pip install turnwise` brings: a wheel with all it needs, alone and with each extra.
+"""What `pip install turnline` brings: a wheel with all it needs, alone and with each extra.
 
 The wheel is built and installed by the uv that `./run` has put into .tools; without one they are skipped.
 """
@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-from turnwise import __version__
+from turnline import __version__
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -25,19 +25,19 @@ UV = which("uv", path=str(ROOT / ".tools" / "bin")) or which("uv")
 
 IMPORTS: Final = {
     "llm": "import pydantic_ai.models.openai, pydantic_ai.models.anthropic, pydantic_ai.models.google",
-    "flow": "from turnwise.flow.project import load_project; import turnwise.flow.data.database",
-    "server": "from turnwise.server.app import create_app; import turnwise.server.auth.biscuit",
-    "remote": "import turnwise.server.serve_ws, websockets.asyncio.client",
-    "postgres": "import turnwise.log.postgres",
-    "nats": "import turnwise.log.nats",
+    "flow": "from turnline.flow.project import load_project; import turnline.flow.data.database",
+    "server": "from turnline.server.app import create_app; import turnline.server.auth.biscuit",
+    "remote": "import turnline.server.serve_ws, websockets.asyncio.client",
+    "postgres": "import turnline.log.postgres",
+    "nats": "import turnline.log.nats",
     "otel": "import opentelemetry.sdk, opentelemetry.exporter.otlp.proto.http",
     "mcp": "import mcp",
 }
 """Extra -> what works with it."""
 ALONE: Final = """
-from turnwise import Agent, run_sync, tool
-from turnwise.network import Hub, HubClient, sequence
-from turnwise.testing import ScriptedModel, call
+from turnline import Agent, run_sync, tool
+from turnline.network import Hub, HubClient, sequence
+from turnline.testing import ScriptedModel, call
 
 @tool
 def add(a: int, b: int) -> int:
@@ -48,13 +48,13 @@ agent = Agent("clerk", config=ScriptedModel(call("add", a=1, b=2), "Three."), to
 print(run_sync(sequence(["clerk"]), agents=[agent], message="1 + 2?", log="sqlite:///log.db").text)
 """
 MISSING: Final = {
-    "from turnwise.flow.project import load_project": "flows need .*'turnwise[flow]'",
-    "from turnwise.server.app import create_app": "servers need .*'turnwise[server]'",
-    "from turnwise.log.address import open_log; open_log('postgresql://x/y')": "'turnwise[postgres]'",
-    "from turnwise.log.address import open_log; open_log('nats://x/y')": "'turnwise[nats]'",
-    "from turnwise import tracing; tracing.export({'OTEL_EXPORTER_OTLP_ENDPOINT': 'http://x'})": "[otel]",
-    "import asyncio, turnwise.network as n; asyncio.run(n.WsLink('ws://x').__aenter__())": "[remote]",
-    "import asyncio, turnwise as t; asyncio.run(t.Agent('a', config='openai:x').ask('?'))": "[llm]",
+    "from turnline.flow.project import load_project": "flows need .*'turnline[flow]'",
+    "from turnline.server.app import create_app": "servers need .*'turnline[server]'",
+    "from turnline.log.address import open_log; open_log('postgresql://x/y')": "'turnline[postgres]'",
+    "from turnline.log.address import open_log; open_log('nats://x/y')": "'turnline[nats]'",
+    "from turnline import tracing; tracing.export({'OTEL_EXPORTER_OTLP_ENDPOINT': 'http://x'})": "[otel]",
+    "import asyncio, turnline.network as n; asyncio.run(n.WsLink('ws://x').__aenter__())": "[remote]",
+    "import asyncio, turnline as t; asyncio.run(t.Agent('a', config='openai:x').ask('?'))": "[llm]",
 }
 """Python -> what its last line says where nothing but the library is installed."""
 VERBS: Final = {
@@ -82,7 +82,7 @@ class Environment:
     def __init__(self, folder: Path, wheel: Path, *, extra: str = "") -> None:
         self.folder = folder
         uv("venv", "--quiet", "--python", sys.executable, str(folder / "env"))
-        wanted = f"turnwise[{extra}] @ {wheel.as_uri()}" if extra else str(wheel)
+        wanted = f"turnline[{extra}] @ {wheel.as_uri()}" if extra else str(wheel)
         python = str(folder / "env" / "bin" / "python")
         uv("pip", "install", "--quiet", "--python", python, "--constraint", "constraints.txt", wanted)
 
@@ -115,19 +115,19 @@ def alone(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 def test_the_wheel_has_every_file_of_the_package_and_nothing_else(wheel: Path) -> None:
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src/turnwise"]
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src/turnline"]
     known = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     with zipfile.ZipFile(wheel) as file:
         found = {name for name in file.namelist() if ".dist-info/" not in name}
 
     assert found == {name.removeprefix("src/") for name in known if (ROOT / name).exists()}
-    assert {"turnwise/py.typed", "turnwise/cli/project_template/turnwise.yaml"} <= found
-    assert "turnwise/server/studio/static/index.html" in found
+    assert {"turnline/py.typed", "turnline/cli/project_template/turnline.yaml"} <= found
+    assert "turnline/server/studio/static/index.html" in found
 
 
 def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as file:
-        about = f"turnwise-{__version__}.dist-info"
+        about = f"turnline-{__version__}.dist-info"
         metadata = file.read(f"{about}/METADATA").decode()
         licence = file.read(f"{about}/licenses/LICENSE").decode()
 
@@ -154,8 +154,8 @@ def test_the_library_works_alone(alone: Environment) -> None:
 
 
 def test_the_command_line_works_alone(alone: Environment) -> None:
-    assert alone.run("turnwise", "--version").stdout == f"turnwise {__version__}\n"
-    assert alone.run("turnwise", "--help").returncode == 0
+    assert alone.run("turnline", "--version").stdout == f"turnline {__version__}\n"
+    assert alone.run("turnline", "--help").returncode == 0
 
 
 @pytest.mark.parametrize("code", MISSING)
@@ -164,23 +164,23 @@ def test_what_is_missing_is_told_in_python(code: str, alone: Environment) -> Non
 
     assert done.returncode == 1
     assert re.search(MISSING[code].replace("[", r"\["), done.stderr.splitlines()[-1])
-    assert "pip install 'turnwise[" in done.stderr.splitlines()[-1]
+    assert "pip install 'turnline[" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("line", VERBS)
 def test_what_is_missing_is_told_on_the_command_line(line: str, alone: Environment) -> None:
-    alone.run("turnwise", "new", "proj")
+    alone.run("turnline", "new", "proj")
 
-    done = alone.run("turnwise", *line.split())
+    done = alone.run("turnline", *line.split())
 
     assert done.returncode in (1, 2)
     [told] = done.stderr.splitlines()
-    assert told.startswith("turnwise: ")
-    assert told.endswith(f"need packages that are not installed: pip install 'turnwise{VERBS[line]}'.")
+    assert told.startswith("turnline: ")
+    assert told.endswith(f"need packages that are not installed: pip install 'turnline{VERBS[line]}'.")
 
 
 @pytest.mark.parametrize("extra", IMPORTS)
 def test_an_extra_brings_what_it_needs(extra: str, wheel: Path, tmp_path: Path) -> None:
-    done = Environment(tmp_path, wheel, extra=extra).run("python", "-c", f"import turnwise; {IMPORTS[extra]}")
+    done = Environment(tmp_path, wheel, extra=extra).run("python", "-c", f"import turnline; {IMPORTS[extra]}")
 
     assert (done.returncode, done.stderr) == (0, "")

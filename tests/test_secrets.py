@@ -18,12 +18,12 @@ import pytest
 
 from tests.client.stage import begun, played, stage
 from tests.hub.scenes import House
-from turnwise import Agent, Context, Depends, Inject, Variable, tool
-from turnwise.config import OpenAIConfig
-from turnwise.core.graph import sequence
-from turnwise.errors import TurnwiseError
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing import ModelServer, ScriptedModel, call
+from turnline import Agent, Context, Depends, Inject, Variable, tool
+from turnline.config import OpenAIConfig
+from turnline.core.graph import sequence
+from turnline.errors import TurnlineError
+from turnline.log.sqlite import SqliteLog
+from turnline.testing import ModelServer, ScriptedModel, call
 
 CANARY = "canary-5f0c2e"
 VARIABLES: dict[str, Any] = {"api_key": f"{CANARY}-key", "nested": {"list": [f"{CANARY}-nested"]}}
@@ -234,7 +234,7 @@ async def test_v4_a_turn_that_fails_says_nothing_of_it(what: str, everywhere: Ev
 @pytest.mark.parametrize("what", ["a variable", "a script", "an output"])
 async def test_v4_no_error_of_ours_says_anything_of_it(what: str) -> None:
     kind, agent = FAILING[what]
-    with pytest.raises(TurnwiseError) as raised:
+    with pytest.raises(TurnlineError) as raised:
         await agent().ask("go")
 
     assert type(raised.value).__name__ == kind

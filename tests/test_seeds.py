@@ -19,11 +19,11 @@ from typing import Annotated, Any, Final
 import msgspec
 import pytest
 
-import turnwise.network
-from turnwise import Agent, Context, Variable, tool
-from turnwise.agent.messages import ToolMessage
-from turnwise.knowledge import MemoryKnowledgeStore
-from turnwise.network import (
+import turnline.network
+from turnline import Agent, Context, Variable, tool
+from turnline.agent.messages import ToolMessage
+from turnline.knowledge import MemoryKnowledgeStore
+from turnline.network import (
     AgentTarget,
     Always,
     Channel,
@@ -40,8 +40,8 @@ from turnwise.network import (
     TransitionGraph,
     WorkflowState,
 )
-from turnwise.network.workflow_helpers import set_context
-from turnwise.testing import ScriptedModel, call
+from turnline.network.workflow_helpers import set_context
+from turnline.testing import ScriptedModel, call
 
 SEEDS: Final = Path(__file__).parents[2] / "shared" / "seeds"
 TIMEOUT_SECONDS: Final = 30
@@ -54,7 +54,7 @@ def cut(seed: str, first: int, last: int, levels: str = "") -> str:
     (document,) = SEEDS.glob(f"{seed}_*.txt")
     lines = document.read_text().splitlines()[first - 1 : last]
     text = "\n".join(_indented(lines, levels) if levels else lines)
-    return text.replace("autogen.beta", "turnwise").replace(
+    return text.replace("autogen.beta", "turnline").replace(
         'AnthropicConfig(model="claude-sonnet-4-6")', "MODEL"
     )
 
@@ -80,7 +80,7 @@ async def run(sample: str, around: dict[str, Any]) -> None:
 
 def around(**names: Any) -> dict[str, Any]:
     """What a fragment takes for granted: what the samples before it have imported, and `names`."""
-    imported = {one: getattr(turnwise.network, one) for one in turnwise.network.__all__}
+    imported = {one: getattr(turnline.network, one) for one in turnline.network.__all__}
     common = {"Annotated": Annotated, "Agent": Agent, "Context": Context, "Variable": Variable, "tool": tool}
     return {"__name__": __name__, **imported, **common, "set_context": set_context, **names}
 

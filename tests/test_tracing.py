@@ -14,12 +14,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.client.stage import played, stage
 from tests.hub.scenes import closed
 from tests.server.stage import served
-from turnwise import Agent, tool, tracing
-from turnwise.agent.scripted import ScriptItem
-from turnwise.core.graph import sequence
-from turnwise.errors import MissingExtra, ModelError
-from turnwise.log.memory import MemoryLog
-from turnwise.testing import ScriptedModel, call
+from turnline import Agent, tool, tracing
+from turnline.agent.scripted import ScriptItem
+from turnline.core.graph import sequence
+from turnline.errors import MissingExtra, ModelError
+from turnline.log.memory import MemoryLog
+from turnline.testing import ScriptedModel, call
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 ABOVE = f"00-{TRACE}-00f067aa0ba902b7-01"
@@ -199,7 +199,7 @@ async def test_without_a_provider_nothing_is_recorded_and_no_line_carries_a_trac
 
 
 def test_opentelemetry_is_not_even_imported_by_a_program_that_does_not_use_it() -> None:
-    program = "import sys, turnwise, turnwise.network; sys.exit('opentelemetry.trace' in sys.modules)"
+    program = "import sys, turnline, turnline.network; sys.exit('opentelemetry.trace' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
@@ -211,5 +211,5 @@ def test_nothing_is_exported_where_the_environment_names_no_endpoint() -> None:
 def test_exporting_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
 
-    with pytest.raises(MissingExtra, match=r"turnwise\[otel\]"):
+    with pytest.raises(MissingExtra, match=r"turnline\[otel\]"):
         tracing.export({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"})

@@ -32,12 +32,12 @@ from typing import Any, Final
 
 import pytest
 
-from turnwise.core import event_types as ev
-from turnwise.core.adapters import built_in
-from turnwise.core.channel import Participant
-from turnwise.core.envelope import Basis, Draft, Envelope
-from turnwise.core.views import view_for
-from turnwise.errors import Refused
+from turnline.core import event_types as ev
+from turnline.core.adapters import built_in
+from turnline.core.channel import Participant
+from turnline.core.envelope import Basis, Draft, Envelope
+from turnline.core.views import view_for
+from turnline.errors import Refused
 
 from .core.scenes import NOON, Scene, acks, claims, draft, hub, packs, says, spec_of, writes
 from .patterns import PATTERNS

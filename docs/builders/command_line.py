@@ -1,4 +1,4 @@
-"""docs/command-line.md: every verb of `turnwise`, from the app itself."""
+"""docs/command-line.md: every verb of `turnline`, from the app itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import typer
 
 from docs.builders.tables import table
-from turnwise.cli import app
+from turnline.cli import app
 
 Command: TypeAlias = Any
 Context: TypeAlias = Any
@@ -18,13 +18,13 @@ Parameter: TypeAlias = Any
 _TOP: Final = """\
 # Command line
 
-`turnwise`, also `python -m turnwise`. `turnwise VERB --help` says what stands here.
+`turnline`, also `python -m turnline`. `turnline VERB --help` says what stands here.
 
 - A verb exits with 0 if it did what it was asked, with 1 if it failed or found something wrong, with 2 if it was
-  asked for something there is not. `turnwise run` exits with 3 if the run waits for somebody. Ctrl-C: 130.
+  asked for something there is not. `turnline run` exits with 3 if the run waits for somebody. Ctrl-C: 130.
 - What goes to standard output is what was asked for; progress and remarks go to standard error. Most verbs have `--json`.
 - Where a verb needs a log, `--log` names it: `sqlite:///path`, `postgresql://host/name`, `nats://host/name`. Without it,
-  `log` of turnwise.yaml, or `.turnwise/log.db` in the project's folder.
+  `log` of turnline.yaml, or `.turnline/log.db` in the project's folder.
 
 """
 
@@ -32,7 +32,7 @@ _TOP: Final = """\
 def page() -> str:
     """The page."""
     root = typer.main.get_command(app)
-    verbs = list(_verbs(root, root.context_class(root, info_name="turnwise")))
+    verbs = list(_verbs(root, root.context_class(root, info_name="turnline")))
     rows = [
         (f"[`{context.command_path}`](#{_anchor(context)})", _first(command)) for command, context in verbs
     ]

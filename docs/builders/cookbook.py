@@ -18,9 +18,9 @@ from typing import Final
 
 from typer.testing import CliRunner
 
-import turnwise
+import turnline
 from docs.builders.tables import table
-from turnwise.cli import app
+from turnline.cli import app
 
 PATTERNS: Final = Path(__file__).parents[2] / "examples" / "patterns"
 _TIME: Final = re.compile(r"^( *\d+) \d\d:\d\d:\d\d ", re.MULTILINE)
@@ -94,7 +94,7 @@ RECIPES: Final[dict[str, Recipe]] = {
         "Nesting",
         "A piece of the work is a conversation of its own.",
         "`NestedTarget(graph, step=)` runs another graph on another channel; its last words are the step's turn. "
-        "`turnwise channels list` shows both channels, the inner one with its `parent_id`.",
+        "`turnline channels list` shows both channels, the inner one with its `parent_id`.",
     ),
 }
 
@@ -123,7 +123,7 @@ def _page(name: str, recipe: Recipe) -> str:
         f"```text\n{printed}\n```\n",
         f"## How the floor moves\n\n{recipe.rules}\n",
         _picture(name),
-        f"## What is on the log\n\n`turnwise channels show`, without the times; behind each turn, who is next and which rule said so.\n\n```text\n{lines}\n```\n",
+        f"## What is on the log\n\n`turnline channels show`, without the times; behind each turn, who is next and which rule said so.\n\n```text\n{lines}\n```\n",
     ]
     return "\n".join(parts)
 
@@ -133,7 +133,7 @@ def _picture(name: str) -> str:
     named = ["--name", "graph"] if name == "nesting" else []
     boxes = _told("graph", str(PATTERNS / f"{name}.py"), *named)
     chart = _told("graph", str(PATTERNS / f"{name}.py"), *named, "--format", "mermaid")
-    shown = " ".join(["turnwise graph", file, *named])
+    shown = " ".join(["turnline graph", file, *named])
     return (
         f"```sh\n{shown}\n{shown} --format mermaid\n```\n\n```text\n{boxes}\n```\n\n"
         f"The same for programs that draw Mermaid:\n\n```mermaid\n{chart}\n```\n"
@@ -142,14 +142,14 @@ def _picture(name: str) -> str:
 
 def _ran(name: str) -> tuple[str, str]:
     """What the program prints, and what its channel's log tells."""
-    run_sync = turnwise.run_sync
+    run_sync = turnline.run_sync
     with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as printed:
         log = f"sqlite:///{folder}/log.db"
         try:
-            turnwise.run_sync = partial(run_sync, log=log, channel_id=name)
+            turnline.run_sync = partial(run_sync, log=log, channel_id=name)
             runpy.run_path(str(PATTERNS / f"{name}.py"), run_name="__main__")
         finally:
-            turnwise.run_sync = run_sync
+            turnline.run_sync = run_sync
         lines = _told("channels", "show", name, "--lines", "1000", "--log", log)
     return printed.getvalue().rstrip(), _TIME.sub(r"\1 ", lines)
 
@@ -157,5 +157,5 @@ def _ran(name: str) -> tuple[str, str]:
 def _told(*words: str) -> str:
     done = CliRunner().invoke(app, list(words), catch_exceptions=False)
     if done.exit_code:
-        raise SystemExit(f"turnwise {' '.join(words)}: {done.output}")
+        raise SystemExit(f"turnline {' '.join(words)}: {done.output}")
     return "\n".join(line.rstrip() for line in done.output.rstrip().splitlines())

@@ -8,19 +8,19 @@ from typing import Any, Final
 
 from docs.builders.step_examples import EXAMPLES
 from docs.builders.tables import table
-from turnwise.flow.data.definition import ModelDefinition
-from turnwise.flow.definition.steps import KINDS
-from turnwise.flow.json_schema import workflow_schema
-from turnwise.flow.settings import Settings
-from turnwise.flow.testing.definition import Case
+from turnline.flow.data.definition import ModelDefinition
+from turnline.flow.definition.steps import KINDS
+from turnline.flow.json_schema import workflow_schema
+from turnline.flow.settings import Settings
+from turnline.flow.testing.definition import Case
 
 Schema = dict[str, Any]
 
 _TOP: Final = """\
 # Flows: reference
 
-Every key of every document. [Flows](flows.md) is the guide; `turnwise schema` prints the first part of this page as a JSON Schema
-for editors, and `turnwise check` finds what a schema cannot.
+Every key of every document. [Flows](flows.md) is the guide; `turnline schema` prints the first part of this page as a JSON Schema
+for editors, and `turnline check` finds what a schema cannot.
 
 - An unknown key is an error, with file, line, column and the nearest known name.
 - A *duration* is a number of seconds, or a number with a unit: `500ms`, `30s`, `5m`, `2h`, `1d`, `1w`.
@@ -118,7 +118,7 @@ def _documents() -> Iterator[str]:
         yield _part(title, case["$defs"][name], "###")
     yield "### stub\n\nWhat a step gives instead of being performed: one of these.\n"
     yield table(("stub", "what happens"), _stubs(case["$defs"]))
-    yield "## turnwise.yaml\n\n`${NAME}` is filled in from the environment. Everything is optional.\n"
+    yield "## turnline.yaml\n\n`${NAME}` is filled in from the environment. Everything is optional.\n"
     settings = Settings.model_json_schema(by_alias=True)
     yield _table(settings)
     yield _part("limits of a project", settings["$defs"]["ProjectLimits"], "###")

@@ -12,7 +12,7 @@ from typing import Final
 
 from docs.builders.tables import table
 
-SOURCES: Final = Path(__file__).parents[2] / "src" / "turnwise"
+SOURCES: Final = Path(__file__).parents[2] / "src" / "turnline"
 _NAME: Final = re.compile(
     r"(MAX|MOST|MIN)_[A-Z_]+|[A-Z][A-Z_]*_(SECONDS|BYTES|CHARACTERS|ATTEMPTS|EVERY)|ATTEMPTS"
 )
@@ -32,14 +32,14 @@ _SETTINGS: Final = (("server/settings.py", "ServerSettings"), ("server/ws_settin
 _SETTABLE: Final = (
     ("`trigger.timeout`", "in a flow", "300 s", "how long a caller of a flow waits; the run goes on"),
     ("`limits.max_steps`", "in a flow", "{flow/definition/flow.py MAX_STEPS}", "steps of one run"),
-    ("`limits.timeout`", "in a flow, or for all in turnwise.yaml", "none", "how long a run may take"),
+    ("`limits.timeout`", "in a flow, or for all in turnline.yaml", "none", "how long a run may take"),
     (
         "`limits.concurrency`",
-        "in a flow, or for all in turnwise.yaml",
+        "in a flow, or for all in turnline.yaml",
         "none",
         "runs at once; one more is refused",
     ),
-    ("`limits.body_bytes`", "in turnwise.yaml", "{flow/settings.py BODY_BYTES}", "the body of a request"),
+    ("`limits.body_bytes`", "in turnline.yaml", "{flow/settings.py BODY_BYTES}", "the body of a request"),
     ("`timeout`, `retry`", "on a step", "none", "one attempt of a step, and how many there are"),
     ("`max_turns`", "on a graph", "none", "turns of a channel; then it closes, with the reason `max_turns`"),
     ("`ttl`", "when a channel is opened", "none", "how long a channel may stay open"),
@@ -57,7 +57,7 @@ _SETTABLE: Final = (
     ),
     (
         "`--grace`",
-        "of `turnwise serve`",
+        "of `turnline serve`",
         "{server/runtime.py GRACE_SECONDS}",
         "what requests and turns may take to end after SIGTERM",
     ),
@@ -93,7 +93,7 @@ def page() -> str:
     rows = [(name, where, _filled(value), said) for name, where, value, said in _SETTABLE]
     parts = [_TOP + table(("name", "where", "without it", "what it bounds"), rows)]
     parts.append(
-        "\n## What an embedding program sets\n\n`create_app(..., settings=ServerSettings(...))`; `turnwise serve` uses these values.\n\n"
+        "\n## What an embedding program sets\n\n`create_app(..., settings=ServerSettings(...))`; `turnline serve` uses these values.\n\n"
     )
     parts.append(table(("name", "value", "what it bounds"), [_row(one) for one in _of_settings()]))
     parts.append(_REST)

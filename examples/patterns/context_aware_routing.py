@@ -1,8 +1,8 @@
 """Context-aware routing: triage writes down what the case is about; the graph reads it and chooses."""
 
-from turnwise import Agent, ToolResult, run_sync
-from turnwise.agent.messages import ToolCall
-from turnwise.network import (
+from turnline import Agent, ToolResult, run_sync
+from turnline.agent.messages import ToolCall
+from turnline.network import (
     AgentTarget,
     ContextEquals,
     FromSpeaker,
@@ -11,7 +11,7 @@ from turnwise.network import (
     Transition,
     TransitionGraph,
 )
-from turnwise.testing import ScriptedModel, call
+from turnline.testing import ScriptedModel, call
 
 MODEL: str | None = None  # None follows the script; "anthropic:claude-sonnet-4-6" asks a real model.
 

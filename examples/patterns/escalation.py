@@ -1,9 +1,9 @@
 """Escalation: each tier resolves the case or hands it to the next one, with a reason."""
 
-from turnwise import Agent, Handoff, run_sync, tool
-from turnwise.agent.messages import ToolCall
-from turnwise.network import TerminateTarget, ToolCalled, Transition, TransitionGraph
-from turnwise.testing import ScriptedModel, call
+from turnline import Agent, Handoff, run_sync, tool
+from turnline.agent.messages import ToolCall
+from turnline.network import TerminateTarget, ToolCalled, Transition, TransitionGraph
+from turnline.testing import ScriptedModel, call
 
 MODEL: str | None = None  # None follows the script; "anthropic:claude-sonnet-4-6" asks a real model.
 

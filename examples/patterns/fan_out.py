@@ -1,7 +1,7 @@
 """Fan-out: several agents are asked at once; their answers come back together, in the graph's order."""
 
-from turnwise import Agent, run_sync
-from turnwise.network import (
+from turnline import Agent, run_sync
+from turnline.network import (
     AgentTarget,
     FanOutTarget,
     FromSpeaker,
@@ -9,7 +9,7 @@ from turnwise.network import (
     Transition,
     TransitionGraph,
 )
-from turnwise.testing import ScriptedModel
+from turnline.testing import ScriptedModel
 
 MODEL: str | None = None  # None follows the script; "anthropic:claude-sonnet-4-6" asks a real model.
 
@@ -39,6 +39,6 @@ graph = TransitionGraph(
 )
 
 if __name__ == "__main__":
-    result = run_sync(graph, agents=[lawyer, seller, coder, chair], message="Shall we call it Turnwise?")
+    result = run_sync(graph, agents=[lawyer, seller, coder, chair], message="Shall we call it Turnline?")
     print(result)
     print("asked at once:", ", ".join(one["agent"] for one in result.context_vars["opinions"]))

@@ -1,8 +1,8 @@
 """Feedback loop: a drafter and a reviewer, until the reviewer approves or the turns are used up."""
 
-from turnwise import Agent, run_sync
-from turnwise.agent.messages import ToolCall
-from turnwise.network import (
+from turnline import Agent, run_sync
+from turnline.agent.messages import ToolCall
+from turnline.network import (
     AgentTarget,
     ChannelInject,
     ContextEquals,
@@ -11,8 +11,8 @@ from turnwise.network import (
     Transition,
     TransitionGraph,
 )
-from turnwise.network.workflow_helpers import set_context
-from turnwise.testing import ScriptedModel, call
+from turnline.network.workflow_helpers import set_context
+from turnline.testing import ScriptedModel, call
 
 MODEL: str | None = None  # None follows the script; "anthropic:claude-sonnet-4-6" asks a real model.
 

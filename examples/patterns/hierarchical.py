@@ -1,8 +1,8 @@
 """Hierarchical: a coordinator gives out the work; whoever did a part of it gives the floor back."""
 
-from turnwise import Agent, Handoff, run_sync
-from turnwise.agent.messages import ToolCall
-from turnwise.network import (
+from turnline import Agent, Handoff, run_sync
+from turnline.agent.messages import ToolCall
+from turnline.network import (
     AgentTarget,
     FromSpeaker,
     TerminateTarget,
@@ -10,7 +10,7 @@ from turnwise.network import (
     Transition,
     TransitionGraph,
 )
-from turnwise.testing import ScriptedModel, call
+from turnline.testing import ScriptedModel, call
 
 MODEL: str | None = None  # None follows the script; "anthropic:claude-sonnet-4-6" asks a real model.
 

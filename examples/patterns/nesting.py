@@ -1,7 +1,7 @@
 """Nesting: a target that runs another graph, on a channel of its own, and hands its result on."""
 
-from turnwise import Agent, run_sync
-from turnwise.network import (
+from turnline import Agent, run_sync
+from turnline.network import (
     AgentTarget,
     FromSpeaker,
     NestedTarget,
@@ -10,7 +10,7 @@ from turnwise.network import (
     TransitionGraph,
     sequence,
 )
-from turnwise.testing import ScriptedModel
+from turnline.testing import ScriptedModel
 
 MODEL: str | None = None  # None follows the script; "anthropic:claude-sonnet-4-6" asks a real model.
 

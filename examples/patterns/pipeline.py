@@ -1,8 +1,8 @@
 """Pipeline: each agent works on what the one before it said, and the last word ends it."""
 
-from turnwise import Agent, run_sync
-from turnwise.network import sequence
-from turnwise.testing import ScriptedModel
+from turnline import Agent, run_sync
+from turnline.network import sequence
+from turnline.testing import ScriptedModel
 
 MODEL: str | None = None  # None follows the script; "anthropic:claude-sonnet-4-6" asks a real model.
 

@@ -1,8 +1,8 @@
 """Redundant: several agents propose, each in its own manner; an evaluator chooses."""
 
-from turnwise import Agent, run_sync
-from turnwise.network import sequence
-from turnwise.testing import ScriptedModel
+from turnline import Agent, run_sync
+from turnline.network import sequence
+from turnline.testing import ScriptedModel
 
 MODEL: str | None = None  # None follows the script; "anthropic:claude-sonnet-4-6" asks a real model.
 

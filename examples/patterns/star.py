@@ -1,9 +1,9 @@
 """Star: one agent in the middle asks the others, one by one, and puts together what they know."""
 
-from turnwise import Agent, run_sync
-from turnwise.agent.messages import ToolCall
-from turnwise.network import AgentTarget, TerminateTarget, ToolCalled, Transition, TransitionGraph
-from turnwise.testing import ScriptedModel, call
+from turnline import Agent, run_sync
+from turnline.agent.messages import ToolCall
+from turnline.network import AgentTarget, TerminateTarget, ToolCalled, Transition, TransitionGraph
+from turnline.testing import ScriptedModel, call
 
 MODEL: str | None = None  # None follows the script; "anthropic:claude-sonnet-4-6" asks a real model.
 

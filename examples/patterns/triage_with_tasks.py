@@ -1,10 +1,10 @@
 """Triage with tasks: triage writes a plan into the context; the agents behind it work it off."""
 
-from turnwise import Agent, ToolResult, run_sync, tool
-from turnwise.agent.messages import ToolCall
-from turnwise.network import ChannelInject, sequence
-from turnwise.network.workflow_helpers import update_context
-from turnwise.testing import ScriptedModel, call
+from turnline import Agent, ToolResult, run_sync, tool
+from turnline.agent.messages import ToolCall
+from turnline.network import ChannelInject, sequence
+from turnline.network.workflow_helpers import update_context
+from turnline.testing import ScriptedModel, call
 
 MODEL: str | None = None  # None follows the script; "anthropic:claude-sonnet-4-6" asks a real model.
 

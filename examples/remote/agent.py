@@ -3,10 +3,10 @@
 import asyncio
 import sys
 
-from turnwise import Agent, tool
-from turnwise.agent.messages import Message, ToolMessage
-from turnwise.agent.scripted import ScriptedModel, call
-from turnwise.network import HubClient, WsLink
+from turnline import Agent, tool
+from turnline.agent.messages import Message, ToolMessage
+from turnline.agent.scripted import ScriptedModel, call
+from turnline.network import HubClient, WsLink
 
 MODEL: str | None = None  # None follows the script; "anthropic:claude-sonnet-4-6" asks a real model.
 TOPICS = ("bees", "dances", "flowers")

@@ -3,8 +3,8 @@
 import asyncio
 import sys
 
-from turnwise.knowledge import DiskKnowledgeStore
-from turnwise.network import Hub, HubClient, LocalLink, Passport, serve_ws
+from turnline.knowledge import DiskKnowledgeStore
+from turnline.network import Hub, HubClient, LocalLink, Passport, serve_ws
 
 QUESTION = "How do bees find flowers?"
 

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import uvicorn
 
-from turnwise import TurnwiseError
-from turnwise.flow.project import load_project
-from turnwise.network import EV_PACKET
-from turnwise.server.access import development
-from turnwise.server.app import create_app
-from turnwise.server.auth.biscuit import mint
-from turnwise.server.auth.keys import development_key
-from turnwise.server.runtime import Runtime, runtime_of
-from turnwise.server.serving import bind
+from turnline import TurnlineError
+from turnline.flow.project import load_project
+from turnline.network import EV_PACKET
+from turnline.server.access import development
+from turnline.server.app import create_app
+from turnline.server.auth.biscuit import mint
+from turnline.server.auth.keys import development_key
+from turnline.server.runtime import Runtime, runtime_of
+from turnline.server.serving import bind
 
 HERE = Path(__file__).parent
 COMPLAINT = {"order": 1042, "text": "I was charged twice."}
@@ -30,7 +30,7 @@ COMPLAINT = {"order": 1042, "text": "I was charged twice."}
 
 async def main(options: argparse.Namespace) -> None:
     if options.live:
-        os.environ["TURNWISE_MODEL"] = options.live
+        os.environ["TURNLINE_MODEL"] = options.live
     runtime = runtime_of(load_project(HERE), log_address=options.log)
     async with runtime, studio(runtime, options.port) as address:
         print(f"The studio: {address}\n\ncustomer: {COMPLAINT['text']}", flush=True)
@@ -91,10 +91,10 @@ if __name__ == "__main__":
     parser.add_argument("--live", metavar="MODEL", help="ask a real model: anthropic:claude-sonnet-4-6")
     parser.add_argument("--answer", choices=["yes", "no"], help="answer for the supervisor, and end")
     parser.add_argument("--port", type=int, default=8484, help="0 takes a free one")
-    parser.add_argument("--log", help="sqlite:///path; without it, .turnwise/log.db beside this file")
+    parser.add_argument("--log", help="sqlite:///path; without it, .turnline/log.db beside this file")
     try:
         asyncio.run(main(parser.parse_args()))
     except KeyboardInterrupt:
         print("closed.")
-    except TurnwiseError as error:
+    except TurnlineError as error:
         sys.exit(str(error))

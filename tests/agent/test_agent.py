@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
-from turnwise.agent.agent import Agent, Reply
-from turnwise.agent.context import Context
-from turnwise.agent.inject import Inject, Variable
-from turnwise.agent.messages import Message, ModelReply, ToolMessage, Usage, UserMessage
-from turnwise.agent.performer import TextDelta, ToolFinished, ToolStarted
-from turnwise.errors import BadOutput, BadTool, NobodyToAsk, NoModel, ScriptExhausted, ToolRoundsExceeded
-from turnwise.testing import ScriptedModel, call
+from turnline.agent.agent import Agent, Reply
+from turnline.agent.context import Context
+from turnline.agent.inject import Inject, Variable
+from turnline.agent.messages import Message, ModelReply, ToolMessage, Usage, UserMessage
+from turnline.agent.performer import TextDelta, ToolFinished, ToolStarted
+from turnline.errors import BadOutput, BadTool, NobodyToAsk, NoModel, ScriptExhausted, ToolRoundsExceeded
+from turnline.testing import ScriptedModel, call
 
 
 class City(BaseModel):
@@ -45,9 +45,9 @@ def told(model: ScriptedModel, request: int = -1) -> list[str]:
 
 
 async def test_a1_without_a_model_the_error_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TURNWISE_MODEL", raising=False)
+    monkeypatch.delenv("TURNLINE_MODEL", raising=False)
 
-    with pytest.raises(NoModel, match=r"config=.*TURNWISE_MODEL.*ScriptedModel") as refused:
+    with pytest.raises(NoModel, match=r"config=.*TURNLINE_MODEL.*ScriptedModel") as refused:
         await Agent("ada").ask("hello")
     assert refused.value.agent == "ada"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.agent.context import Context
-from turnwise.errors import NobodyToAsk
+from turnline.agent.context import Context
+from turnline.errors import NobodyToAsk
 
 CANARY = "canary-51f0c2"
 

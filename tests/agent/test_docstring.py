@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.agent.docstring import Documented, documented
+from turnline.agent.docstring import Documented, documented
 
 GOOGLE = """Look up a customer.
 
@@ -93,7 +93,7 @@ def test_k1_no_docstring_is_no_description() -> None:
 def test_the_parser_is_imported_only_where_a_docstring_has_parameters() -> None:
     code = (
         "import sys\n"
-        "from turnwise.agent.tool import tool\n"
+        "from turnline.agent.tool import tool\n"
         "@tool\n"
         "def pay(to: str) -> str:\n"
         "    'Pay. Returns: nothing.'\n"

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import pytest
 
-from turnwise.agent.context import Context
-from turnwise.agent.inject import Depends, Inject, Injected, Variable, Wanted
-from turnwise.agent.tool import Tool, tool
-from turnwise.client.injection import ChannelInject, ChannelStateInject
-from turnwise.core.envelope import JsonObject
-from turnwise.errors import MissingVariable
+from turnline.agent.context import Context
+from turnline.agent.inject import Depends, Inject, Injected, Variable, Wanted
+from turnline.agent.tool import Tool, tool
+from turnline.client.injection import ChannelInject, ChannelStateInject
+from turnline.core.envelope import JsonObject
+from turnline.errors import MissingVariable
 
 CANARY = "canary-51f0c2"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from turnwise.agent.journal import Recorded, Unwritten
-from turnwise.agent.messages import ModelReply, ToolCall
-from turnwise.agent.round import ToolAnswer
+from turnline.agent.journal import Recorded, Unwritten
+from turnline.agent.messages import ModelReply, ToolCall
+from turnline.agent.round import ToolAnswer
 
 LOOK = ToolCall(call_id="1", tool="look")
 TAKE = ToolCall(call_id="2", tool="take")

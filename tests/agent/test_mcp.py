@@ -11,10 +11,10 @@ import pytest
 
 from tests.flow.steps import mcp_server
 from tests.flow.steps.mcp_server import served
-from turnwise import Agent, McpServer
-from turnwise.agent.context import Context
-from turnwise.errors import AgentError, BadTool, MissingExtra
-from turnwise.testing import ScriptedModel, call
+from turnline import Agent, McpServer
+from turnline.agent.context import Context
+from turnline.errors import AgentError, BadTool, MissingExtra
+from turnline.testing import ScriptedModel, call
 
 PROGRAM = str(Path(mcp_server.__file__))
 KEY = "canary-0123456789"
@@ -131,7 +131,7 @@ def test_a_server_has_either_a_command_or_a_url(given: dict[str, Any]) -> None:
 async def test_without_the_sdk_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
 
-    with pytest.raises(MissingExtra, match=r"turnwise\[mcp\]"):
+    with pytest.raises(MissingExtra, match=r"turnline\[mcp\]"):
         async with McpServer(command="anything"):
             pass
 

@@ -18,9 +18,9 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from turnwise.agent.messages import Message, ModelReply, ToolCall, ToolMessage, UserMessage
-from turnwise.agent.model import ModelRequest
-from turnwise.agent.models.conversion import (
+from turnline.agent.messages import Message, ModelReply, ToolCall, ToolMessage, UserMessage
+from turnline.agent.model import ModelRequest
+from turnline.agent.models.conversion import (
     ANSWER_TOOL,
     MAX_MALFORMED,
     answer_form,
@@ -28,7 +28,7 @@ from turnwise.agent.models.conversion import (
     reply_from,
     without_raw,
 )
-from turnwise.core.json import normalised
+from turnline.core.json import normalised
 
 letters = st.characters(codec="utf-8", exclude_characters="\0")
 texts = st.text(letters, max_size=30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
-from turnwise.agent.output import Output
+from turnline.agent.output import Output
 
 
 class City(BaseModel):

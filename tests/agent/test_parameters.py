@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from turnwise.agent.context import Context
-from turnwise.agent.inject import Depends, Variable
-from turnwise.agent.parameters import parameters_of
-from turnwise.agent.tool import Tool, tool
-from turnwise.errors import BadTool
+from turnline.agent.context import Context
+from turnline.agent.inject import Depends, Variable
+from turnline.agent.parameters import parameters_of
+from turnline.agent.tool import Tool, tool
+from turnline.errors import BadTool
 
 CANARY = "canary-51f0c2"
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from turnwise.agent.context import Context
-from turnwise.agent.journal import Entry, Recorded
-from turnwise.agent.messages import ModelReply, ToolCall, ToolMessage, UserMessage
-from turnwise.agent.performer import MAX_PAUSE_SECONDS, Performer
-from turnwise.agent.round import Check, Outcome, ToolAnswer, start_round
-from turnwise.agent.tool import Tool, tool
-from turnwise.agent.tool_result import ToolOutput
-from turnwise.agent.toolbox import Toolbox
-from turnwise.core.routing import Handoff, ToolOutcome
-from turnwise.errors import MissingVariable, ModelError
-from turnwise.testing import ScriptedModel, call
+from turnline.agent.context import Context
+from turnline.agent.journal import Entry, Recorded
+from turnline.agent.messages import ModelReply, ToolCall, ToolMessage, UserMessage
+from turnline.agent.performer import MAX_PAUSE_SECONDS, Performer
+from turnline.agent.round import Check, Outcome, ToolAnswer, start_round
+from turnline.agent.tool import Tool, tool
+from turnline.agent.tool_result import ToolOutput
+from turnline.agent.toolbox import Toolbox
+from turnline.core.routing import Handoff, ToolOutcome
+from turnline.errors import MissingVariable, ModelError
+from turnline.testing import ScriptedModel, call
 
 BUSY = ModelError("m", because="it is overloaded", transient=True, status=529)
 WRONG_KEY = ModelError("m", because="the key is wrong", transient=False, status=401)

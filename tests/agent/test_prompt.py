@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import pytest
 
-from turnwise.agent.context import Context
-from turnwise.agent.inject import Variable
-from turnwise.agent.prompt import Instructions, Prompt
-from turnwise.errors import BadExpression, MissingVariable
+from turnline.agent.context import Context
+from turnline.agent.inject import Variable
+from turnline.agent.prompt import Instructions, Prompt
+from turnline.errors import BadExpression, MissingVariable
 
 
 async def rendered(

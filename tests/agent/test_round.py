@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from turnwise.agent.messages import ModelReply, ToolCall, ToolMessage, Usage, UserMessage
-from turnwise.agent.round import AskModel, CallTools, Check, Outcome, Round, ToolAnswer, start_round
-from turnwise.core.routing import Finish, Handoff, ToolOutcome
-from turnwise.errors import BadOutput, ToolRoundsExceeded
+from turnline.agent.messages import ModelReply, ToolCall, ToolMessage, Usage, UserMessage
+from turnline.agent.round import AskModel, CallTools, Check, Outcome, Round, ToolAnswer, start_round
+from turnline.core.routing import Finish, Handoff, ToolOutcome
+from turnline.errors import BadOutput, ToolRoundsExceeded
 
 HELLO = UserMessage(text="hello")
 LOOK = ToolCall(call_id="1", tool="look", arguments={"where": "here"})

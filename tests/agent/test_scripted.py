@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from turnwise.agent.messages import Message, ModelReply, ToolCall, Usage, UserMessage
-from turnwise.agent.model import Model, ModelConfig, ModelRequest
-from turnwise.errors import ModelError, ScriptExhausted
-from turnwise.testing import RecordingModel, ScriptedModel, TestConfig, call
+from turnline.agent.messages import Message, ModelReply, ToolCall, Usage, UserMessage
+from turnline.agent.model import Model, ModelConfig, ModelRequest
+from turnline.errors import ModelError, ScriptExhausted
+from turnline.testing import RecordingModel, ScriptedModel, TestConfig, call
 
 HELLO = UserMessage(text="hello")
 

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator, BaseModel
 
-from turnwise.agent.context import Context
-from turnwise.agent.inject import Depends, Inject, Variable
-from turnwise.agent.tool import Tool, as_tool, tool
-from turnwise.agent.tool_result import MAX_ERROR_CHARACTERS, ToolOutput
-from turnwise.errors import BadTool, MissingVariable, NobodyToAsk
+from turnline.agent.context import Context
+from turnline.agent.inject import Depends, Inject, Variable
+from turnline.agent.tool import Tool, as_tool, tool
+from turnline.agent.tool_result import MAX_ERROR_CHARACTERS, ToolOutput
+from turnline.errors import BadTool, MissingVariable, NobodyToAsk
 
 CANARY = "canary-51f0c2"
 TIMEOUT_SECONDS = 30

@@ -16,9 +16,9 @@ from hypothesis import given
 from pydantic import BaseModel, SecretStr
 
 from tests.core.strategies import json_values
-from turnwise.agent.tool_result import MAX_TEXT_CHARACTERS, ToolOutput, ToolResult, output_of
-from turnwise.core.json import normalised
-from turnwise.core.routing import Finish, Handoff
+from turnline.agent.tool_result import MAX_TEXT_CHARACTERS, ToolOutput, ToolResult, output_of
+from turnline.core.json import normalised
+from turnline.core.routing import Finish, Handoff
 
 
 class Size(Enum):

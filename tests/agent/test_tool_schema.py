@@ -13,9 +13,9 @@ from hypothesis import given, strategies as st
 from pydantic import AfterValidator, BaseModel, Field
 
 from tests.core.strategies import json_values
-from turnwise.agent.context import Context
-from turnwise.agent.inject import Variable
-from turnwise.agent.tool import Tool, tool
+from turnline.agent.context import Context
+from turnline.agent.inject import Variable
+from turnline.agent.tool import Tool, tool
 
 CANARY = "canary-51f0c2"
 

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import pytest
 
-from turnwise.agent.context import Context
-from turnwise.agent.inject import Variable
-from turnwise.agent.messages import ToolCall
-from turnwise.agent.tool import tool
-from turnwise.agent.toolbox import Toolbox
-from turnwise.errors import BadTool
+from turnline.agent.context import Context
+from turnline.agent.inject import Variable
+from turnline.agent.messages import ToolCall
+from turnline.agent.tool import tool
+from turnline.agent.toolbox import Toolbox
+from turnline.errors import BadTool
 
 
 @tool

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from turnwise.agent.variables import (
+from turnline.agent.variables import (
     MAX_MASKED_VALUES,
     conversation_dependencies,
     conversation_variables,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from typer.testing import CliRunner
 
-from turnwise.cli import app
+from turnline.cli import app
 
 
 class Called(NamedTuple):
@@ -21,16 +21,16 @@ class Called(NamedTuple):
 
 
 def call(*arguments: str) -> Called:
-    """Call the command line in this process, in its working folder. Raises what Turnwise raises."""
+    """Call the command line in this process, in its working folder. Raises what Turnline raises."""
     done = CliRunner().invoke(app, arguments)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Called(done.exit_code, done.stdout, done.stderr)
 
 
-def turnwise(*arguments: str, cwd: Path, stdin: int = subprocess.DEVNULL) -> Called:
+def turnline(*arguments: str, cwd: Path, stdin: int = subprocess.DEVNULL) -> Called:
     """The same, as somebody calls it."""
-    command = [sys.executable, "-m", "turnwise", *arguments]
+    command = [sys.executable, "-m", "turnline", *arguments]
     done = subprocess.run(
         command, cwd=cwd, stdin=stdin, capture_output=True, text=True, check=False, timeout=60
     )
@@ -39,7 +39,7 @@ def turnwise(*arguments: str, cwd: Path, stdin: int = subprocess.DEVNULL) -> Cal
 
 def project(folder: Path, **files: str) -> Path:
     """Write files: `nodes__it_py="..."` is nodes/it.py."""
-    for name, text in {"turnwise_yaml": "name: it", **files}.items():
+    for name, text in {"turnline_yaml": "name: it", **files}.items():
         stem, _, suffix = name.replace("__", "/").rpartition("_")
         path = folder / f"{stem}.{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)

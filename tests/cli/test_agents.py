@@ -1,4 +1,4 @@
-"""`turnwise agents`: who is registered on a log."""
+"""`turnline agents`: who is registered on a log."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from turnwise import Agent, run_sync
-from turnwise.errors import LogUnavailable
-from turnwise.log.sqlite import SqliteLog
-from turnwise.network import Hub, Passport, Resume, sequence
-from turnwise.testing import ScriptedModel
+from turnline import Agent, run_sync
+from turnline.errors import LogUnavailable
+from turnline.log.sqlite import SqliteLog
+from turnline.network import Hub, Passport, Resume, sequence
+from turnline.testing import ScriptedModel
 
 from .projects import call
 

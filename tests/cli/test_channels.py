@@ -1,4 +1,4 @@
-"""`turnwise channels`: look at conversations, follow them, fork them, take a person's turn."""
+"""`turnline channels`: look at conversations, follow them, fork them, take a person's turn."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from tests.client.stage import stage
-from turnwise.agent.agent import Agent
-from turnwise.agent.context import Context
-from turnwise.agent.scripted import call as calls
-from turnwise.core.graph import sequence
-from turnwise.core.targets import StayTarget, targets
-from turnwise.errors import (
+from turnline.agent.agent import Agent
+from turnline.agent.context import Context
+from turnline.agent.scripted import call as calls
+from turnline.core.graph import sequence
+from turnline.core.targets import StayTarget, targets
+from turnline.errors import (
     BadSpec,
     ChannelClosed,
     LogUnavailable,
@@ -28,10 +28,10 @@ from turnwise.errors import (
     UnknownName,
     UnknownParticipant,
 )
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing import ScriptedModel
+from turnline.log.sqlite import SqliteLog
+from turnline.testing import ScriptedModel
 
-from .projects import call, project, turnwise
+from .projects import call, project, turnline
 
 TALK = sequence(["user", "ada", "user"])
 
@@ -135,7 +135,7 @@ def test_a_fork_prints_its_id_alone_and_diff_says_where_they_part(log: Path) -> 
     assert of("diff", "c1", "c1", log=log)["is_same"]
 
 
-def test_an_exported_channel_is_played_by_turnwise_test_and_a_changed_one_fails(
+def test_an_exported_channel_is_played_by_turnline_test_and_a_changed_one_fails(
     log: Path, tmp_path: Path
 ) -> None:
     folder = project(tmp_path / "it", tests__empty_yaml="")
@@ -197,7 +197,7 @@ def test_h1_answer_answers_what_an_agent_has_asked(tmp_path: Path) -> None:
 
 
 def test_tail_follows_until_the_channel_closes_and_a_pipe_gets_plain_lines(log: Path) -> None:
-    command = [sys.executable, "-m", "turnwise", "channels", "tail", "c1", "--log", f"sqlite:///{log}"]
+    command = [sys.executable, "-m", "turnline", "channels", "tail", "c1", "--log", f"sqlite:///{log}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tail:
         assert tail.stdout is not None
         first = tail.stdout.readline()
@@ -221,7 +221,7 @@ def test_tail_in_json_is_a_line_of_json_each(tmp_path: Path) -> None:
 def test_a_terminal_gets_colour(tmp_path: Path) -> None:
     log = held(tmp_path / "log.db", said=3)
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "turnwise", "channels", "tail", "c1", "--log", f"sqlite:///{log}"]
+    command = [sys.executable, "-m", "turnline", "channels", "tail", "c1", "--log", f"sqlite:///{log}"]
     environ = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": ""}
     subprocess.run(command, stdout=theirs, check=True, timeout=60, env=environ)
     os.close(theirs)
@@ -238,14 +238,14 @@ def test_a_terminal_gets_colour(tmp_path: Path) -> None:
 
 def test_the_log_is_the_projects_own_unless_something_else_is_said(tmp_path: Path) -> None:
     folder = project(tmp_path / "it")
-    (folder / ".turnwise").mkdir()
-    held(folder / ".turnwise" / "log.db", name="own")
+    (folder / ".turnline").mkdir()
+    held(folder / ".turnline" / "log.db", name="own")
     held(folder / "other.db", name="other")
 
     assert [
         one["channel_id"] for one in json.loads(call("channels", "list", "--dir", str(folder), "--json").out)
     ] == ["own"]
-    (folder / "turnwise.yaml").write_text(f"log: sqlite:///{folder / 'other.db'}")
+    (folder / "turnline.yaml").write_text(f"log: sqlite:///{folder / 'other.db'}")
     assert [
         one["channel_id"] for one in json.loads(call("channels", "list", "--dir", str(folder), "--json").out)
     ] == ["other"]
@@ -254,10 +254,10 @@ def test_the_log_is_the_projects_own_unless_something_else_is_said(tmp_path: Pat
 def test_looking_makes_no_file_and_an_error_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(LogUnavailable, match="--log"):
         call("channels", "list", "--dir", str(tmp_path))
-    done = turnwise("channels", "show", "c1", cwd=tmp_path)
+    done = turnline("channels", "show", "c1", cwd=tmp_path)
 
     assert (done.code, done.out) == (1, "")
-    assert done.err.startswith("turnwise: ")
+    assert done.err.startswith("turnline: ")
     assert len(done.err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -268,12 +268,12 @@ def test_a_channel_that_is_not_there_is_named(log: Path) -> None:
 
 
 def test_what_is_not_there_is_told_with_the_verb_that_lists_what_is(log: Path) -> None:
-    done = turnwise("channels", "show", "nowhere", "--log", str(log), cwd=log.parent)
+    done = turnline("channels", "show", "nowhere", "--log", str(log), cwd=log.parent)
     assert done.err == (
-        "turnwise: no channel 'nowhere' is on this log; `turnwise channels list` lists them.\n"
+        "turnline: no channel 'nowhere' is on this log; `turnline channels list` lists them.\n"
     )
-    done = turnwise("runs", "show", "c1", "--log", str(log), cwd=log.parent)
-    assert done.err.startswith("turnwise: there is no run 'c1'. `turnwise runs list` lists them;")
+    done = turnline("runs", "show", "c1", "--log", str(log), cwd=log.parent)
+    assert done.err.startswith("turnline: there is no run 'c1'. `turnline runs list` lists them;")
 
 
 def test_retry_takes_the_turn_that_failed_once_more(tmp_path: Path) -> None:
@@ -312,4 +312,4 @@ def test_looking_changes_nothing_on_the_log(log: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["list", "show", "tail", "why", "fork", "retry", "diff", "export", "answer"])
 def test_every_verb_has_an_example(verb: str) -> None:
-    assert "Example: turnwise channels " in call("channels", verb, "--help").out
+    assert "Example: turnline channels " in call("channels", verb, "--help").out

@@ -1,4 +1,4 @@
-"""`turnwise check`: what it prints, and what it exits with."""
+"""`turnline check`: what it prints, and what it exits with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from turnwise.cli.check import EXAMPLE, check
+from turnline.cli.check import EXAMPLE, check
 
 GOOD = "- {id: a, wait: {for: 1s}}\n"
 WARNED = "- {id: a, wait: {for: 1s}, routes: {done: END}}\n"
@@ -18,8 +18,8 @@ BAD = "- {id: a, wait: {for: 1s}, routes: {default: END}}\n- {id: b, wait: {for:
 MISTAKEN = "- {id: a, wiat: {for: 1s}}\n"
 
 DESK = """
-from turnwise import Agent
-from turnwise.network import AgentTarget, TerminateTarget, ToolCalled, Transition, TransitionGraph
+from turnline import Agent
+from turnline.network import AgentTarget, TerminateTarget, ToolCalled, Transition, TransitionGraph
 
 def escalate() -> str:
     "Ask the other one."
@@ -41,7 +41,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def turnwise_check(*arguments: str) -> Result:
+def turnline_check(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 
 
@@ -54,19 +54,19 @@ def write(name: str, text: str) -> str:
 
 def test_f15_a_folder_without_problems_is_one_line_and_exit_code_0() -> None:
     write("workflows/one.yaml", GOOD)
-    assert turnwise_check().output == "1 flow, no problems.\n"
+    assert turnline_check().output == "1 flow, no problems.\n"
 
     write("workflows/two.yaml", GOOD)
-    done = turnwise_check(".")
+    done = turnline_check(".")
     assert (done.output, done.exit_code) == ("2 flows, no problems.\n", 0)
 
 
 def test_f15_an_error_is_told_with_its_place_and_what_to_do_and_exit_code_1() -> None:
-    done = turnwise_check(write("workflows/bad.yaml", BAD))
+    done = turnline_check(write("workflows/bad.yaml", BAD))
 
     assert done.exit_code == 1
     assert done.stdout.splitlines() == [
-        "workflows/bad.yaml:2:3: TW101 no path leads to step 'b'",
+        "workflows/bad.yaml:2:3: TL101 no path leads to step 'b'",
         "    do: route a signal to 'b', or take the step out",
         "1 error in 1 file.",
     ]
@@ -75,28 +75,28 @@ def test_f15_an_error_is_told_with_its_place_and_what_to_do_and_exit_code_1() ->
 def test_f15_mistakes_in_one_document_and_lints_of_another_are_one_report() -> None:
     write("workflows/bad.yaml", BAD)
     write("workflows/mistaken.yaml", MISTAKEN)
-    done = turnwise_check()
+    done = turnline_check()
 
     assert done.exit_code == 1
-    assert "workflows/bad.yaml:2:3: TW101" in done.stdout
-    assert "workflows/mistaken.yaml:1:11: TW011 no key 'wiat' is known here" in done.stdout
+    assert "workflows/bad.yaml:2:3: TL101" in done.stdout
+    assert "workflows/mistaken.yaml:1:11: TL011 no key 'wiat' is known here" in done.stdout
 
 
 def test_f15_a_warning_is_exit_code_0_unless_strict() -> None:
     file = write("workflows/warned.yaml", WARNED)
-    lenient, strict = turnwise_check(file), turnwise_check(file, "--strict")
+    lenient, strict = turnline_check(file), turnline_check(file, "--strict")
 
-    assert "warning: TW105 step 'a' never gives the signal 'done'" in lenient.stdout
+    assert "warning: TL105 step 'a' never gives the signal 'done'" in lenient.stdout
     assert (lenient.stdout, lenient.exit_code, strict.exit_code) == (strict.stdout, 0, 1)
 
 
 def test_f15_json_is_the_same_for_scripts() -> None:
     bad, warned, good = write("bad.yaml", BAD), write("warned.yaml", WARNED), write("good.yaml", GOOD)
 
-    told = json.loads(turnwise_check(bad, "--json").stdout)
+    told = json.loads(turnline_check(bad, "--json").stdout)
     assert (told["ok"], told["flows"], told["errors"], told["warnings"]) == (False, 1, 1, 0)
     assert told["findings"][0] | {"message": "", "fix": ""} == {
-        "code": "TW101",
+        "code": "TL101",
         "message": "",
         "file": "bad.yaml",
         "line": 2,
@@ -106,9 +106,9 @@ def test_f15_json_is_the_same_for_scripts() -> None:
         "fix": "",
         "severity": "error",
     }
-    assert json.loads(turnwise_check(warned, "--json").stdout)["ok"] is True
-    assert json.loads(turnwise_check(warned, "--json", "--strict").stdout)["ok"] is False
-    assert json.loads(turnwise_check(good, "--json").stdout) == {
+    assert json.loads(turnline_check(warned, "--json").stdout)["ok"] is True
+    assert json.loads(turnline_check(warned, "--json", "--strict").stdout)["ok"] is False
+    assert json.loads(turnline_check(good, "--json").stdout) == {
         "flows": 1,
         "graphs": 0,
         "ok": True,
@@ -119,55 +119,55 @@ def test_f15_json_is_the_same_for_scripts() -> None:
 
 
 def test_f15_of_a_files_project_only_the_names_are_used() -> None:
-    write("leads/turnwise.yaml", "name: leads\n")
+    write("leads/turnline.yaml", "name: leads\n")
     write("leads/workflows/bad.yaml", BAD)
     good = write("leads/workflows/good.yaml", "- {id: a, workflow: {name: bad, into: x}}\n")
     lost = write("leads/workflows/lost.yaml", "- {id: a, workflow: {name: unheard-of, into: x}}\n")
 
-    assert turnwise_check(good).output == "1 flow, no problems.\n"
-    assert "lost.yaml:1:28: TW305 no workflow is known as 'unheard-of'" in turnwise_check(good, lost).stdout
+    assert turnline_check(good).output == "1 flow, no problems.\n"
+    assert "lost.yaml:1:28: TL305 no workflow is known as 'unheard-of'" in turnline_check(good, lost).stdout
 
 
 def test_files_of_two_projects_and_a_folder_are_one_report() -> None:
-    one = write("one/turnwise.yaml", "name: one\n") and write("one/workflows/a.yaml", BAD)
-    two = write("two/turnwise.yaml", "name: two\n") and write("two/workflows/a.yaml", BAD)
+    one = write("one/turnline.yaml", "name: one\n") and write("one/workflows/a.yaml", BAD)
+    two = write("two/turnline.yaml", "name: two\n") and write("two/workflows/a.yaml", BAD)
     write("three/workflows/a.yaml", BAD)
-    done = turnwise_check(one, two, "three")
+    done = turnline_check(one, two, "three")
 
     assert done.stdout.splitlines()[-1] == "3 errors in 3 files."
 
 
-def test_f15_a_secret_in_turnwise_yaml_is_found_with_the_folder_and_with_the_file() -> None:
-    settings = write("turnwise.yaml", "log: postgresql://me:hunter22@db/log\n")
+def test_f15_a_secret_in_turnline_yaml_is_found_with_the_folder_and_with_the_file() -> None:
+    settings = write("turnline.yaml", "log: postgresql://me:hunter22@db/log\n")
 
     for given in (".", settings):
-        done = turnwise_check(given)
-        assert done.stdout.startswith("turnwise.yaml:1:6: TW401 a secret is written into the document")
+        done = turnline_check(given)
+        assert done.stdout.startswith("turnline.yaml:1:6: TL401 a secret is written into the document")
         assert (done.exit_code, "hunter22" in done.output) == (1, False)
 
 
 def test_a_path_that_is_not_there_is_an_error() -> None:
-    done = turnwise_check("nowhere.yaml")
+    done = turnline_check("nowhere.yaml")
 
-    assert (done.exit_code, "nowhere.yaml:1:1: TW008" in done.stdout) == (1, True)
+    assert (done.exit_code, "nowhere.yaml:1:1: TL008" in done.stdout) == (1, True)
 
 
 def test_a_folder_with_nothing_to_check_is_an_error_on_standard_error() -> None:
     os.mkdir("empty")
-    done = turnwise_check("empty")
+    done = turnline_check("empty")
 
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr == "turnwise: there is no document in empty; name a file, or a project's folder.\n"
+    assert done.stderr == "turnline: there is no document in empty; name a file, or a project's folder.\n"
 
 
 def test_g102_the_agents_of_a_python_file_say_which_tools_there_are() -> None:
-    done = turnwise_check(write("desk.py", DESK))
+    done = turnline_check(write("desk.py", DESK))
 
     assert done.exit_code == 1
     assert "desk.py:11" in done.stdout
     assert "G102 graph.transitions[0].when: no participant has a tool 'esclate'" in done.stdout
-    assert turnwise_check(write("good.py", DESK.replace("esclate", "escalate"))).exit_code == 0
+    assert turnline_check(write("good.py", DESK.replace("esclate", "escalate"))).exit_code == 0
 
 
 def test_help_has_an_example() -> None:
-    assert EXAMPLE in turnwise_check("--help").output
+    assert EXAMPLE in turnline_check("--help").output

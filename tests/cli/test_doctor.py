@@ -1,4 +1,4 @@
-"""`turnwise doctor`: exit codes, what is printed, and that it writes nothing unless told to."""
+"""`turnline doctor`: exit codes, what is printed, and that it writes nothing unless told to."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.cli.doctor import EXTRAS
-from turnwise.log.sqlite import SqliteLog
+from turnline.cli.doctor import EXTRAS
+from turnline.log.sqlite import SqliteLog
 
 from .projects import call, project
 
@@ -62,7 +62,7 @@ def test_a_log_that_cannot_be_reached_is_exit_code_2_and_no_password_is_shown(ad
 
 
 def test_of_a_folder_the_log_that_its_settings_name_is_looked_at(tmp_path: Path) -> None:
-    folder = project(tmp_path, turnwise_yaml=f"log: sqlite:///{tmp_path}/elsewhere.db")
+    folder = project(tmp_path, turnline_yaml=f"log: sqlite:///{tmp_path}/elsewhere.db")
     a_log(tmp_path / "elsewhere.db")
 
     assert "elsewhere.db" in call("doctor", str(folder)).out
@@ -72,12 +72,12 @@ def test_of_a_folder_without_settings_the_default_log_is_looked_at_and_not_made(
     told = call("doctor", str(tmp_path))
 
     assert told.code == 0
-    assert ".turnwise/log.db" in told.out
+    assert ".turnline/log.db" in told.out
     assert list(tmp_path.iterdir()) == []
 
 
 def test_settings_with_mistakes_are_exit_code_2(tmp_path: Path) -> None:
-    assert call("doctor", str(project(tmp_path, turnwise_yaml="lgo: x"))).code == 2
+    assert call("doctor", str(project(tmp_path, turnline_yaml="lgo: x"))).code == 2
 
 
 def test_only_write_writes_one_record_and_tells_how_long_it_took(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ def test_only_write_writes_one_record_and_tells_how_long_it_took(tmp_path: Path)
 def test_what_is_installed_is_told() -> None:
     facts = json.loads(call("doctor", "memory:", "--json").out)["facts"]
 
-    assert {"turnwise", "Python"} <= set(facts)
+    assert {"turnline", "Python"} <= set(facts)
     assert set(facts["extras installed"].split(", ")) == set(EXTRAS)
 
 
 def test_the_verb_shows_an_example() -> None:
-    assert "Example: turnwise doctor" in call("doctor", "--help").out
+    assert "Example: turnline doctor" in call("doctor", "--help").out

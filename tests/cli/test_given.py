@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.cli.given import object_of, types_of, value_of
+from turnline.cli.given import object_of, types_of, value_of
 
 TYPES = {"n": "integer", "sure": "boolean", "name": "string", "tags": "array", "some": "any"}
 

@@ -1,4 +1,4 @@
-"""`turnwise graph`: a picture of whatever the file holds, in four formats."""
+"""`turnline graph`: a picture of whatever the file holds, in four formats."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from turnwise.cli.check import check
-from turnwise.cli.graph import EXAMPLE, graph
-from turnwise.core.graph import round_robin, sequence
-from turnwise.errors import BadDocuments
+from turnline.cli.check import check
+from turnline.cli.graph import EXAMPLE, graph
+from turnline.core.graph import round_robin, sequence
+from turnline.errors import BadDocuments
 
 FLOW = "- {id: a, wait: {for: 1s}}\n- {id: b, wait: {for: 1s}}\n"
 
@@ -26,7 +26,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def turnwise(*arguments: str) -> Result:
+def turnline(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 
 
@@ -40,7 +40,7 @@ def a_graph(name: str = "talk.json", *speakers: str) -> str:
 
 
 def test_a_graph_is_drawn_in_the_terminal() -> None:
-    done = turnwise("graph", a_graph())
+    done = turnline("graph", a_graph())
 
     assert done.exit_code == 0
     assert done.stdout.splitlines() == [
@@ -57,7 +57,7 @@ def test_a_graph_is_drawn_in_the_terminal() -> None:
 
 
 def test_a_flow_is_drawn_with_its_signals() -> None:
-    done = turnwise("graph", write("small.yaml", FLOW.replace("1s}}", "1s}, routes: {error: a}}", 1)))
+    done = turnline("graph", write("small.yaml", FLOW.replace("1s}}", "1s}, routes: {error: a}}", 1)))
 
     assert "  |-- error --> the same again\n  '--> b" in done.stdout
 
@@ -66,13 +66,13 @@ def test_a_flow_is_drawn_with_its_signals() -> None:
     ("format_", "first"), [("mermaid", "flowchart TD"), ("dot", "digraph {"), ("json", "{")]
 )
 def test_other_programs_get_text_of_their_own(format_: str, first: str) -> None:
-    done = turnwise("graph", a_graph(), "--format", format_)
+    done = turnline("graph", a_graph(), "--format", format_)
 
     assert (done.exit_code, done.stdout.splitlines()[0]) == (0, first)
 
 
 def test_json_has_nodes_and_edges_with_labels() -> None:
-    told = json.loads(turnwise("graph", a_graph(), "--format", "json").stdout)
+    told = json.loads(turnline("graph", a_graph(), "--format", "json").stdout)
 
     assert [one["label"] for one in told["nodes"]] == ["ann", "ben", "sequence_complete"]
     assert told["edges"][1] == {
@@ -84,17 +84,17 @@ def test_json_has_nodes_and_edges_with_labels() -> None:
 
 
 def test_of_several_graphs_text_shows_all_and_the_rest_ask_which() -> None:
-    file = write("two.py", "from turnwise.network import sequence\none = sequence('ab')[:0]\n")
-    assert turnwise("graph", file).exit_code != 0
+    file = write("two.py", "from turnline.network import sequence\none = sequence('ab')[:0]\n")
+    assert turnline("graph", file).exit_code != 0
 
     file = write(
         "two.py",
-        "from turnwise.network import sequence\none = sequence(['a', 'b'])\ntwo = sequence(['c', 'd'])\n",
+        "from turnline.network import sequence\none = sequence(['a', 'b'])\ntwo = sequence(['c', 'd'])\n",
     )
     every, which, chosen = (
-        turnwise("graph", file),
-        turnwise("graph", file, "--format", "dot"),
-        turnwise("graph", file, "--format", "dot", "--name", "two"),
+        turnline("graph", file),
+        turnline("graph", file, "--format", "dot"),
+        turnline("graph", file, "--format", "dot", "--name", "two"),
     )
 
     assert every.stdout.startswith("one\n===\n\n+---+\n| a |")
@@ -103,29 +103,29 @@ def test_of_several_graphs_text_shows_all_and_the_rest_ask_which() -> None:
 
 
 def test_an_unknown_name_and_a_file_with_nothing_in_it_are_refused() -> None:
-    assert turnwise("graph", a_graph(), "--name", "tlak").exit_code == 2
-    assert turnwise("graph", write("empty.py", "x = 1\n")).exit_code == 2
+    assert turnline("graph", a_graph(), "--name", "tlak").exit_code == 2
+    assert turnline("graph", write("empty.py", "x = 1\n")).exit_code == 2
 
 
 def test_a_document_with_mistakes_is_refused_with_all_of_them() -> None:
-    bad = turnwise("graph", write("bad.yaml", "- {id: a, wiat: {for: 1s}}\n"))
+    bad = turnline("graph", write("bad.yaml", "- {id: a, wiat: {for: 1s}}\n"))
 
     assert isinstance(bad.exception, BadDocuments)
-    assert "TW011" in str(bad.exception)
+    assert "TL011" in str(bad.exception)
 
 
 def test_help_has_an_example() -> None:
     assert (
-        "turnwise graph workflows/lead_processing.yaml --format mermaid" in turnwise("graph", "--help").output
+        "turnline graph workflows/lead_processing.yaml --format mermaid" in turnline("graph", "--help").output
     )
 
 
-# --- `turnwise check` of graphs ---
+# --- `turnline check` of graphs ---
 
 
 def test_check_fails_on_a_graph_with_a_trap_and_says_where() -> None:
     file = write("ring.json", json.dumps(round_robin(["ann", "ben"]).to_dict(), indent=2))
-    done = turnwise("check", file)
+    done = turnline("check", file)
 
     assert done.exit_code == 1
     line = Path(file).read_text().splitlines().index('  "max_turns": null') + 1
@@ -133,20 +133,20 @@ def test_check_fails_on_a_graph_with_a_trap_and_says_where() -> None:
 
 
 def test_check_counts_graphs_that_are_clean() -> None:
-    assert turnwise("check", a_graph()).output == "1 graph, no problems.\n"
+    assert turnline("check", a_graph()).output == "1 graph, no problems.\n"
     write("small.yaml", FLOW)
     write("graph.yaml", Path(a_graph()).read_text())
-    assert turnwise("check", "small.yaml", "graph.yaml").output == "1 flow, 1 graph, no problems.\n"
-    told = json.loads(turnwise("check", "graph.yaml", "--json").stdout)
+    assert turnline("check", "small.yaml", "graph.yaml").output == "1 flow, 1 graph, no problems.\n"
+    told = json.loads(turnline("check", "graph.yaml", "--json").stdout)
     assert (told["graphs"], told["ok"]) == (1, True)
 
 
 def test_check_runs_a_python_file_only_if_it_is_named() -> None:
-    write("ring.py", "from turnwise.network import round_robin\nring = round_robin(['a', 'b'])\n")
+    write("ring.py", "from turnline.network import round_robin\nring = round_robin(['a', 'b'])\n")
     write("small.yaml", FLOW)
 
-    assert turnwise("check").exit_code == 0
-    named = turnwise("check", "ring.py")
+    assert turnline("check").exit_code == 0
+    named = turnline("check", "ring.py")
     assert (named.exit_code, named.stdout.startswith("ring.py:2:1: G302 ring.max_turns: a -> b -> a")) == (
         1,
         True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from turnwise.cli import app
+from turnline.cli import app
 
 
 @pytest.mark.parametrize("group", [[], ["channels"], ["runs"], ["token"], ["log"]], ids=" ".join)
@@ -22,4 +22,4 @@ def test_a_group_says_which_log_it_looks_at_and_has_an_example(group: str) -> No
     told = " ".join(CliRunner().invoke(app, [group, "--help"]).output.split())
 
     assert "--log or --dir says which log" in told
-    assert f"Example: turnwise {group} list" in told
+    assert f"Example: turnline {group} list" in told

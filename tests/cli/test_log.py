@@ -1,4 +1,4 @@
-"""`turnwise log`: exit codes, pipes, what is printed, and an import that is killed."""
+"""`turnline log`: exit codes, pipes, what is printed, and an import that is killed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.cli import app
-from turnwise.core.codec import Record
-from turnwise.errors import BadExport, LogUnavailable
-from turnwise.log.export_file import PART_BYTES
-from turnwise.log.records import open_records
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing import flip_sqlite
-from turnwise.testing.lines import closing_line, line
+from turnline.cli import app
+from turnline.core.codec import Record
+from turnline.errors import BadExport, LogUnavailable
+from turnline.log.export_file import PART_BYTES
+from turnline.log.records import open_records
+from turnline.log.sqlite import SqliteLog
+from turnline.testing import flip_sqlite
+from turnline.testing.lines import closing_line, line
 
-from .projects import call, turnwise
+from .projects import call, turnline
 
 CHANNELS = 12
 LOOK_AGAIN_SECONDS = 0.05
@@ -105,7 +105,7 @@ def test_stats_count_for_people_and_for_scripts(tmp_path: Path) -> None:
 
 def test_export_to_import_through_a_pipe(tmp_path: Path) -> None:
     path = a_log(tmp_path / "log.db")
-    program = f"{sys.executable} -m turnwise log"
+    program = f"{sys.executable} -m turnline log"
 
     piped = f"{program} export log.db | {program} import - other.db"
     done = subprocess.run(
@@ -173,7 +173,7 @@ def test_an_import_killed_in_the_middle_is_completed_by_the_next(tmp_path: Path)
     path, file, target = a_log(tmp_path / "log.db"), tmp_path / "log.jsonl", tmp_path / "new.db"
     call("log", "export", str(path), "-o", str(file))
     content = file.read_bytes()
-    command = [sys.executable, "-m", "turnwise", "log", "import", "-", str(target)]
+    command = [sys.executable, "-m", "turnline", "log", "import", "-", str(target)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as importing:
         assert importing.stdin is not None
         # Up to the last record but one of the long channel: the rest of it never comes.
@@ -206,13 +206,13 @@ def wait_for_records(path: Path, channel_id: str) -> None:
 
 def test_every_verb_shows_an_example() -> None:
     for verb in ("verify", "stats", "export", "import"):
-        assert "Example: turnwise log" in call("log", verb, "--help").out
+        assert "Example: turnline log" in call("log", verb, "--help").out
 
 
 def test_nothing_of_the_progress_goes_to_a_pipe(tmp_path: Path) -> None:
     a_log(tmp_path / "log.db")
 
-    told = turnwise("log", "verify", "log.db", cwd=tmp_path)
+    told = turnline("log", "verify", "log.db", cwd=tmp_path)
 
     assert (told.code, told.err) == (0, "")
-    assert app.info.name == "turnwise"
+    assert app.info.name == "turnline"

@@ -1,4 +1,4 @@
-"""`turnwise new`: what it makes runs at once."""
+"""`turnline new`: what it makes runs at once."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.cli.new import run, template
-from turnwise.errors import NameTaken
+from turnline.cli.new import run, template
+from turnline.errors import NameTaken
 
-from .projects import turnwise
+from .projects import turnline
 
 
 def test_a_new_project_checks_tests_and_runs(tmp_path: Path) -> None:
-    made = turnwise("new", "tickets", cwd=tmp_path)
-    checked = turnwise("check", "tickets", cwd=tmp_path)
-    tested = turnwise("test", "tickets", cwd=tmp_path)
+    made = turnline("new", "tickets", cwd=tmp_path)
+    checked = turnline("check", "tickets", cwd=tmp_path)
+    tested = turnline("test", "tickets", cwd=tmp_path)
     flow = ["tickets/workflows/ticket.yaml", "-i", "email=ann@example.com", "-i", "text=My invoice, now!"]
-    ran = turnwise("run", *flow, cwd=tmp_path)
+    ran = turnline("run", *flow, cwd=tmp_path)
 
     assert (made.code, made.err) == (0, "")
     assert checked.code == 0, checked.out + checked.err
@@ -41,21 +41,21 @@ def test_it_has_one_of_everything_and_says_what_to_try(
         "models/ticket.yaml",
         "nodes/ticket_nodes.py",
         "tests/ticket.yaml",
-        "turnwise.yaml",
+        "turnline.yaml",
         "workflows/ticket.yaml",
     ]
     said = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in said if line.startswith("    turnwise ")] == ["test", "run", "serve"]
+    assert [line.split()[1] for line in said if line.startswith("    turnline ")] == ["test", "run", "serve"]
     assert len((tmp_path / "it" / "README.md").read_text().splitlines()) <= 10
 
 
 def test_it_may_go_into_an_empty_folder_and_into_no_other(tmp_path: Path) -> None:
     run(tmp_path)
-    (tmp_path / "turnwise.yaml").write_text("mine")
+    (tmp_path / "turnline.yaml").write_text("mine")
 
     with pytest.raises(NameTaken, match="is taken"):
         run(tmp_path)
-    assert (tmp_path / "turnwise.yaml").read_text() == "mine"
+    assert (tmp_path / "turnline.yaml").read_text() == "mine"
 
 
 def test_a_file_in_its_place_is_left_alone(tmp_path: Path) -> None:

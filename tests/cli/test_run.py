@@ -1,4 +1,4 @@
-"""`turnwise run`: one run, without a server."""
+"""`turnline run`: one run, without a server."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.errors import BadAnswer, RunConflict, UnknownName
+from turnline.errors import BadAnswer, RunConflict, UnknownName
 
-from .projects import Called, call, project, turnwise
+from .projects import Called, call, project, turnline
 
 NODES = """
 import os, signal
 from pathlib import Path
-from turnwise import node
+from turnline import node
 
 @node("greet")
 def greet(ctx):
@@ -41,7 +41,7 @@ def killed_once(ctx):
 HEARS_CTRL_C = """
 import signal, runpy
 signal.signal(signal.SIGINT, signal.default_int_handler)
-runpy.run_module("turnwise", run_name="__main__")
+runpy.run_module("turnline", run_name="__main__")
 """
 """The program, also where SIGINT is ignored by whoever started the tests: a shell, in the background."""
 GREET = """
@@ -166,8 +166,8 @@ def test_the_steps_below_a_step_are_told_too() -> None:
 def test_f7_a_run_that_was_killed_goes_on_behind_its_last_step(tmp_path: Path) -> None:
     written("steps: [{id: greet, runner: greet}, {id: risk, runner: killed_once}]")
     kept = ["run", "workflows/it.yaml", "--log", "it.db", "--run", "r1"]
-    first = turnwise(*kept, "-i", "name=Ann", cwd=tmp_path)
-    second = turnwise(*kept, cwd=tmp_path)
+    first = turnline(*kept, "-i", "name=Ann", cwd=tmp_path)
+    second = turnline(*kept, cwd=tmp_path)
 
     assert first.code == -9
     assert second.code == 0, second.err
@@ -184,7 +184,7 @@ def test_without_a_terminal_a_run_that_asks_ends_with_3_and_says_how_to_answer()
 
     assert asked.code == 3
     assert "run r1 waits for a person: Greet Ann?" in asked.out
-    command = "turnwise run workflows/it.yaml --log it.db --run r1 --answer approved:=true"
+    command = "turnline run workflows/it.yaml --log it.db --run r1 --answer approved:=true"
     assert f"answer with {command}\n" in asked.out
     assert answered.code == 0
     assert '"approved": true' in answered.out
@@ -223,7 +223,7 @@ def test_at_a_terminal_the_person_is_asked_until_the_form_takes_the_answer(tmp_p
     terminal, end = pty.openpty()
     os.write(terminal, b"perhaps\n\nyes\nshe is nice\n")
     try:
-        done = turnwise("run", "workflows/it.yaml", "-i", "name=Ann", cwd=tmp_path, stdin=end)
+        done = turnline("run", "workflows/it.yaml", "-i", "name=Ann", cwd=tmp_path, stdin=end)
     finally:
         os.close(terminal)
         os.close(end)
@@ -255,7 +255,7 @@ def test_whoever_is_asked_may_go_away_and_come_back(tmp_path: Path) -> None:
     os.close(end)
 
     assert process.returncode == 130
-    assert b"stopped; go on with turnwise run workflows/it.yaml --log it.db --run r1\n" in said
+    assert b"stopped; go on with turnline run workflows/it.yaml --log it.db --run r1\n" in said
     assert run(*kept[1:], "--answer", "approved:=false").code == 0
 
 
@@ -273,7 +273,7 @@ def test_a_run_without_a_log_touches_no_database(tmp_path: Path) -> None:
     context: {models: [{name: Lead}]}
     steps: [{id: keep, model_op: {model: Lead, op: add, values: {name: "{{ name }}"}}}]
     """
-    written(flow, models__lead_yaml=model, turnwise_yaml="database: sqlite:///real.db")
+    written(flow, models__lead_yaml=model, turnline_yaml="database: sqlite:///real.db")
 
     assert run("-i", "name=Ann").code == 0
     assert not list(tmp_path.glob("**/*.db"))

@@ -1,4 +1,4 @@
-"""`turnwise runs`: look at runs, follow them, ask why, retry them, write them down."""
+"""`turnline runs`: look at runs, follow them, ask why, retry them, write them down."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from turnwise.errors import BadAnswer, RunNotWaiting, UnknownRun
+from turnline.errors import BadAnswer, RunNotWaiting, UnknownRun
 
 from .projects import call, project
 
 NODES = """
 from pathlib import Path
-from turnwise import node
+from turnline import node
 
 @node("greet")
 def greet(ctx):
@@ -45,8 +45,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with one run that has failed, on its own log."""
     monkeypatch.chdir(tmp_path)
     project(tmp_path, nodes__it_py=NODES, workflows__main_yaml=FLOW)
-    (tmp_path / ".turnwise").mkdir()
-    done = call("run", "workflows/main.yaml", "-i", "name=Ann", "--log", ".turnwise/log.db", "--run", "r1")
+    (tmp_path / ".turnline").mkdir()
+    done = call("run", "workflows/main.yaml", "-i", "name=Ann", "--log", ".turnline/log.db", "--run", "r1")
     assert done.code == 1
     return tmp_path
 
@@ -63,7 +63,7 @@ spec:
 
 def test_a_run_that_waits_for_a_person_is_answered_and_goes_on(folder: Path) -> None:
     (folder / "workflows" / "asks.yaml").write_text(ASKS)
-    begun = call("run", "workflows/asks.yaml", "-i", "name=Ann", "--log", ".turnwise/log.db", "--run", "r2")
+    begun = call("run", "workflows/asks.yaml", "-i", "name=Ann", "--log", ".turnline/log.db", "--run", "r2")
     assert begun.code == 3
     with pytest.raises(BadAnswer, match="sure: expected true or false"):
         call("runs", "answer", "r2", "-i", "sure=perhaps")
@@ -143,7 +143,7 @@ def test_retry_goes_on_from_the_step_and_says_how_it_ended(folder: Path) -> None
     assert told["data"] == {"name": "Ann", "hello": "Hello Ann", "saved": True}
 
 
-def test_an_exported_run_is_played_by_turnwise_test(folder: Path) -> None:
+def test_an_exported_run_is_played_by_turnline_test(folder: Path) -> None:
     (folder / "tests").mkdir()
     assert call("runs", "export", "r1", "-o", "tests/failed.fixture.json").code == 0
 
@@ -159,12 +159,12 @@ def test_a_run_that_is_not_there_is_named(folder: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["list", "show", "tail", "why", "retry", "export"])
 def test_every_verb_has_an_example(verb: str) -> None:
-    assert "Example: turnwise runs " in call("runs", verb, "--help").out
+    assert "Example: turnline runs " in call("runs", verb, "--help").out
 
 
 def test_help_of_the_verbs_reads_no_flows() -> None:
     heavy = "{'pydantic', 'jinja2', 'starlette', 'fastapi', 'sqlalchemy', 'pydantic_ai', 'rich.console'}"
-    code = f"import sys, turnwise.cli; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, turnline.cli; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"

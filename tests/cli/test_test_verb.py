@@ -1,4 +1,4 @@
-"""F14: `turnwise test`."""
+"""F14: `turnline test`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.errors import BadDocuments
+from turnline.errors import BadDocuments
 
 from .projects import call, project
 
 FLOW = "steps: [{id: double, runner: double}, {id: ask, agent: {prompt: hello}}]"
 NODES = """
-from turnwise import node
+from turnline import node
 
 @node("double")
 def double(ctx):

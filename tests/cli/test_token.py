@@ -1,4 +1,4 @@
-"""`turnwise token`: make, narrow, look at and revoke tokens."""
+"""`turnline token`: make, narrow, look at and revoke tokens."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from turnwise.cli.token import app
-from turnwise.errors import BadKey, BadToken, LogUnavailable
-from turnwise.hub.clock import SystemClock
-from turnwise.hub.ids import sortable_ids
-from turnwise.log.sqlite import SqliteLog
-from turnwise.server.auth.keys import root_key
-from turnwise.server.auth.reading import read
-from turnwise.server.auth.revocation import REVOCATIONS_CHANNEL, Revocations
+from turnline.cli.token import app
+from turnline.errors import BadKey, BadToken, LogUnavailable
+from turnline.hub.clock import SystemClock
+from turnline.hub.ids import sortable_ids
+from turnline.log.sqlite import SqliteLog
+from turnline.server.auth.keys import root_key
+from turnline.server.auth.reading import read
+from turnline.server.auth.revocation import REVOCATIONS_CHANNEL, Revocations
 
 root = typer.Typer(pretty_exceptions_enable=False)
 root.add_typer(app, name="token")
@@ -27,7 +27,7 @@ root.add_typer(app, name="token")
 
 @pytest.fixture(autouse=True)
 def _no_keys_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TURNWISE_AUTH_KEY", "TURNWISE_AUTH_PUBLIC_KEY"):
+    for name in ("TURNLINE_AUTH_KEY", "TURNLINE_AUTH_PUBLIC_KEY"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -56,7 +56,7 @@ def test_a_minted_token_is_good_and_goes_alone_to_standard_output(tmp_path: Path
 
 def test_the_first_token_makes_the_projects_key_and_shows_nothing_of_it(tmp_path: Path) -> None:
     done = token("mint", "--user", "alice", "--expires", "1h", "--dir", tmp_path)
-    file = tmp_path / ".turnwise" / "auth.key"
+    file = tmp_path / ".turnline" / "auth.key"
 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert file.read_text().strip() not in done.output
@@ -68,9 +68,9 @@ def test_key_shows_the_public_half_and_where_the_other_one_is(tmp_path: Path) ->
     public_key = printed("key", "--dir", tmp_path)
     told = json.loads(printed("key", "--dir", tmp_path, "--json"))
 
-    assert public_key == f"TURNWISE_AUTH_PUBLIC_KEY={root_key({}, tmp_path).public}"
+    assert public_key == f"TURNLINE_AUTH_PUBLIC_KEY={root_key({}, tmp_path).public}"
     assert told["public_key"] == root_key({}, tmp_path).public
-    assert told["private_key_in"] == str(tmp_path / ".turnwise" / "auth.key")
+    assert told["private_key_in"] == str(tmp_path / ".turnline" / "auth.key")
 
 
 def test_the_public_key_that_is_printed_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_inspect_without_a_key_does_not_check_the_signature(tmp_path: Path) -> N
 
 def test_inspect_shows_a_terminal_nothing_it_would_obey(tmp_path: Path) -> None:
     """Anybody may append a block with anything in it."""
-    from turnwise.server.auth.library import Biscuit, BlockBuilder, PublicKey
+    from turnline.server.auth.library import Biscuit, BlockBuilder, PublicKey
 
     text = minted(tmp_path)
     key = PublicKey(f"ed25519/{root_key({}, tmp_path).public}")
@@ -168,7 +168,7 @@ class TestRevoke:
 
     @staticmethod
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        code = "from turnwise.cli.token import app; app(prog_name='turnwise token')"
+        code = "from turnline.cli.token import app; app(prog_name='turnline token')"
         command = [sys.executable, "-c", code, *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
@@ -177,7 +177,7 @@ class TestRevoke:
     ) -> None:
         parent = minted(tmp_path)
         child = printed("attenuate", parent, "--expires", "5m", "--dir", tmp_path)
-        log = tmp_path / ".turnwise" / "log.db"
+        log = tmp_path / ".turnline" / "log.db"
         await made_log(log)
         done = self.run("revoke", child, "--dir", tmp_path, "--reason", "lost", "--by", "root", "--json")
 
@@ -199,7 +199,7 @@ class TestRevoke:
         done = token("revoke", minted(tmp_path), "--dir", tmp_path)
 
         assert isinstance(done.exception, LogUnavailable)
-        assert not (tmp_path / ".turnwise" / "log.db").exists()
+        assert not (tmp_path / ".turnline" / "log.db").exists()
 
     def test_what_is_no_token_is_not_revoked(self, tmp_path: Path) -> None:
         assert isinstance(token("revoke", "garbage", "--dir", tmp_path).exception, BadToken)
@@ -225,7 +225,7 @@ def test_an_expiry_that_is_none_is_a_usage_error(expires: str, tmp_path: Path) -
     done = token("mint", "--user", "a", f"--expires={expires}", "--dir", tmp_path)
 
     assert done.exit_code == 2
-    assert not (tmp_path / ".turnwise").exists()
+    assert not (tmp_path / ".turnline").exists()
 
 
 def test_a_token_without_an_expiry_cannot_be_asked_for(tmp_path: Path) -> None:
@@ -240,9 +240,9 @@ def test_narrowing_needs_the_public_key(tmp_path: Path) -> None:
 
 def test_a_key_in_the_environment_is_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     canary = "ca" * 32
-    monkeypatch.setenv("TURNWISE_AUTH_KEY", canary)
+    monkeypatch.setenv("TURNLINE_AUTH_KEY", canary)
     runs = [token("key", "--json"), token("mint", "--user", "a", "--expires", "1h", "--dir", tmp_path)]
-    monkeypatch.setenv("TURNWISE_AUTH_KEY", canary + "oops")
+    monkeypatch.setenv("TURNLINE_AUTH_KEY", canary + "oops")
     runs += [
         token("key"),
         token("mint", "--user", "a", "--expires", "1h"),
@@ -256,4 +256,4 @@ def test_a_key_in_the_environment_is_never_shown(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("verb", ["mint", "attenuate", "inspect", "revoke", "key"])
 def test_every_verb_has_an_example(verb: str) -> None:
-    assert "Example: turnwise token" in token(verb, "--help").stdout
+    assert "Example: turnline token" in token(verb, "--help").stdout

@@ -25,17 +25,17 @@ from tests.hub.scenes import (
     refused,
     until,
 )
-from turnwise.client.channel import delete_context, set_context, update_context
-from turnwise.client.embedded import Hub
-from turnwise.client.hub_client import HubClient
-from turnwise.client.link import Link
-from turnwise.core.channel import ChannelState
-from turnwise.core.envelope import Envelope
-from turnwise.core.event_types import EV_PACKET
-from turnwise.core.governance import Passport, Resume, Rule
-from turnwise.core.routing import packet
-from turnwise.core.state import WorkflowState
-from turnwise.errors import (
+from turnline.client.channel import delete_context, set_context, update_context
+from turnline.client.embedded import Hub
+from turnline.client.hub_client import HubClient
+from turnline.client.link import Link
+from turnline.core.channel import ChannelState
+from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_PACKET
+from turnline.core.governance import Passport, Resume, Rule
+from turnline.core.routing import packet
+from turnline.core.state import WorkflowState
+from turnline.errors import (
     BadDraft,
     BadGraph,
     BadSpec,
@@ -47,15 +47,15 @@ from turnwise.errors import (
     OutOfTurn,
     Refused,
     ReservedEventType,
-    TurnwiseError,
+    TurnlineError,
     UnknownChannel,
     UnknownName,
     UnknownParticipant,
 )
-from turnwise.hub.request import OpenRequest
-from turnwise.log.memory import MemoryLog
-from turnwise.testing.lines import NOON
-from turnwise.testing.manual_clock import ManualClock
+from turnline.hub.request import OpenRequest
+from turnline.log.memory import MemoryLog
+from turnline.testing.lines import NOON
+from turnline.testing.manual_clock import ManualClock
 
 NewLink = Callable[[], Link]
 
@@ -280,7 +280,7 @@ class LinkContract(Linked):
         ],
     )
     async def test_a_draft_that_is_refused_says_why(
-        self, kind: type[TurnwiseError], said: dict[str, Any]
+        self, kind: type[TurnlineError], said: dict[str, Any]
     ) -> None:
         if said.get("event_data") == {"deep": 64}:
             said = {"event_data": {"deep": _nested(64)}}

@@ -16,22 +16,22 @@ from tests.hub.scenes import (
     refused,
     until,
 )
-from turnwise.agent.agent import Agent
-from turnwise.agent.context import Context
-from turnwise.client.channel import set_context
-from turnwise.client.turn import Turn
-from turnwise.core.conditions import FromSpeaker
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.step_targets import FanOutTarget
-from turnwise.core.targets import TerminateTarget
-from turnwise.errors import (
+from turnline.agent.agent import Agent
+from turnline.agent.context import Context
+from turnline.client.channel import set_context
+from turnline.client.turn import Turn
+from turnline.core.conditions import FromSpeaker
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.step_targets import FanOutTarget
+from turnline.core.targets import TerminateTarget
+from turnline.errors import (
     ClaimLost,
     InviteRejected,
     InviteTimeout,
     TurnTaken,
 )
-from turnwise.hub.texts import TurnText
-from turnwise.testing import ScriptedModel, call
+from turnline.hub.texts import TurnText
+from turnline.testing import ScriptedModel, call
 
 
 class LinkTurnsContract(Linked):

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from tests.hub.scenes import House, closed, house
 from tests.logs import new_log
-from turnwise.agent.agent import Agent
-from turnwise.agent.messages import ModelReply, ToolMessage
-from turnwise.client.channel import Channel
-from turnwise.core.envelope import Envelope
-from turnwise.core.graph import TransitionGraph, sequence
-from turnwise.log.base import Log
-from turnwise.testing import ScriptedModel
+from turnline.agent.agent import Agent
+from turnline.agent.messages import ModelReply, ToolMessage
+from turnline.client.channel import Channel
+from turnline.core.envelope import Envelope
+from turnline.core.graph import TransitionGraph, sequence
+from turnline.log.base import Log
+from turnline.testing import ScriptedModel
 
 USER_ADA: Final = sequence(["user", "ada"])
 

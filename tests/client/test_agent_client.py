@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from tests.hub.scenes import A_B, House, answers, closed, house, quiet, until
-from turnwise.client.channel import Channel
-from turnwise.client.turn import Turn
-from turnwise.core.envelope import Envelope
-from turnwise.core.governance import Passport
-from turnwise.core.graph import sequence
-from turnwise.log.memory import MemoryLog
+from turnline.client.channel import Channel
+from turnline.client.turn import Turn
+from turnline.core.envelope import Envelope
+from turnline.core.governance import Passport
+from turnline.core.graph import sequence
+from turnline.log.memory import MemoryLog
 
 
 class Stuck:

@@ -7,16 +7,16 @@ from typing import Any
 
 from tests.client.stage import begun, played, stage, told
 from tests.hub.scenes import House, closed, quiet
-from turnwise.agent.agent import Agent
-from turnwise.agent.context import Context
-from turnwise.agent.messages import Message
-from turnwise.agent.tool import Tool, tool
-from turnwise.client.channel import Channel
-from turnwise.core.envelope import Envelope
-from turnwise.core.event_types import EV_HUMAN_REQUESTED
-from turnwise.core.graph import sequence
-from turnwise.log.memory import MemoryLog
-from turnwise.testing import ScriptedModel, call
+from turnline.agent.agent import Agent
+from turnline.agent.context import Context
+from turnline.agent.messages import Message
+from turnline.agent.tool import Tool, tool
+from turnline.client.channel import Channel
+from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_HUMAN_REQUESTED
+from turnline.core.graph import sequence
+from turnline.log.memory import MemoryLog
+from turnline.testing import ScriptedModel, call
 
 
 async def sure(context: Context) -> str:

@@ -9,15 +9,15 @@ import pytest
 
 from tests.client.stage import packets, played, speakers, stage, told
 from tests.hub.scenes import closed
-from turnwise.agent.agent import Agent
-from turnwise.agent.tool_result import ToolResult
-from turnwise.client.injection import ChannelInject
-from turnwise.core.conditions import FromSpeaker, ToolCalled
-from turnwise.core.envelope import Envelope, JsonObject
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.routing import Finish, Handoff
-from turnwise.core.targets import AgentTarget, TerminateTarget
-from turnwise.testing import ScriptedModel, call
+from turnline.agent.agent import Agent
+from turnline.agent.tool_result import ToolResult
+from turnline.client.injection import ChannelInject
+from turnline.core.conditions import FromSpeaker, ToolCalled
+from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.routing import Finish, Handoff
+from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.testing import ScriptedModel, call
 
 
 def graph(*transitions: Transition) -> TransitionGraph:

@@ -9,22 +9,22 @@ import pytest
 
 from tests.client.stage import USER_ADA, begun, heard, packets, played, stage, told
 from tests.hub.scenes import add_one, closed, quiet, until
-from turnwise.agent.agent import Agent
-from turnwise.agent.context import Context
-from turnwise.agent.inject import Variable
-from turnwise.agent.messages import Message, ModelReply, Usage
-from turnwise.agent.tool_result import ToolResult
-from turnwise.client.agent_turn import spoken
-from turnwise.client.channel import Channel, set_context
-from turnwise.client.injection import ChannelInject, ChannelStateInject
-from turnwise.core import views
-from turnwise.core.conditions import ContextEquals, FromSpeaker, TurnFailed
-from turnwise.core.envelope import Envelope
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.targets import AgentTarget, StayTarget, TerminateTarget
-from turnwise.errors import ModelError
-from turnwise.log.memory import MemoryLog
-from turnwise.testing import ScriptedModel, call
+from turnline.agent.agent import Agent
+from turnline.agent.context import Context
+from turnline.agent.inject import Variable
+from turnline.agent.messages import Message, ModelReply, Usage
+from turnline.agent.tool_result import ToolResult
+from turnline.client.agent_turn import spoken
+from turnline.client.channel import Channel, set_context
+from turnline.client.injection import ChannelInject, ChannelStateInject
+from turnline.core import views
+from turnline.core.conditions import ContextEquals, FromSpeaker, TurnFailed
+from turnline.core.envelope import Envelope
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.targets import AgentTarget, StayTarget, TerminateTarget
+from turnline.errors import ModelError
+from turnline.log.memory import MemoryLog
+from turnline.testing import ScriptedModel, call
 
 DOWN = ModelError("m", because="the key is wrong", transient=False)
 BUSY = ModelError("m", because="it is overloaded", transient=True)
@@ -274,7 +274,7 @@ async def test_t5_the_rule_for_failed_turns_follows() -> None:
 async def test_t5_whatever_the_agent_cannot_do_is_said_on_the_log(
     given: dict[str, Any], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("TURNWISE_MODEL", raising=False)
+    monkeypatch.delenv("TURNLINE_MODEL", raising=False)
     async with stage(Agent("ada", **given)) as home:
         channel = await played(home)
         (failed,) = [one for one in await home.wal(channel) if one.event_type == "turn.failed"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.client.backoff import Backoff
+from turnline.client.backoff import Backoff
 
 
 @pytest.mark.parametrize(

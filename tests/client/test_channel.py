@@ -20,13 +20,13 @@ from tests.hub.scenes import (
     refused,
     types,
 )
-from turnwise.client.channel import Channel, ChannelResult, delete_context, set_context, update_context
-from turnwise.core.channel import ChannelState
-from turnwise.core.envelope import Envelope
-from turnwise.core.event_types import EV_CONTEXT_SET, EV_PACKET
-from turnwise.core.routing import packet
-from turnwise.errors import BadDraft, ChannelClosed, ContextMismatch, UnknownChannel
-from turnwise.log.memory import MemoryLog
+from turnline.client.channel import Channel, ChannelResult, delete_context, set_context, update_context
+from turnline.core.channel import ChannelState
+from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_CONTEXT_SET, EV_PACKET
+from turnline.core.routing import packet
+from turnline.errors import BadDraft, ChannelClosed, ContextMismatch, UnknownChannel
+from turnline.log.memory import MemoryLog
 
 
 async def finished(home: House) -> Channel:

@@ -7,10 +7,10 @@ from typing import Any
 
 from tests.client.stage import begun, stage
 from tests.hub.scenes import add_one, quiet
-from turnwise.agent.agent import Agent
-from turnwise.agent.scripted import ScriptedModel, call
-from turnwise.client.injection import ChannelInject
-from turnwise.log.memory import MemoryLog
+from turnline.agent.agent import Agent
+from turnline.agent.scripted import ScriptedModel, call
+from turnline.client.injection import ChannelInject
+from turnline.log.memory import MemoryLog
 
 
 def script(messages: Any) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.hub.scenes import A_B, house, sqlite
-from turnwise.network import EV_CONTEXT_SET
-from turnwise.network.workflow_helpers import delete_context, set_context
+from turnline.network import EV_CONTEXT_SET
+from turnline.network.workflow_helpers import delete_context, set_context
 
 
 async def test_c1_each_write_is_a_line_of_its_writer_and_later_ones_go_over_earlier_ones(

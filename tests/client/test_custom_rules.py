@@ -12,7 +12,7 @@ import pytest
 from tests.client.stage import speakers
 from tests.hub.scenes import House, answers, closed, house, sqlite
 from tests.logs import new_log
-from turnwise.network import (
+from turnline.network import (
     Envelope,
     FromSpeaker,
     TerminateTarget,
@@ -22,7 +22,7 @@ from turnwise.network import (
     register_condition,
     register_target,
 )
-from turnwise.network.workflow_helpers import set_context
+from turnline.network.workflow_helpers import set_context
 
 
 @dataclass(slots=True)

@@ -9,20 +9,20 @@ from typing import Any
 from tests.client.stage import heard, stage, told
 from tests.client.tooling import actor, ask_ada, join, use
 from tests.hub.scenes import House, closed, house, quiet, refused, until
-from turnwise.client.channel import Channel
-from turnwise.client.delegation import ANSWER_SECONDS, derived_id
-from turnwise.client.turn import Turn
-from turnwise.core.channel import ID_PATTERN, ChannelMetadata
-from turnwise.core.conditions import FromSpeaker
-from turnwise.core.envelope import Envelope
-from turnwise.core.governance import Rule
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.step_targets import FanOutTarget
-from turnwise.core.targets import TerminateTarget
-from turnwise.errors import Denied, NotParticipant
-from turnwise.hub.delegation import MAX_DEPTH
-from turnwise.log.memory import MemoryLog
-from turnwise.testing import call
+from turnline.client.channel import Channel
+from turnline.client.delegation import ANSWER_SECONDS, derived_id
+from turnline.client.turn import Turn
+from turnline.core.channel import ID_PATTERN, ChannelMetadata
+from turnline.core.conditions import FromSpeaker
+from turnline.core.envelope import Envelope
+from turnline.core.governance import Rule
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.step_targets import FanOutTarget
+from turnline.core.targets import TerminateTarget
+from turnline.errors import Denied, NotParticipant
+from turnline.hub.delegation import MAX_DEPTH
+from turnline.log.memory import MemoryLog
+from turnline.testing import call
 
 
 def ask(to: str, task: str = "please") -> Any:

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.hub.scenes import A_B, House, SlowLog, answers, begin, house, quiet, types
-from turnwise.client.channel import Channel
-from turnwise.client.turn import Turn, TurnHandler
-from turnwise.hub.preference import PAUSE_SECONDS
-from turnwise.log.memory import MemoryLog
-from turnwise.testing.manual_clock import ManualClock
+from turnline.client.channel import Channel
+from turnline.client.turn import Turn, TurnHandler
+from turnline.hub.preference import PAUSE_SECONDS
+from turnline.log.memory import MemoryLog
+from turnline.testing.manual_clock import ManualClock
 
 LONG_SECONDS = 60.0
 """Nobody waits so long; a test that does is stuck."""

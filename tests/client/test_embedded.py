@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.hub.scenes import A_B, answers
-from turnwise.client.agent_client import AgentClient
-from turnwise.core.governance import Passport, Resume, Rule
-from turnwise.errors import UnknownName
-from turnwise.knowledge import DiskKnowledgeStore, MemoryKnowledgeStore
-from turnwise.network import EV_CHANNEL_CLOSED, Hub, HubClient, LocalLink, TransitionGraph
-from turnwise.network.workflow_helpers import delete_context, set_context
+from turnline.client.agent_client import AgentClient
+from turnline.core.governance import Passport, Resume, Rule
+from turnline.errors import UnknownName
+from turnline.knowledge import DiskKnowledgeStore, MemoryKnowledgeStore
+from turnline.network import EV_CHANNEL_CLOSED, Hub, HubClient, LocalLink, TransitionGraph
+from turnline.network.workflow_helpers import delete_context, set_context
 
 
 async def test_the_short_way_in() -> None:

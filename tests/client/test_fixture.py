@@ -9,18 +9,18 @@ import pytest
 
 from tests.core.customs import Breaks
 from tests.hub.scenes import House, answers, closed, refused
-from turnwise.agent.agent import Agent
-from turnwise.agent.scripted import call
-from turnwise.client.channel import Channel, set_context
-from turnwise.client.fixture import Parted, export_channel, play_channel
-from turnwise.core.conditions import Always, ContextEquals, FromSpeaker, ToolCalled, TurnFailed
-from turnwise.core.envelope import JsonObject
-from turnwise.core.graph import Transition, TransitionGraph, round_robin, sequence
-from turnwise.core.routing import Handoff
-from turnwise.core.step_targets import FanOutTarget
-from turnwise.core.targets import AgentTarget, TerminateTarget
-from turnwise.errors import BadSpec
-from turnwise.testing import ScriptedModel
+from turnline.agent.agent import Agent
+from turnline.agent.scripted import call
+from turnline.client.channel import Channel, set_context
+from turnline.client.fixture import Parted, export_channel, play_channel
+from turnline.core.conditions import Always, ContextEquals, FromSpeaker, ToolCalled, TurnFailed
+from turnline.core.envelope import JsonObject
+from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
+from turnline.core.routing import Handoff
+from turnline.core.step_targets import FanOutTarget
+from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.errors import BadSpec
+from turnline.testing import ScriptedModel
 
 from .stage import begun, played, stage
 
@@ -170,4 +170,4 @@ async def test_a_run_is_exported_as_a_run() -> None:
         )
 
         error = await refused(BadSpec, export_channel(home.hub, channel.channel_id))
-        assert "turnwise runs export" in str(error)
+        assert "turnline runs export" in str(error)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.hub.scenes import closed, types
-from turnwise.agent.agent import Agent
-from turnwise.agent.scripted import call
-from turnwise.core.conditions import FromSpeaker
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.step_targets import FanOutTarget
-from turnwise.core.targets import TerminateTarget
-from turnwise.testing import ScriptedModel
+from turnline.agent.agent import Agent
+from turnline.agent.scripted import call
+from turnline.core.conditions import FromSpeaker
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.step_targets import FanOutTarget
+from turnline.core.targets import TerminateTarget
+from turnline.testing import ScriptedModel
 
 from .stage import heard, played, stage
 

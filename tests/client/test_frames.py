@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from turnwise.client.frames import (
+from turnline.client.frames import (
     MAX_FRAME_DEPTH,
     Frame,
     FromClient,
@@ -21,9 +21,9 @@ from turnwise.client.frames import (
     decode_from_server,
     encode,
 )
-from turnwise.errors import BadFrame
-from turnwise.server.ws_presence import AT_ONCE, LATER
-from turnwise.server.ws_requests import REQUESTS
+from turnline.errors import BadFrame
+from turnline.server.ws_presence import AT_ONCE, LATER
+from turnline.server.ws_requests import REQUESTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "frames.md").read_text()
 EXAMPLES = re.findall(r"```json (client|server)\n(.*?)```", PAGE, re.DOTALL)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import pytest
 
 from tests.hub.scenes import House, house, refused
-from turnwise.client.agent_client import AgentClient
-from turnwise.client.hub_client import HubClient
-from turnwise.client.human_client import HumanClient
-from turnwise.client.link import LocalLink
-from turnwise.core.governance import Passport, Resume, Rule
-from turnwise.errors import BadDraft, NameTaken
-from turnwise.log.memory import MemoryLog
+from turnline.client.agent_client import AgentClient
+from turnline.client.hub_client import HubClient
+from turnline.client.human_client import HumanClient
+from turnline.client.link import LocalLink
+from turnline.core.governance import Passport, Resume, Rule
+from turnline.errors import BadDraft, NameTaken
+from turnline.log.memory import MemoryLog
 
 
 @dataclass

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from tests.hub.scenes import A_B, A_B_A, begin, closed, house, quiet, refused, until
-from turnwise.client.unread import UNREAD_ENVELOPES
-from turnwise.core.envelope import Envelope
-from turnwise.core.graph import sequence
-from turnwise.errors import InviteRejected
-from turnwise.log.memory import MemoryLog
+from turnline.client.unread import UNREAD_ENVELOPES
+from turnline.core.envelope import Envelope
+from turnline.core.graph import sequence
+from turnline.errors import InviteRejected
+from turnline.log.memory import MemoryLog
 
 USER_BOB = sequence(["user", "bob", "user"])
 

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.hub.scenes import A_B, CountingLog, House, add_one, house, quiet, until
-from turnwise.client.channel import Channel
-from turnwise.client.inbox import Deliver, Inbox
-from turnwise.client.link import LocalLink
-from turnwise.core.envelope import Envelope
-from turnwise.log.memory import MemoryLog
+from turnline.client.channel import Channel
+from turnline.client.inbox import Deliver, Inbox
+from turnline.client.link import LocalLink
+from turnline.core.envelope import Envelope
+from turnline.log.memory import MemoryLog
 
 
 @asynccontextmanager

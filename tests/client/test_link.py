@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 from tests.client.link_contract import LinkContract, NewLink
 from tests.client.link_turns_contract import LinkTurnsContract
-from turnwise.client.embedded import Hub
-from turnwise.client.link import LocalLink
+from turnline.client.embedded import Hub
+from turnline.client.link import LocalLink
 
 
 class TestLocalLink(LinkContract, LinkTurnsContract):

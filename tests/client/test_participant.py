@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from tests.hub.scenes import A_B, A_B_A, answers, closed, house, is_closed, quiet, until
-from turnwise.client.agent_client import AgentClient
-from turnwise.client.participant import ParticipantClient
-from turnwise.core.envelope import Envelope
-from turnwise.core.expectations import turn_within
-from turnwise.core.governance import Passport, Registration
-from turnwise.log.memory import MemoryLog
+from turnline.client.agent_client import AgentClient
+from turnline.client.participant import ParticipantClient
+from turnline.core.envelope import Envelope
+from turnline.core.expectations import turn_within
+from turnline.core.governance import Passport, Registration
+from turnline.log.memory import MemoryLog
 
 
 async def test_open_takes_what_a_channel_can_be_opened_with() -> None:

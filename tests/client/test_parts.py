@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.client.frames import Part, Ping, decode_from_client
-from turnwise.client.parts import Joining, check_size, split
-from turnwise.errors import BadFrame
+from turnline.client.frames import Part, Ping, decode_from_client
+from turnline.client.parts import Joining, check_size, split
+from turnline.errors import BadFrame
 
 LONG = '{"kind": "x", "text": "' + "häh? 🙂" * 2_000 + '"}'
 

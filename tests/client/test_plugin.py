@@ -10,16 +10,16 @@ import pytest
 from tests.client.stage import played, stage, told
 from tests.client.tooling import actor, ask_ada, join, use
 from tests.hub.scenes import House, closed, house
-from turnwise.agent.network_tools import NETWORK_TOOLS
-from turnwise.agent.tool import Tool
-from turnwise.client.channel import Channel
-from turnwise.client.plugin import NetworkPlugin, network_tools
-from turnwise.core.conditions import ContextEquals
-from turnwise.core.governance import Passport, Resume, Rule
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.targets import StayTarget, TerminateTarget
-from turnwise.log.memory import MemoryLog
-from turnwise.testing import ScriptedModel, call
+from turnline.agent.network_tools import NETWORK_TOOLS
+from turnline.agent.tool import Tool
+from turnline.client.channel import Channel
+from turnline.client.plugin import NetworkPlugin, network_tools
+from turnline.core.conditions import ContextEquals
+from turnline.core.governance import Passport, Resume, Rule
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.targets import StayTarget, TerminateTarget
+from turnline.log.memory import MemoryLog
+from turnline.testing import ScriptedModel, call
 
 FIVE = ["delegate", "peers", "channels", "tasks", "context"]
 

@@ -4,20 +4,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.hub.scenes import House, begin, house, quiet, refused
-from turnwise.agent.agent import Agent
-from turnwise.agent.context import Context
-from turnwise.agent.scripted import call
-from turnwise.client.channel import set_context
-from turnwise.client.replay import replay
-from turnwise.core.conditions import FromSpeaker
-from turnwise.core.governance import Passport
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.step_targets import FanOutTarget, NestedTarget
-from turnwise.core.targets import TerminateTarget
-from turnwise.errors import BadSpec, NameTaken, UnknownParticipant
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
-from turnwise.testing import ScriptedModel
+from turnline.agent.agent import Agent
+from turnline.agent.context import Context
+from turnline.agent.scripted import call
+from turnline.client.channel import set_context
+from turnline.client.replay import replay
+from turnline.core.conditions import FromSpeaker
+from turnline.core.governance import Passport
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.step_targets import FanOutTarget, NestedTarget
+from turnline.core.targets import TerminateTarget
+from turnline.errors import BadSpec, NameTaken, UnknownParticipant
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.testing import ScriptedModel
 
 from .stage import heard, stage
 

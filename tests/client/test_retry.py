@@ -9,25 +9,25 @@ from collections.abc import Sequence
 import pytest
 
 from tests.hub.scenes import A_B, House, Wrapped, answers, begin, closed, house, quiet
-from turnwise.client.agent_client import AgentClient
-from turnwise.client.channel import Channel
-from turnwise.client.inbox import Inbox
-from turnwise.client.link import LocalLink
-from turnwise.client.retry import RETRY_SECONDS, retried
-from turnwise.client.turn import Turn
-from turnwise.core.channel import ChannelMetadata
-from turnwise.core.conditions import FromSpeaker
-from turnwise.core.envelope import Envelope
-from turnwise.core.governance import Registration
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.state import State
-from turnwise.core.step_targets import FanOutTarget
-from turnwise.core.targets import TerminateTarget
-from turnwise.errors import LogUnavailable, NotDue
-from turnwise.hub.delivery import Receiver
-from turnwise.hub.seat import Reading, Seat
-from turnwise.log.memory import MemoryLog
-from turnwise.testing.manual_clock import ManualClock
+from turnline.client.agent_client import AgentClient
+from turnline.client.channel import Channel
+from turnline.client.inbox import Inbox
+from turnline.client.link import LocalLink
+from turnline.client.retry import RETRY_SECONDS, retried
+from turnline.client.turn import Turn
+from turnline.core.channel import ChannelMetadata
+from turnline.core.conditions import FromSpeaker
+from turnline.core.envelope import Envelope
+from turnline.core.governance import Registration
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.state import State
+from turnline.core.step_targets import FanOutTarget
+from turnline.core.targets import TerminateTarget
+from turnline.errors import LogUnavailable, NotDue
+from turnline.hub.delivery import Receiver
+from turnline.hub.seat import Reading, Seat
+from turnline.log.memory import MemoryLog
+from turnline.testing.manual_clock import ManualClock
 
 AWAY = LogUnavailable("here", because="it is away")
 

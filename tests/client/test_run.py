@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-import turnwise
-from turnwise import Agent, Handoff, ToolResult
-from turnwise.agent.messages import Message, ModelReply, Usage
-from turnwise.client.run import run, run_sync
-from turnwise.core.conditions import ContextEquals, FromSpeaker, TurnFailed
-from turnwise.core.envelope import Basis
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.targets import AgentTarget, TerminateTarget
-from turnwise.errors import BadSpec, ModelError, TurnwiseError
-from turnwise.log.memory import MemoryLog
-from turnwise.testing import ScriptedModel, call
+import turnline
+from turnline import Agent, Handoff, ToolResult
+from turnline.agent.messages import Message, ModelReply, Usage
+from turnline.client.run import run, run_sync
+from turnline.core.conditions import ContextEquals, FromSpeaker, TurnFailed
+from turnline.core.envelope import Basis
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.errors import BadSpec, ModelError, TurnlineError
+from turnline.log.memory import MemoryLog
+from turnline.testing import ScriptedModel, call
 
 STORY = sequence(["user", "writer", "editor"])
 
@@ -27,7 +27,7 @@ def says(name: str, *script: Any, tools: Any = ()) -> Agent:
     return Agent(name, config=ScriptedModel(*script), tools=tools)
 
 
-def said(result: turnwise.RunResult) -> list[tuple[str, str]]:
+def said(result: turnline.RunResult) -> list[tuple[str, str]]:
     return [(line.speaker, line.text) for line in result.transcript]
 
 
@@ -132,7 +132,7 @@ async def test_o1_a_failure_that_a_transition_takes_is_no_error_of_the_run() -> 
 
 
 async def test_l2_a_name_nobody_has_is_an_error_that_lists_the_names() -> None:
-    with pytest.raises(TurnwiseError, match=r"'writter'.*writer"):
+    with pytest.raises(TurnlineError, match=r"'writter'.*writer"):
         await run(sequence(["writter"]), agents=[says("writer", "x")], message="go")
 
 
@@ -150,7 +150,7 @@ async def test_o1_run_sync_in_an_event_loop_says_what_to_use_there() -> None:
 
 
 def test_o1_the_short_way_in_is_at_the_top() -> None:
-    assert (turnwise.run, turnwise.run_sync) == (run, run_sync)
+    assert (turnline.run, turnline.run_sync) == (run, run_sync)
 
 
 # --- going on ---
@@ -208,7 +208,7 @@ async def test_l6_with_a_log_and_an_id_starting_again_goes_on_where_it_stopped(
 async def test_l6_a_conversation_that_has_ended_is_told_again_and_not_had_again() -> None:
     log = MemoryLog()
 
-    async def once(*script: str) -> turnwise.RunResult:
+    async def once(*script: str) -> turnline.RunResult:
         agents = [says("writer", *script)]
         return await run(sequence(["writer"]), agents=agents, message="go", log=log, channel_id="story")
 

@@ -6,17 +6,17 @@ import asyncio
 from typing import Any
 
 from tests.hub.scenes import begin, house, quiet, refused
-from turnwise.agent.agent import Agent
-from turnwise.agent.scripted import ScriptedModel, call
-from turnwise.client.channel import Channel
-from turnwise.client.run import RunResult, run
-from turnwise.core.channel import child_id
-from turnwise.core.conditions import FromSpeaker, TurnFailed
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.step_targets import FanOutTarget, NestedTarget
-from turnwise.core.targets import AgentTarget, TerminateTarget, TransitionTarget
-from turnwise.errors import NotParticipant
-from turnwise.log.memory import MemoryLog
+from turnline.agent.agent import Agent
+from turnline.agent.scripted import ScriptedModel, call
+from turnline.client.channel import Channel
+from turnline.client.run import RunResult, run
+from turnline.core.channel import child_id
+from turnline.core.conditions import FromSpeaker, TurnFailed
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.step_targets import FanOutTarget, NestedTarget
+from turnline.core.targets import AgentTarget, TerminateTarget, TransitionTarget
+from turnline.errors import NotParticipant
+from turnline.log.memory import MemoryLog
 
 FAILED = Transition(TurnFailed(), TerminateTarget("step_failed"))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.client.stage import played, stage
 from tests.hub.scenes import House
-from turnwise.agent.agent import Agent
-from turnwise.agent.messages import ModelReply, Usage
-from turnwise.agent.model import ModelRequest, OnText
-from turnwise.agent.scripted import ScriptedModel
-from turnwise.client.channel import Channel
-from turnwise.core.graph import round_robin
-from turnwise.core.routing import packet
-from turnwise.log.memory import MemoryLog
+from turnline.agent.agent import Agent
+from turnline.agent.messages import ModelReply, Usage
+from turnline.agent.model import ModelRequest, OnText
+from turnline.agent.scripted import ScriptedModel
+from turnline.client.channel import Channel
+from turnline.core.graph import round_robin
+from turnline.core.routing import packet
+from turnline.log.memory import MemoryLog
 
 WINDOW = 6
 """Of three participants."""

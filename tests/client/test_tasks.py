@@ -10,11 +10,11 @@ import pytest
 from tests.client.stage import played, stage, told
 from tests.client.tooling import actor, ask_ada, use
 from tests.hub.scenes import closed, house
-from turnwise.agent.messages import Message, ToolMessage
-from turnwise.agent.scripted import Line
-from turnwise.core.envelope import Envelope, JsonObject
-from turnwise.log.memory import MemoryLog
-from turnwise.testing import call
+from turnline.agent.messages import Message, ToolMessage
+from turnline.agent.scripted import Line
+from turnline.core.envelope import Envelope, JsonObject
+from turnline.log.memory import MemoryLog
+from turnline.testing import call
 
 
 def on(action: str, text: str) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.hub.scenes import A_B, House, begin, house, quiet
-from turnwise.agent.agent import Agent
-from turnwise.agent.scripted import ScriptedModel
-from turnwise.client.channel import Channel
-from turnwise.core.envelope import Envelope
-from turnwise.hub.texts import MAX_UNHEARD, Listening, Texts, TurnText
-from turnwise.log.memory import MemoryLog
+from turnline.agent.agent import Agent
+from turnline.agent.scripted import ScriptedModel
+from turnline.client.channel import Channel
+from turnline.core.envelope import Envelope
+from turnline.hub.texts import MAX_UNHEARD, Listening, Texts, TurnText
+from turnline.log.memory import MemoryLog
 
 SAID = "one two three"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from turnwise.client.frames import Told
-from turnwise.client.told_errors import raised, told
-from turnwise.errors import (
+from turnline.client.frames import Told
+from turnline.client.told_errors import raised, told
+from turnline.errors import (
     BadGraph,
     ChannelQuarantined,
     ClaimLost,
@@ -21,8 +21,8 @@ from turnwise.errors import (
     OutOfTurn,
     RemoteFailed,
     RoutingFailed,
+    TurnlineError,
     TurnTaken,
-    TurnwiseError,
     UnknownChannel,
     UnknownParticipant,
 )
@@ -30,7 +30,7 @@ from turnwise.errors import (
 CANARY = "canary-4711"
 
 
-def crossed(error: BaseException) -> TurnwiseError:
+def crossed(error: BaseException) -> TurnlineError:
     """The error, after a way over the wire."""
     return raised(msgspec.json.decode(msgspec.json.encode(told(error)), type=Told))
 
@@ -51,7 +51,7 @@ def crossed(error: BaseException) -> TurnwiseError:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_arrives_as_it_was_raised(error: TurnwiseError) -> None:
+def test_an_error_arrives_as_it_was_raised(error: TurnlineError) -> None:
     arrived = crossed(error)
 
     assert type(arrived) is type(error)
@@ -68,7 +68,7 @@ def test_an_error_arrives_as_it_was_raised(error: TurnwiseError) -> None:
         DataUnavailable(CANARY, because=CANARY),
         RoutingFailed("condition", index=1, cause=ValueError(CANARY)),
         ChannelQuarantined("c", cause=ValueError(CANARY)),
-        TurnwiseError(CANARY),
+        TurnlineError(CANARY),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -91,7 +91,7 @@ def test_a_log_that_fails_there_is_a_log_error_here() -> None:
 
 def test_a_name_from_the_wire_is_no_way_to_another_class() -> None:
     assert isinstance(raised(Told(type="SystemExit", message="x")), RemoteFailed)
-    assert isinstance(raised(Told(type="TurnwiseError", message="x")), RemoteFailed)
+    assert isinstance(raised(Told(type="TurnlineError", message="x")), RemoteFailed)
 
 
 def test_facts_that_are_missing_or_too_many_do_no_harm() -> None:

@@ -22,17 +22,17 @@ from tests.hub.scenes import (
     refused,
     until,
 )
-from turnwise.client.channel import Channel, set_context, update_context
-from turnwise.client.retry import RETRY_SECONDS
-from turnwise.client.turn import Turn, TurnHandler, take_turn
-from turnwise.core.conditions import Always, ContextEquals, TurnFailed
-from turnwise.core.envelope import Envelope, JsonObject
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.routing import Handoff, ToolOutcome, packet
-from turnwise.core.targets import AgentTarget, TerminateTarget
-from turnwise.core.views import Message
-from turnwise.errors import ChannelClosed, LogUnavailable
-from turnwise.log.memory import MemoryLog
+from turnline.client.channel import Channel, set_context, update_context
+from turnline.client.retry import RETRY_SECONDS
+from turnline.client.turn import Turn, TurnHandler, take_turn
+from turnline.core.conditions import Always, ContextEquals, TurnFailed
+from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.routing import Handoff, ToolOutcome, packet
+from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.core.views import Message
+from turnline.errors import ChannelClosed, LogUnavailable
+from turnline.log.memory import MemoryLog
 
 
 async def played(home: House, handler: TurnHandler, **given: Any) -> Channel:

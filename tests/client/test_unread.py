@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from tests.hub.scenes import closed, house, quiet, until
-from turnwise.client.unread import Unread
-from turnwise.core.envelope import SCHEMA_VERSION, Envelope
-from turnwise.core.graph import sequence
-from turnwise.errors import ChannelQuarantined, LogUnavailable
-from turnwise.hub.seat import Reading
-from turnwise.log.memory import MemoryLog
-from turnwise.testing.lines import NOON
+from turnline.client.unread import Unread
+from turnline.core.envelope import SCHEMA_VERSION, Envelope
+from turnline.core.graph import sequence
+from turnline.errors import ChannelQuarantined, LogUnavailable
+from turnline.hub.seat import Reading
+from turnline.log.memory import MemoryLog
+from turnline.testing.lines import NOON
 
 ROOM = 10
 

@@ -15,17 +15,17 @@ from tests.client.link_turns_contract import LinkTurnsContract
 from tests.client.ws_proxy import CuttingProxy
 from tests.hub.scenes import A_B, SAFETY_SECONDS, until
 from tests.server.ws_raw import served
-from turnwise.client import ws_seat
-from turnwise.client.backoff import Backoff
-from turnwise.client.embedded import Hub
-from turnwise.client.hub_client import HubClient
-from turnwise.client.link import Link
-from turnwise.client.turn import Turn
-from turnwise.client.ws_link import WsLink
-from turnwise.core.event_types import EV_TURN_RENEWED
-from turnwise.core.governance import Passport
-from turnwise.log.memory import MemoryLog
-from turnwise.server.serve_ws import serve_ws
+from turnline.client import ws_seat
+from turnline.client.backoff import Backoff
+from turnline.client.embedded import Hub
+from turnline.client.hub_client import HubClient
+from turnline.client.link import Link
+from turnline.client.turn import Turn
+from turnline.client.ws_link import WsLink
+from turnline.core.event_types import EV_TURN_RENEWED
+from turnline.core.governance import Passport
+from turnline.log.memory import MemoryLog
+from turnline.server.serve_ws import serve_ws
 
 
 class TestWsLink(LinkContract, LinkTurnsContract):
@@ -44,8 +44,8 @@ class TestWsLink(LinkContract, LinkTurnsContract):
 NEEDS = """
 import sys
 sys.modules["websockets"] = None
-from turnwise.errors import MissingExtra
-from turnwise.network import WsLink
+from turnline.errors import MissingExtra
+from turnline.network import WsLink
 try:
     WsLink("ws://127.0.0.1:1")
 except MissingExtra as error:

@@ -9,14 +9,14 @@ from typing import Any
 
 from tests.client.stage import begun
 from tests.hub.scenes import House
-from turnwise.agent.agent import Agent
-from turnwise.agent.context import Context
-from turnwise.agent.tool_result import ToolOutput
-from turnwise.client.agent_client import AgentClient
-from turnwise.client.channel import Channel
-from turnwise.client.plugin import network_tools
-from turnwise.core.governance import Resume, Rule
-from turnwise.testing import ScriptedModel
+from turnline.agent.agent import Agent
+from turnline.agent.context import Context
+from turnline.agent.tool_result import ToolOutput
+from turnline.client.agent_client import AgentClient
+from turnline.client.channel import Channel
+from turnline.client.plugin import network_tools
+from turnline.core.governance import Resume, Rule
+from turnline.testing import ScriptedModel
 
 
 def actor(name: str, *script: Any, **given: Any) -> tuple[Agent, ScriptedModel]:

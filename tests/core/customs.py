@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from turnwise.core.conditions import Condition, TransitionCondition, register_condition
-from turnwise.core.envelope import Envelope
-from turnwise.core.targets import TransitionDecision, TransitionTarget, register_target
+from turnline.core.conditions import Condition, TransitionCondition, register_condition
+from turnline.core.envelope import Envelope
+from turnline.core.targets import TransitionDecision, TransitionTarget, register_target
 
 
 @dataclass(slots=True)

@@ -15,14 +15,14 @@ from typing import Any, Final, Generic, TypeVar
 
 import pytest
 
-from turnwise.core import codec, event_types as ev
-from turnwise.core.adapter import Adapter, AnyAdapter
-from turnwise.core.adapters import WorkflowAdapter
-from turnwise.core.channel import ChannelSpec, Participant
-from turnwise.core.envelope import SCHEMA_VERSION, Basis, Decision, Draft, Envelope, JsonObject
-from turnwise.core.expectations import Deadline
-from turnwise.core.graph import TransitionGraph
-from turnwise.core.state import State, WorkflowState
+from turnline.core import codec, event_types as ev
+from turnline.core.adapter import Adapter, AnyAdapter
+from turnline.core.adapters import WorkflowAdapter
+from turnline.core.channel import ChannelSpec, Participant
+from turnline.core.envelope import SCHEMA_VERSION, Basis, Decision, Draft, Envelope, JsonObject
+from turnline.core.expectations import Deadline
+from turnline.core.graph import TransitionGraph
+from turnline.core.state import State, WorkflowState
 
 NOON: Final = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.core.adapters import ConversationAdapter, WorkflowAdapter, built_in
-from turnwise.errors import NameTaken, UnknownName
+from turnline.core.adapters import ConversationAdapter, WorkflowAdapter, built_in
+from turnline.errors import NameTaken, UnknownName
 
 
 def test_there_are_four_built_in_channel_types() -> None:

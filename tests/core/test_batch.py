@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from turnwise.core.graph import sequence
-from turnwise.core.state import WorkflowState
+from turnline.core.graph import sequence
+from turnline.core.state import WorkflowState
 
 from .scenes import NOON, Scene, fails, says, workflow
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.core.channel import ChannelSpec, Participant, check_id
-from turnwise.errors import BadDraft, UnknownParticipant
+from turnline.core.channel import ChannelSpec, Participant, check_id
+from turnline.errors import BadDraft, UnknownParticipant
 
 SPEC = ChannelSpec(participants=[Participant("id-a", "alice"), Participant("id-b", "bob", "human")])
 

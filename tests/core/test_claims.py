@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from turnwise.core import event_types as ev
-from turnwise.core.adapters import WorkflowAdapter
-from turnwise.core.channel import Participant
-from turnwise.core.claims import MAX_CLAIMS
-from turnwise.core.conditions import TurnFailed
-from turnwise.core.envelope import Draft
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.state import WorkflowState
-from turnwise.core.targets import AgentTarget, StayTarget, TerminateTarget
-from turnwise.errors import ClaimLost, OutOfTurn, TurnTaken
+from turnline.core import event_types as ev
+from turnline.core.adapters import WorkflowAdapter
+from turnline.core.channel import Participant
+from turnline.core.claims import MAX_CLAIMS
+from turnline.core.conditions import TurnFailed
+from turnline.core.envelope import Draft
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.state import WorkflowState
+from turnline.core.targets import AgentTarget, StayTarget, TerminateTarget
+from turnline.errors import ClaimLost, OutOfTurn, TurnTaken
 
 from .scenes import Scene, claims, draft, fails, hub, live, packs, says, spec_of, types, workflow, writes
 

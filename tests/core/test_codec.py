@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from turnwise.core.codec import HASH_BYTES, NO_HASH, Kept, Record, decode, encode, seal, unseal
-from turnwise.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
-from turnwise.errors import CorruptRecord
-from turnwise.testing.damage import flip_byte
-from turnwise.testing.lines import line
+from turnline.core.codec import HASH_BYTES, NO_HASH, Kept, Record, decode, encode, seal, unseal
+from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
+from turnline.errors import CorruptRecord
+from turnline.testing.damage import flip_byte
+from turnline.testing.lines import line
 
 FIRST = line("c", 1, data={"text": "hello", "n": 12.5, "list": [None, True, "ü"]})
 
@@ -50,9 +50,9 @@ def test_fields_at_their_defaults_are_not_written() -> None:
 def test_a_newer_line_is_not_guessed_at() -> None:
     newer = encode(replace(FIRST, schema_version=SCHEMA_VERSION + 1))
 
-    with pytest.raises(ValueError, match="upgrade turnwise"):
+    with pytest.raises(ValueError, match="upgrade turnline"):
         decode(newer)
-    with pytest.raises(CorruptRecord, match="upgrade turnwise"):
+    with pytest.raises(CorruptRecord, match="upgrade turnline"):
         unseal("c", seal(replace(FIRST, schema_version=SCHEMA_VERSION + 1), NO_HASH), previous=NO_HASH, seq=1)
 
 

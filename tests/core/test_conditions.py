@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from turnwise.core import event_types as ev
-from turnwise.core.conditions import (
+from turnline.core import event_types as ev
+from turnline.core.conditions import (
     AllOf,
     Always,
     AnyOf,
@@ -24,9 +24,9 @@ from turnwise.core.conditions import (
     TurnFailed,
     parts_of,
 )
-from turnwise.core.envelope import Envelope, JsonObject
-from turnwise.core.state import State
-from turnwise.errors import BadExpression, BadGraph
+from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.state import State
+from turnline.errors import BadExpression, BadGraph
 
 from .customs import Both, LongText, PlainCondition
 from .scenes import line

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.conditions import ContextEquals, FromSpeaker
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.state import WorkflowState
-from turnwise.core.targets import AgentTarget, TerminateTarget
+from turnline.core.conditions import ContextEquals, FromSpeaker
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.state import WorkflowState
+from turnline.core.targets import AgentTarget, TerminateTarget
 
 from .scenes import Scene, claims, live, packs, says, workflow, writes
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.channel import check_id
-from turnwise.core.directory import Directory, fold_directory, readable_id
-from turnwise.core.envelope import Envelope
-from turnwise.errors import UnknownParticipant
+from turnline.core.channel import check_id
+from turnline.core.directory import Directory, fold_directory, readable_id
+from turnline.core.envelope import Envelope
+from turnline.errors import UnknownParticipant
 
 from .scenes import line
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnwise.core.envelope import Basis, Close, Envelope, Speak, gives_floor_to, shown_to, visible_to
+from turnline.core.envelope import Basis, Close, Envelope, Speak, gives_floor_to, shown_to, visible_to
 
 from .scenes import line
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.core import event_types as ev
-from turnwise.core.graph import sequence
-from turnwise.errors import BadDraft, ReservedEventType
+from turnline.core import event_types as ev
+from turnline.core.graph import sequence
+from turnline.errors import BadDraft, ReservedEventType
 
 from .scenes import draft, types, workflow
 

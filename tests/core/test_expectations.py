@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from turnwise.core import event_types as ev
-from turnwise.core.channel import Expectation
-from turnwise.core.expectations import (
+from turnline.core import event_types as ev
+from turnline.core.channel import Expectation
+from turnline.core.expectations import (
     Deadline,
     acks_within,
     max_silence,
     reply_within,
     turn_within,
 )
-from turnwise.core.graph import round_robin
-from turnwise.core.state import WorkflowState
-from turnwise.errors import BadSpec, NotDue, UnknownName
+from turnline.core.graph import round_robin
+from turnline.core.state import WorkflowState
+from turnline.errors import BadSpec, NotDue, UnknownName
 
 from .scenes import NOON, Scene, acks, claims, closes, hub, says, types, workflow, writes
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from turnwise.core import event_types as ev
-from turnwise.core.conditions import Always
-from turnwise.core.envelope import Basis, Close, Decision, JsonObject, Speak
-from turnwise.core.fold import fold
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.state import KEPT_SAID, State
-from turnwise.core.targets import AgentTarget, StayTarget
+from turnline.core import event_types as ev
+from turnline.core.conditions import Always
+from turnline.core.envelope import Basis, Close, Decision, JsonObject, Speak
+from turnline.core.fold import fold
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.state import KEPT_SAID, State
+from turnline.core.targets import AgentTarget, StayTarget
 
 from .customs import Breaks
 from .scenes import claims, line, live, packs, says, workflow, writes

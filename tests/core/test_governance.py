@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.channel import ChannelSpec, Participant
-from turnwise.core.governance import (
+from turnline.core.channel import ChannelSpec, Participant
+from turnline.core.governance import (
     Allowance,
     Passport,
     Registration,
@@ -16,7 +16,7 @@ from turnwise.core.governance import (
     check_open,
     check_passport,
 )
-from turnwise.errors import BadDraft, Denied
+from turnline.errors import BadDraft, Denied
 
 BOB = Registration(agent_id="id-b", passport=Passport(name="bob"))
 

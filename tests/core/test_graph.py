@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from turnwise.core.conditions import (
+from turnline.core.conditions import (
     AllOf,
     Always,
     AnyOf,
@@ -25,10 +25,10 @@ from turnwise.core.conditions import (
     TurnFailed,
     conditions,
 )
-from turnwise.core.envelope import JsonObject
-from turnwise.core.graph import Transition, TransitionGraph, round_robin, sequence
-from turnwise.core.step_targets import FanOutTarget, NestedTarget
-from turnwise.core.targets import (
+from turnline.core.envelope import JsonObject
+from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
+from turnline.core.step_targets import FanOutTarget, NestedTarget
+from turnline.core.targets import (
     AgentTarget,
     RevertToInitiatorTarget,
     RoundRobinTarget,
@@ -37,7 +37,7 @@ from turnwise.core.targets import (
     TransitionTarget,
     targets,
 )
-from turnwise.errors import BadGraph, UnknownName
+from turnline.errors import BadGraph, UnknownName
 
 from .customs import Both, HighestRankedReviewer, LongText, PlainCondition, PlainTarget
 from .strategies import json_values
@@ -139,7 +139,7 @@ def test_w1_no_built_in_is_missing_above() -> None:
         cls
         for registry in (conditions, targets)
         for cls in registry._classes.values()
-        if cls.__module__.startswith("turnwise.")
+        if cls.__module__.startswith("turnline.")
     }
 
     assert built_in <= tested

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from turnwise.core.channel import ChannelState
-from turnwise.core.json import MAX_BYTES, MAX_DEPTH, MAX_KEY_CHARACTERS, normalised
-from turnwise.errors import BadDraft
+from turnline.core.channel import ChannelState
+from turnline.core.json import MAX_BYTES, MAX_DEPTH, MAX_KEY_CHARACTERS, normalised
+from turnline.errors import BadDraft
 
 
 def nested(levels: int) -> object:

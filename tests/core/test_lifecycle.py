@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from turnwise.core import event_types as ev
-from turnwise.core.channel import ChannelState
-from turnwise.core.envelope import Basis, Close, Draft, Speak
-from turnwise.core.graph import TransitionGraph, sequence
-from turnwise.core.state import WorkflowState
-from turnwise.core.targets import TerminateTarget
-from turnwise.errors import ChannelClosed, ChannelPending, NotDue, NotParticipant, OutOfTurn
+from turnline.core import event_types as ev
+from turnline.core.channel import ChannelState
+from turnline.core.envelope import Basis, Close, Draft, Speak
+from turnline.core.graph import TransitionGraph, sequence
+from turnline.core.state import WorkflowState
+from turnline.core.targets import TerminateTarget
+from turnline.errors import ChannelClosed, ChannelPending, NotDue, NotParticipant, OutOfTurn
 
 from .scenes import (
     Scene,

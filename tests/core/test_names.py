@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.channel import Participant
-from turnwise.core.conditions import AllOf, Always, Condition, FromSpeaker, Not, TurnFailed
-from turnwise.core.envelope import Speak
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.targets import (
+from turnline.core.channel import Participant
+from turnline.core.conditions import AllOf, Always, Condition, FromSpeaker, Not, TurnFailed
+from turnline.core.envelope import Speak
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.targets import (
     AgentTarget,
     RevertToInitiatorTarget,
     RoundRobinTarget,
@@ -18,7 +18,7 @@ from turnwise.core.targets import (
     TerminateTarget,
     TransitionTarget,
 )
-from turnwise.errors import BadGraph, UnknownParticipant
+from turnline.errors import BadGraph, UnknownParticipant
 
 from .customs import Both
 from .scenes import basis, decided, packs, says, workflow

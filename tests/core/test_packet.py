@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.core.envelope import JsonObject
-from turnwise.core.packet import body_of, check_packet, check_text
-from turnwise.errors import BadDraft
+from turnline.core.envelope import JsonObject
+from turnline.core.packet import body_of, check_packet, check_text
+from turnline.errors import BadDraft
 
 
 @pytest.mark.parametrize(

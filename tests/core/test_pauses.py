@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from turnwise.core import event_types as ev
-from turnwise.core.channel import Participant
-from turnwise.core.envelope import Draft
-from turnwise.core.graph import TransitionGraph
-from turnwise.core.pauses import moment_of
-from turnwise.core.state import WorkflowState
-from turnwise.core.targets import TerminateTarget
-from turnwise.errors import BadDraft, ClaimLost, NotDue
+from turnline.core import event_types as ev
+from turnline.core.channel import Participant
+from turnline.core.envelope import Draft
+from turnline.core.graph import TransitionGraph
+from turnline.core.pauses import moment_of
+from turnline.core.state import WorkflowState
+from turnline.core.targets import TerminateTarget
+from turnline.errors import BadDraft, ClaimLost, NotDue
 
 from .scenes import NOON, Scene, claims, draft, hub, live, packs, types, workflow, writes
 

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from turnwise.core import codec, event_types as ev
-from turnwise.core.adapter import AnyAdapter
-from turnwise.core.adapters import ConsultingAdapter, ConversationAdapter, DiscussionAdapter, WorkflowAdapter
-from turnwise.core.channel import Participant
-from turnwise.core.conditions import ContextEquals, ToolCalled, TurnFailed
-from turnwise.core.envelope import Draft, JsonObject
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.targets import AgentTarget, RoundRobinTarget, StayTarget, TerminateTarget
-from turnwise.errors import Refused
+from turnline.core import codec, event_types as ev
+from turnline.core.adapter import AnyAdapter
+from turnline.core.adapters import ConsultingAdapter, ConversationAdapter, DiscussionAdapter, WorkflowAdapter
+from turnline.core.channel import Participant
+from turnline.core.conditions import ContextEquals, ToolCalled, TurnFailed
+from turnline.core.envelope import Draft, JsonObject
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.targets import AgentTarget, RoundRobinTarget, StayTarget, TerminateTarget
+from turnline.errors import Refused
 
 from .scenes import Scene, claims, closes, draft, fails, hub, invited, packs, says, writes
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from turnwise.core.conditions import AllOf, Always, Condition, FromSpeaker, Not, conditions
-from turnwise.core.registry import Registry
-from turnwise.errors import BadGraph, NameTaken, UnknownName
+from turnline.core.conditions import AllOf, Always, Condition, FromSpeaker, Not, conditions
+from turnline.core.registry import Registry
+from turnline.errors import BadGraph, NameTaken, UnknownName
 
 
 @dataclass(frozen=True)

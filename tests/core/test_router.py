@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from turnwise.core.adapters import WorkflowAdapter
-from turnwise.core.channel import Participant
-from turnwise.core.conditions import (
+from turnline.core.adapters import WorkflowAdapter
+from turnline.core.channel import Participant
+from turnline.core.conditions import (
     Always,
     AtTurn,
     Condition,
@@ -19,18 +19,18 @@ from turnwise.core.conditions import (
     ToolCalled,
     TurnFailed,
 )
-from turnwise.core.envelope import Basis, Close, Draft, JsonObject, Speak
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.router import compile_graph
-from turnwise.core.state import WorkflowState
-from turnwise.core.targets import (
+from turnline.core.envelope import Basis, Close, Draft, JsonObject, Speak
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.router import compile_graph
+from turnline.core.state import WorkflowState
+from turnline.core.targets import (
     AgentTarget,
     RoundRobinTarget,
     StayTarget,
     TerminateTarget,
     TransitionTarget,
 )
-from turnwise.errors import BadTarget, RoutingFailed
+from turnline.errors import BadTarget, RoutingFailed
 
 from .customs import AnswersNonsense, Both, Breaks, HighestRankedReviewer, PlainCondition, PlainTarget
 from .scenes import Scene, basis, claims, decided, fails, invited, live, packs, says, workflow, writes

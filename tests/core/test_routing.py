@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from turnwise.core.envelope import JsonObject
-from turnwise.core.packet import check_packet
-from turnwise.core.routing import Finish, Handoff, ToolOutcome, packet
+from turnline.core.envelope import JsonObject
+from turnline.core.packet import check_packet
+from turnline.core.routing import Finish, Handoff, ToolOutcome, packet
 
 WAITED_FOR = {"escalate", "resolve"}
 

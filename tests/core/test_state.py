@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from turnwise.core.graph import sequence
-from turnwise.core.state import WorkflowState, metadata_of
+from turnline.core.graph import sequence
+from turnline.core.state import WorkflowState, metadata_of
 
 from .scenes import NOON, closes, says, workflow
 

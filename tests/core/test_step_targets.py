@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.channel import Participant
-from turnwise.core.conditions import FromSpeaker, Not, TurnFailed
-from turnwise.core.envelope import Speak
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.step_targets import FanOutTarget, NestedTarget, names_in, step_participants, steps_of
-from turnwise.core.targets import AgentTarget, RoundRobinTarget, TerminateTarget, TransitionTarget
-from turnwise.errors import BadGraph
+from turnline.core.channel import Participant
+from turnline.core.conditions import FromSpeaker, Not, TurnFailed
+from turnline.core.envelope import Speak
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.step_targets import FanOutTarget, NestedTarget, names_in, step_participants, steps_of
+from turnline.core.targets import AgentTarget, RoundRobinTarget, TerminateTarget, TransitionTarget
+from turnline.errors import BadGraph
 
 from .scenes import says, workflow
 

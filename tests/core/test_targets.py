@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.core import event_types as ev
-from turnwise.core.envelope import Envelope
-from turnwise.core.state import State
-from turnwise.core.targets import (
+from turnline.core import event_types as ev
+from turnline.core.envelope import Envelope
+from turnline.core.state import State
+from turnline.core.targets import (
     AgentTarget,
     RevertToInitiatorTarget,
     RoundRobinTarget,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnwise.core import event_types as ev
-from turnwise.core.envelope import Draft
-from turnwise.core.graph import round_robin
-from turnwise.core.state import WorkflowState
+from turnline.core import event_types as ev
+from turnline.core.envelope import Draft
+from turnline.core.graph import round_robin
+from turnline.core.state import WorkflowState
 
 from .scenes import Scene, claims, draft, fails, hub, live, packs, workflow, writes
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from turnwise.core.envelope import JsonObject
-from turnwise.core.variables import applied, check, is_number
-from turnwise.errors import BadDraft, ContextMismatch
+from turnline.core.envelope import JsonObject
+from turnline.core.variables import applied, check, is_number
+from turnline.errors import BadDraft, ContextMismatch
 
 from .strategies import json_values
 

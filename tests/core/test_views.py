@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from turnwise.core import event_types as ev
-from turnwise.core.channel import ChannelSpec, Participant
-from turnwise.core.envelope import Envelope
-from turnwise.core.graph import round_robin
-from turnwise.core.state import KEPT_SAID
-from turnwise.core.views import FullTranscript, Message, WindowedSummary, view_for, views
-from turnwise.errors import BadGraph, BadSpec, UnknownName, UnknownParticipant
+from turnline.core import event_types as ev
+from turnline.core.channel import ChannelSpec, Participant
+from turnline.core.envelope import Envelope
+from turnline.core.graph import round_robin
+from turnline.core.state import KEPT_SAID
+from turnline.core.views import FullTranscript, Message, WindowedSummary, view_for, views
+from turnline.errors import BadGraph, BadSpec, UnknownName, UnknownParticipant
 
 from .scenes import fails, line, packs, says, workflow, writes
 

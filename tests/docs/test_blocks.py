@@ -17,14 +17,14 @@ import typer
 import yaml
 
 from tests.docs.pages import PAGES, ROOT, Block, blocks_of, printed_by, program_of
-from turnwise.cli import app
-from turnwise.flow.project import load_project
-from turnwise.testing import ModelServer
+from turnline.cli import app
+from turnline.flow.project import load_project
+from turnline.testing import ModelServer
 
 WITHIN_SECONDS = 120.0
 _KEPT_ELSEWHERE = {"operations/deployment.md"}
 """Its documents are not ours; `test_deployment` looks at them."""
-_NAMED_ELSEWHERE = {"TW301", "TW302", "TW303", "TW304", "TW305", "TW306"}
+_NAMED_ELSEWHERE = {"TL301", "TL302", "TL303", "TL304", "TL305", "TL306"}
 """Findings of names that nobody has: nodes, agents, tools, data models, flows, MCP servers."""
 
 
@@ -121,7 +121,7 @@ COMMANDS = [
     for page in PAGES
     for block in blocks_of(page, "sh", "console")
     for line in block.text.replace("\\\n", " ").splitlines()
-    if re.match(r"(\$ )?turnwise ", line.strip())
+    if re.match(r"(\$ )?turnline ", line.strip())
 ]
 
 
@@ -131,8 +131,8 @@ def test_a_command_is_one_that_there_is(where: str, line: str) -> None:
     words = words[1 : next((n for n, word in enumerate(words) if word in ("|", ">", "&&", "&", ";")), None)]
     command, context = typer.main.get_command(app), None
     while hasattr(command, "get_command"):
-        context = command.make_context("turnwise", words[:0], parent=context, resilient_parsing=True)
+        context = command.make_context("turnline", words[:0], parent=context, resilient_parsing=True)
         found = command.get_command(context, words[0])
         assert found is not None, f"{where}: there is no `{words[0]}`"
         command, words = found, words[1:]
-    command.make_context("turnwise", words, parent=context)
+    command.make_context("turnline", words, parent=context)

@@ -2,7 +2,7 @@
 
     $ python story.py           run in a folder with the page's files, in order
     ...                         what it prints; `…` stands for anything, alone for any lines
-    $ turnwise serve shop &     goes on beside the rest, once it has said what stands below it
+    $ turnline serve shop &     goes on beside the rest, once it has said what stands below it
 
 The port 8484 is another one here. What the page leaves out below a command is not looked at.
 """

@@ -12,9 +12,9 @@ import pytest
 import typer
 import yaml
 
-from turnwise.cli import app
-from turnwise.server.auth.keys import KEY_VARIABLE
-from turnwise.server.settings import ServerSettings
+from turnline.cli import app
+from turnline.server.auth.keys import KEY_VARIABLE
+from turnline.server.settings import ServerSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations" / "deployment.md"
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -30,7 +30,7 @@ def documents() -> list[dict[str, Any]]:
 
 def commands() -> Iterator[str]:
     yield from "\n".join(blocks("sh")).splitlines()
-    yield from re.findall(r"exec (turnwise [^\n]*)", PAGE.read_text())
+    yield from re.findall(r"exec (turnline [^\n]*)", PAGE.read_text())
     for one in documents():
         if one.get("kind") == "Deployment":
             yield shlex.join(one["spec"]["template"]["spec"]["containers"][0]["args"])
@@ -41,8 +41,8 @@ def test_every_command_of_the_page_is_one_that_there_is(command: str) -> None:
     program, verb, *given = shlex.split(command)
     verbs = typer.main.get_command(app)
 
-    assert program == "turnwise"
-    known = verbs.get_command(verbs.make_context("turnwise", [], resilient_parsing=True), verb)  # type: ignore[attr-defined]
+    assert program == "turnline"
+    known = verbs.get_command(verbs.make_context("turnline", [], resilient_parsing=True), verb)  # type: ignore[attr-defined]
     assert known is not None, verb
     known.make_context(verb, given)  # It raises on options that there are not.
 

@@ -14,9 +14,9 @@ from tests.docs.pages import DOCS, blocks_of
 from tests.log.backends import KEPT_KINDS, MakePlace, Place, make_place
 from tests.nats_servers import nats_server
 from tests.postgres import postgres
-from turnwise.cli.new import run as new_project
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.lines import line
+from turnline.cli.new import run as new_project
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.lines import line
 
 __all__ = ["make_place", "nats_server", "postgres"]
 
@@ -35,7 +35,7 @@ def test_every_command_of_the_page_does_what_it_says(
     kind: str, tmp_path: Path, make_place: MakePlace
 ) -> None:
     new_project(tmp_path / "leads")
-    source = Place("sqlite", f"sqlite:///{tmp_path / 'leads' / '.turnwise' / 'log.db'}")
+    source = Place("sqlite", f"sqlite:///{tmp_path / 'leads' / '.turnline' / 'log.db'}")
     asyncio.run(_fill(source.path))
     target = make_place(kind)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from tests.docs.pages import DOCS, ROOT
-from turnwise.server.auth.operations import OPERATIONS
+from turnline.server.auth.operations import OPERATIONS
 
-HELP = ROOT / "src" / "turnwise" / "server" / "studio" / "static" / "parts" / "help.js"
+HELP = ROOT / "src" / "turnline" / "server" / "studio" / "static" / "parts" / "help.js"
 
 
 def rows(page: str, head: str) -> list[tuple[str, str]]:

@@ -10,10 +10,10 @@ import pytest
 
 from tests.cli.projects import call
 from tests.server.stage import KnownTokens
-from turnwise.flow.project import load_project
-from turnwise.server.app import create_app
-from turnwise.server.runtime import runtime_of
-from turnwise.testing import ModelServer
+from turnline.flow.project import load_project
+from turnline.server.app import create_app
+from turnline.server.runtime import runtime_of
+from turnline.testing import ModelServer
 
 ROOT = Path(__file__).parents[2]
 FLOW = "examples/leads/workflows/lead_processing.yaml"
@@ -24,7 +24,7 @@ TOKEN = {"Authorization": "Bearer root"}
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    monkeypatch.delenv("TURNWISE_MODEL", raising=False)
+    monkeypatch.delenv("TURNLINE_MODEL", raising=False)
 
 
 def given(**body: str) -> list[str]:
@@ -55,7 +55,7 @@ def test_it_runs_without_a_key() -> None:
 def test_with_a_model_named_in_the_environment_that_one_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that speaks the provider's wire format stands in for the provider."""
     with ModelServer('{"potential": "low", "score": 7}') as server:
-        monkeypatch.setenv("TURNWISE_MODEL", "openai:any")
+        monkeypatch.setenv("TURNLINE_MODEL", "openai:any")
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         told = json.loads(call("run", FLOW, *given(**JANE), "--json").out)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.testing import ModelServer
+from turnline.testing import ModelServer
 
 FOLDER = Path(__file__).parents[2] / "examples" / "patterns"
 PATTERNS = {

@@ -6,13 +6,13 @@ import runpy
 
 import pytest
 
-from turnwise.client import run
-from turnwise.client.link import LocalLink, Seat
-from turnwise.client.ws_link import WsLink
-from turnwise.core.governance import Passport, Registration, Resume, Rule
-from turnwise.hub.delivery import Receiver
-from turnwise.hub.hub import Hub
-from turnwise.server.serve_ws import serve_ws
+from turnline.client import run
+from turnline.client.link import LocalLink, Seat
+from turnline.client.ws_link import WsLink
+from turnline.core.governance import Passport, Registration, Resume, Rule
+from turnline.hub.delivery import Receiver
+from turnline.hub.hub import Hub
+from turnline.server.serve_ws import serve_ws
 
 from .test_patterns import FOLDER, PATTERNS
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import httpx2
 
 from tests.cli.projects import call
-from turnwise.flow.project import load_project
-from turnwise.server.runtime import runtime_of
-from turnwise.testing import ModelServer
+from turnline.flow.project import load_project
+from turnline.server.runtime import runtime_of
+from turnline.testing import ModelServer
 
 FOLDER = Path(__file__).parents[2] / "examples" / "support_desk"
 PATIENCE_SECONDS = 60.0
@@ -26,7 +26,7 @@ ANSWER = "Order 1042 was charged twice. I propose to pay 19.90 back; a superviso
 
 @asynccontextmanager
 async def desk(*arguments: str, **environ: str) -> AsyncIterator[Process]:
-    known = {key: value for key, value in os.environ.items() if key != "TURNWISE_MODEL"}
+    known = {key: value for key, value in os.environ.items() if key != "TURNLINE_MODEL"}
     command = [sys.executable, str(FOLDER / "desk.py"), "--port", "0", *arguments]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=PIPE, env={**known, **environ}, preexec_fn=_hear_ctrl_c

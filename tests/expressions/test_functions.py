@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from turnwise.expressions import functions
-from turnwise.expressions.functions import (
+from turnline.expressions import functions
+from turnline.expressions.functions import (
     CHARACTERS_PER_STEP,
     FUNCTIONS,
     MAX_DATA_DEPTH,

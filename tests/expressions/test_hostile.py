@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from jinja2 import Environment
 
-from turnwise.errors import BadExpression
-from turnwise.expressions.functions import MAX_RESULT_CHARACTERS, MAX_STEPS, Json, Steps
-from turnwise.expressions.language import (
+from turnline.errors import BadExpression
+from turnline.expressions.functions import MAX_RESULT_CHARACTERS, MAX_STEPS, Json, Steps
+from turnline.expressions.language import (
     MAX_CHARACTERS,
     MAX_DEPTH,
     MAX_NESTING,

@@ -21,12 +21,12 @@ import pytest
 from jinja2 import Environment
 
 from tests.expressions.test_hostile import HEAVY, MEGABYTE
-from turnwise.errors import BadExpression
-from turnwise.expressions import compile_expression
-from turnwise.expressions.functions import OutOfSteps, Steps, copied
-from turnwise.expressions.language import MAX_CHARACTERS
-from turnwise.expressions.strict import Missing, compile_strict
-from turnwise.expressions.template import MAX_TEXT_CHARACTERS, compile_template
+from turnline.errors import BadExpression
+from turnline.expressions import compile_expression
+from turnline.expressions.functions import OutOfSteps, Steps, copied
+from turnline.expressions.language import MAX_CHARACTERS
+from turnline.expressions.strict import Missing, compile_strict
+from turnline.expressions.template import MAX_TEXT_CHARACTERS, compile_template
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limits of a process are Linux's")
 

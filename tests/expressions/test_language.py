@@ -13,9 +13,9 @@ from copy import deepcopy
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from turnwise.errors import BadExpression
-from turnwise.expressions.functions import Json
-from turnwise.expressions.language import compile_expression
+from turnline.errors import BadExpression
+from turnline.expressions.functions import Json
+from turnline.expressions.language import compile_expression
 
 LEAD: dict[str, Json] = {
     "priority": "urgent",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from turnwise.errors import BadExpression
-from turnwise.expressions.functions import OutOfSteps, Steps
-from turnwise.expressions.strict import Missing, compile_strict
-from turnwise.expressions.template import compile_template
+from turnline.errors import BadExpression
+from turnline.expressions.functions import OutOfSteps, Steps
+from turnline.expressions.strict import Missing, compile_strict
+from turnline.expressions.template import compile_template
 
 NAMES: dict[str, object] = {"a": 1, "b": [1, {"c": None}], "huge": 2**300}
 

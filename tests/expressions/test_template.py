@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from turnwise.errors import BadExpression
-from turnwise.expressions.functions import Steps
-from turnwise.expressions.template import MAX_TEXT_CHARACTERS, compile_template
+from turnline.errors import BadExpression
+from turnline.expressions.functions import Steps
+from turnline.expressions.template import MAX_TEXT_CHARACTERS, compile_template
 
 ORDER = {"lines": [{"sku": "a", "count": 2}, {"sku": "b", "count": 1}], "paid": True}
 

@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from turnwise.core.envelope import Envelope
-from turnwise.errors import DuplicateEnvelope, LogConflict, LogError, LogUnavailable
-from turnwise.log.base import Log
-from turnwise.testing.lines import line, lines
+from turnline.core.envelope import Envelope
+from turnline.errors import DuplicateEnvelope, LogConflict, LogError, LogUnavailable
+from turnline.log.base import Log
+from turnline.testing.lines import line, lines
 
 BETWEEN: Final = 20
 """Acknowledged before the next blow, and before its victim comes back."""

@@ -15,11 +15,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from turnwise import Agent, Context, ToolResult
-from turnwise.agent.messages import Message, ModelReply, UserMessage
-from turnwise.hub.seat import Seat
-from turnwise.log.sqlite import SqliteLog
-from turnwise.network import (
+from turnline import Agent, Context, ToolResult
+from turnline.agent.messages import Message, ModelReply, UserMessage
+from turnline.hub.seat import Seat
+from turnline.log.sqlite import SqliteLog
+from turnline.network import (
     ChannelInject,
     Envelope,
     Hub,
@@ -29,8 +29,8 @@ from turnwise.network import (
     Registration,
     round_robin,
 )
-from turnwise.network.workflow_helpers import update_context
-from turnwise.testing import ScriptedModel, call
+from turnline.network.workflow_helpers import update_context
+from turnline.testing import ScriptedModel, call
 
 CHANNEL = "work"
 TURNS = 6

@@ -30,15 +30,15 @@ from typing import Any, Final, NoReturn, cast
 
 from msgspec.structs import replace
 
-from turnwise import Agent
-from turnwise.agent.messages import ModelReply
-from turnwise.agent.model import ModelRequest, OnText
-from turnwise.core.envelope import Envelope
-from turnwise.errors import LogConflict, LogError, LogUnavailable, UnknownName
-from turnwise.hub.clock import SystemClock
-from turnwise.log.address import open_log
-from turnwise.log.base import Log
-from turnwise.network import (
+from turnline import Agent
+from turnline.agent.messages import ModelReply
+from turnline.agent.model import ModelRequest, OnText
+from turnline.core.envelope import Envelope
+from turnline.errors import LogConflict, LogError, LogUnavailable, UnknownName
+from turnline.hub.clock import SystemClock
+from turnline.log.address import open_log
+from turnline.log.base import Log
+from turnline.network import (
     Hub,
     HubClient,
     HumanClient,
@@ -132,7 +132,7 @@ LOGS: Final = {"honest": NotedLog, "careless": CarelessLog, "hasty": HastyLog}
 
 
 class SlowModel:
-    """See `turnwise.agent.model.Model`: it takes a moment, so that turns are in flight."""
+    """See `turnline.agent.model.Model`: it takes a moment, so that turns are in flight."""
 
     name = "slow"
 

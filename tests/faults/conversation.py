@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from turnwise.log.sqlite import SqliteLog
-from turnwise.network import (
+from turnline.log.sqlite import SqliteLog
+from turnline.network import (
     AgentClient,
     Channel,
     Envelope,
@@ -26,7 +26,7 @@ from turnwise.network import (
     TurnHandler,
     round_robin,
 )
-from turnwise.network.workflow_helpers import update_context
+from turnline.network.workflow_helpers import update_context
 
 CHANNEL = "story"
 TURNS = 30

@@ -1,4 +1,4 @@
-"""How often each fault is tried: in CI as written, in `./run soak` times TURNWISE_SOAK.
+"""How often each fault is tried: in CI as written, in `./run soak` times TURNLINE_SOAK.
 
 `./run soak --minutes N` goes round after round instead, each with seeds of its own.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-SOAK: Final = int(os.environ.get("TURNWISE_SOAK", "1"))
-ROUND: Final = int(os.environ.get("TURNWISE_ROUND", "0"))
+SOAK: Final = int(os.environ.get("TURNLINE_SOAK", "1"))
+ROUND: Final = int(os.environ.get("TURNLINE_ROUND", "0"))
 
 
 def seed(number: int) -> int:

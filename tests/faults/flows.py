@@ -10,16 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from turnwise.core.envelope import Envelope
-from turnwise.flow.project import load_project
-from turnwise.log.joined import Transaction
-from turnwise.log.sqlite import SqliteLog
-from turnwise.server.app import create_app
-from turnwise.server.auth.authenticator import OnlyLoopback
-from turnwise.server.auth.principal import Principal
-from turnwise.server.runtime import Runtime, runtime_of
-from turnwise.server.serving import DrainingServer, bind
-from turnwise.server.settings import ServerSettings
+from turnline.core.envelope import Envelope
+from turnline.flow.project import load_project
+from turnline.log.joined import Transaction
+from turnline.log.sqlite import SqliteLog
+from turnline.server.app import create_app
+from turnline.server.auth.authenticator import OnlyLoopback
+from turnline.server.auth.principal import Principal
+from turnline.server.runtime import Runtime, runtime_of
+from turnline.server.serving import DrainingServer, bind
+from turnline.server.settings import ServerSettings
 
 PROJECT = Path(__file__).parent / "orders"
 EVERYTHING = frozenset({"runs:start:*", "runs:read", "runs:write", "tasks:read", "tasks:answer"})

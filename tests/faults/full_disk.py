@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from tests.faults.scribe import LOGS, Acknowledged, problems
-from turnwise.core.envelope import Envelope
-from turnwise.errors import LogUnavailable
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.lines import line, lines
+from turnline.core.envelope import Envelope
+from turnline.errors import LogUnavailable
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.lines import line, lines
 
 CHANNEL: Final = "_a"
 BLOCK: Final = 4096

@@ -19,12 +19,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from turnwise import Agent
-from turnwise.agent.messages import ModelReply
-from turnwise.agent.model import ModelRequest, OnText
-from turnwise.hub.options import HubOptions
-from turnwise.log.sqlite import SqliteLog
-from turnwise.network import Channel, Envelope, Hub, HubClient, HumanClient, LocalLink, Passport, round_robin
+from turnline import Agent
+from turnline.agent.messages import ModelReply
+from turnline.agent.model import ModelRequest, OnText
+from turnline.hub.options import HubOptions
+from turnline.log.sqlite import SqliteLog
+from turnline.network import Channel, Envelope, Hub, HubClient, HumanClient, LocalLink, Passport, round_robin
 
 AGENTS: Final = ("ada", "bob")
 TURNS: Final = 2
@@ -56,7 +56,7 @@ class Report:
 
 
 class Gate:
-    """See `turnwise.agent.model.Model`: it answers once it is let, and to what is to be left alone never."""
+    """See `turnline.agent.model.Model`: it answers once it is let, and to what is to be left alone never."""
 
     name = "gate"
 

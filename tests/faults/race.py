@@ -16,11 +16,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from turnwise.core.envelope import Envelope
-from turnwise.errors import LogConflict
-from turnwise.hub.clock import SystemClock
-from turnwise.log.sqlite import SqliteLog
-from turnwise.network import Hub, HubClient, LocalLink, Passport, Turn
+from turnline.core.envelope import Envelope
+from turnline.errors import LogConflict
+from turnline.hub.clock import SystemClock
+from turnline.log.sqlite import SqliteLog
+from turnline.network import Hub, HubClient, LocalLink, Passport, Turn
 
 RACER = "racer"
 

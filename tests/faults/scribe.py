@@ -27,15 +27,15 @@ import msgspec
 from msgspec import Struct
 
 from tests.faults.sigkill import HastyLog, whole
-from turnwise.core.adapters import built_in
-from turnwise.core.envelope import Envelope
-from turnwise.errors import LogConflict, LogError, LogUnavailable
-from turnwise.log import sqlite
-from turnwise.log.records import open_records
-from turnwise.log.sqlite import SqliteLog
-from turnwise.log.sqlite_file import Durability, LogFile
-from turnwise.log.verify import verify
-from turnwise.testing.lines import line, lines
+from turnline.core.adapters import built_in
+from turnline.core.envelope import Envelope
+from turnline.errors import LogConflict, LogError, LogUnavailable
+from turnline.log import sqlite
+from turnline.log.records import open_records
+from turnline.log.sqlite import SqliteLog
+from turnline.log.sqlite_file import Durability, LogFile
+from turnline.log.verify import verify
+from turnline.testing.lines import line, lines
 
 CHANNELS: Final = ("_a", "_b")
 """Of the kind that nobody folds: `verify` looks at the rest."""

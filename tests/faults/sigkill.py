@@ -20,11 +20,11 @@ from pathlib import Path
 from random import Random
 from typing import NoReturn
 
-from turnwise.core.envelope import Envelope
-from turnwise.errors import LogError
-from turnwise.log.base import Log
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.lines import line
+from turnline.core.envelope import Envelope
+from turnline.errors import LogError
+from turnline.log.base import Log
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.lines import line
 
 CHANNELS = ("a", "b", "c")
 KILLS_A_FILE = 15

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.faults.acknowledged import Writers, wrongs
-from turnwise.log.memory import MemoryLog
-from turnwise.testing.lines import line
+from turnline.log.memory import MemoryLog
+from turnline.testing.lines import line
 
 
 def test_what_is_lost_moved_doubled_or_left_out_is_noticed() -> None:

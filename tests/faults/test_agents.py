@@ -24,8 +24,8 @@ import pytest
 
 from tests.faults.agents import CHANNEL, LOG, MODELS, TOOLS, TURNS
 from tests.faults.counts import AGENT_KILLS, AGENT_KILLS_OF_THE_TWIN, seed
-from turnwise.log.sqlite import SqliteLog
-from turnwise.network import Envelope, Hub, State
+from turnline.log.sqlite import SqliteLog
+from turnline.network import Envelope, Hub, State
 
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 24

@@ -33,9 +33,9 @@ from tests.faults.counts import (
 from tests.log.nats_stage import leader_of
 from tests.nats_servers import NatsCluster
 from tests.postgres import Postgres
-from turnwise.core.envelope import Envelope
-from turnwise.log.address import open_log
-from turnwise.log.nats_connection import NATS_RAISES
+from turnline.core.envelope import Envelope
+from turnline.log.address import open_log
+from turnline.log.nats_connection import NATS_RAISES
 
 ROOT: Final = Path(__file__).parents[2]
 SEED: Final = seed(20300101)

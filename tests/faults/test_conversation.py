@@ -19,8 +19,8 @@ import pytest
 
 from tests.faults.conversation import CHANNEL, TURNS
 from tests.faults.counts import CONVERSATION_KILLS, CONVERSATION_KILLS_OF_THE_TWIN, seed
-from turnwise.log.sqlite import SqliteLog
-from turnwise.network import ChannelState, Envelope, Hub, State
+from turnline.log.sqlite import SqliteLog
+from turnline.network import ChannelState, Envelope, Hub, State
 
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 25

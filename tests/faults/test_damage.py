@@ -19,12 +19,12 @@ import pytest
 from msgspec import Struct
 
 from tests.faults.counts import CHANGED_ROWS, FLIPS_IN_THE_FILE, FLIPS_IN_THE_WAL, TORN, seed
-from turnwise.core.codec import decode
-from turnwise.core.envelope import Envelope
-from turnwise.errors import CorruptRecord, LogError, LogUnavailable
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.damage import flip_byte
-from turnwise.testing.lines import line
+from turnline.core.codec import decode
+from turnline.core.envelope import Envelope
+from turnline.errors import CorruptRecord, LogError, LogUnavailable
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.damage import flip_byte
+from turnline.testing.lines import line
 
 SEED = seed(20300101)
 SMALL_PAGE = 512

@@ -19,8 +19,8 @@ import httpx2
 
 from tests.faults.counts import DRAINS, DRAINS_OF_THE_TWIN, seed
 from tests.server.test_serve import Served, serving
-from turnwise.flow.project import load_project
-from turnwise.server.runtime import Runtime, open_runtime
+from turnline.flow.project import load_project
+from turnline.server.runtime import Runtime, open_runtime
 
 RUNS: Final = 12
 STEPS: Final = ("one", "two", "three")
@@ -40,7 +40,7 @@ NODES: Final = """
 import asyncio
 import random
 
-from turnwise.flow.node import node
+from turnline.flow.node import node
 
 
 @node("work")

@@ -23,7 +23,7 @@ import pytest
 
 from tests.faults.counts import SOAK
 from tests.faults.flows import serve
-from turnwise.log.sqlite import SqliteLog
+from turnline.log.sqlite import SqliteLog
 
 BODY: Final = {"customer": "Ann", "things": ["ball", "rope", "tent"]}
 PATIENCE_SECONDS: Final = 60.0
@@ -33,7 +33,7 @@ WOKEN_LINES: Final = 3 * len(BODY["things"])
 KEY: Final = {"Idempotency-Key": "order-1", "Prefer": "respond-async"}
 
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["tests.faults.flows", "turnwise.flow.data.database"])
+_processes.set_forkserver_preload(["tests.faults.flows", "turnline.flow.data.database"])
 
 
 @dataclass

@@ -16,7 +16,7 @@ from tests.faults.counts import FILLED, SMALL_DISKS
 ROOT = Path(__file__).parents[2]
 ALONE = ("unshare", "--user", "--map-root-user", "--mount")
 """What is mounted below is seen by nobody else, needs no root, and is gone with the process."""
-SMALL = "mount -t tmpfs -o size=8m turnwise"
+SMALL = "mount -t tmpfs -o size=8m turnline"
 
 
 def why_not() -> str:

@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 
 from tests.expressions.test_hostile import ATTACKS, HEAVY, MEGABYTE
-from turnwise.errors import BadExpression
-from turnwise.expressions import compile_expression
+from turnline.errors import BadExpression
+from turnline.expressions import compile_expression
 
 
 @pytest.mark.parametrize("place", range(len(ATTACKS)))

@@ -25,10 +25,10 @@ from tests.faults.counts import (
 )
 from tests.faults.many_channels import AGENTS, FEW_TASKS, TURNS, Report, name_of
 from tests.hub.scenes import CountingLog
-from turnwise import Agent
-from turnwise.log.sqlite import SqliteLog
-from turnwise.network import Hub, HubClient, LocalLink, Passport
-from turnwise.testing import ScriptedModel
+from turnline import Agent
+from turnline.log.sqlite import SqliteLog
+from turnline.network import Hub, HubClient, LocalLink, Passport
+from turnline.testing import ScriptedModel
 
 ROOT: Final = Path(__file__).parents[2]
 BYTES_PER_OPEN_CHANNEL: Final = 64 * 1024

@@ -15,8 +15,8 @@ from tests.faults.counts import NATS_BLOWS
 from tests.faults.switchboard import Switchboard
 from tests.log.nats_stage import leader_of
 from tests.nats_servers import NatsCluster, NatsServer
-from turnwise.log.nats import NatsLog
-from turnwise.log.nats_address import NatsAddress
+from turnline.log.nats import NatsLog
+from turnline.log.nats_address import NatsAddress
 
 PATIENCE_SECONDS = 2.0
 """Of a log whose server may be the one that is cut off."""
@@ -40,7 +40,7 @@ class Cluster(NatsCluster):
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with TemporaryDirectory(prefix="turnwise-nats-", ignore_cleanup_errors=True) as folder:
+    with TemporaryDirectory(prefix="turnline-nats-", ignore_cleanup_errors=True) as folder:
         cluster = Cluster(Path(folder))
         try:
             cluster.start()

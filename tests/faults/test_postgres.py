@@ -16,8 +16,8 @@ from tests.faults.acknowledged import Writers
 from tests.faults.counts import POSTGRES_CUTS, POSTGRES_STOPS
 from tests.log.postgres_stage import Stoppable, Wire, own_folder, place_of, stoppable, wire_before
 from tests.postgres import Postgres, run
-from turnwise.core.envelope import Envelope
-from turnwise.log.postgres import PostgresLog
+from turnline.core.envelope import Envelope
+from turnline.log.postgres import PostgresLog
 
 BETWEEN_CUTS = 3
 
@@ -106,7 +106,7 @@ async def test_x6_backends_terminated_in_mid_append_lose_nothing_and_double_noth
     cut = 0
     busy = (
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
-        f"application_name = '{place_of(url)}' AND state = 'active' AND query LIKE '%turnwise_append%'"
+        f"application_name = '{place_of(url)}' AND state = 'active' AND query LIKE '%turnline_append%'"
     )
     async with (
         await psycopg.AsyncConnection.connect(url, autocommit=True) as killer,

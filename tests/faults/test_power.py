@@ -18,7 +18,7 @@ from tests.faults.counts import POWER_CUTS, POWER_CUTS_AFTER_A_LOST_SYNC, POWER_
 from tests.faults.power import image, lay_out
 from tests.faults.record import OPTIONS, Event, NotSynced, Synced, events
 from tests.faults.scribe import Orders
-from turnwise.log.sqlite_file import Durability
+from turnline.log.sqlite_file import Durability
 
 ROOT = Path(__file__).parents[2]
 SEED = 20300101

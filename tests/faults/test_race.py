@@ -17,8 +17,8 @@ from typing import Final
 
 from tests.faults.counts import RACES, RACES_OF_THE_TWIN
 from tests.faults.race import RACER
-from turnwise.log.sqlite import SqliteLog
-from turnwise.network import Hub, HubClient, LocalLink, Passport
+from turnline.log.sqlite import SqliteLog
+from turnline.network import Hub, HubClient, LocalLink, Passport
 
 ROOT: Final = Path(__file__).parents[2]
 AT_ONCE: Final = 32

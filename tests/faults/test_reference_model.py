@@ -16,14 +16,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.faults.counts import RANDOM_HISTORIES, STEPS_OF_A_HISTORY
 from tests.faults.reference import Model
-from turnwise.client.channel import Channel
-from turnwise.core.adapters import built_in
-from turnwise.core.channel import ChannelSpec
-from turnwise.core.event_types import EV_CONTEXT_SET, EV_PACKET
-from turnwise.errors import Refused
-from turnwise.log.sqlite import SqliteLog
-from turnwise.network import AgentClient, Hub, HubClient, HumanClient, LocalLink, Passport, State, round_robin
-from turnwise.testing import ManualClock
+from turnline.client.channel import Channel
+from turnline.core.adapters import built_in
+from turnline.core.channel import ChannelSpec
+from turnline.core.event_types import EV_CONTEXT_SET, EV_PACKET
+from turnline.errors import Refused
+from turnline.log.sqlite import SqliteLog
+from turnline.network import AgentClient, Hub, HubClient, HumanClient, LocalLink, Passport, State, round_robin
+from turnline.testing import ManualClock
 
 NAMES = ["ada", "bob", "cyd"]
 MAX_TURNS = 7

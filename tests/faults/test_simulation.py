@@ -1,6 +1,6 @@
 """X11: hubs, agents and their log in one event loop that a seed decides about; a failing seed replays.
 
-TURNWISE_SEED=1234 pytest tests/faults/test_simulation.py -k every_seed
+TURNLINE_SEED=1234 pytest tests/faults/test_simulation.py -k every_seed
 python -m tests.faults.simulation 1234
 """
 
@@ -17,10 +17,10 @@ import pytest
 from tests.faults.counts import SEEDS, SEEDS_OF_A_TWIN, SEEDS_TWICE
 from tests.faults.simulation.twins import CarelessReach, DeafLink, ForgetfulLink, HastyReach
 from tests.faults.simulation.world import World
-from turnwise.core import claims
+from turnline.core import claims
 
 ROOT = Path(__file__).parents[2]
-CHOSEN = os.environ.get("TURNWISE_SEED")
+CHOSEN = os.environ.get("TURNLINE_SEED")
 
 
 def test_x11_every_seed_comes_to_its_right_end() -> None:

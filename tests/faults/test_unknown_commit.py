@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from turnwise.errors import LogUnavailable
-from turnwise.log.sqlite_file import LogFile
-from turnwise.log.sqlite_work import Append, DeleteSnapshots, SaveSnapshot, Work
-from turnwise.log.sqlite_writer import Writer
-from turnwise.testing.lines import line
+from turnline.errors import LogUnavailable
+from turnline.log.sqlite_file import LogFile
+from turnline.log.sqlite_work import Append, DeleteSnapshots, SaveSnapshot, Work
+from turnline.log.sqlite_writer import Writer
+from turnline.testing.lines import line
 
 
 class FaultyFile(LogFile):

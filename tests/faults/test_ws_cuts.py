@@ -15,17 +15,17 @@ import pytest
 
 from tests.client.ws_proxy import Change, CuttingProxy, Fate, OnFrame, always_pass, cut_at
 from tests.faults.counts import SOAK
-from turnwise.client.backoff import Backoff
-from turnwise.client.embedded import Hub
-from turnwise.client.hub_client import HubClient
-from turnwise.client.turn import Turn
-from turnwise.client.ws_link import WsLink
-from turnwise.core.envelope import JsonObject
-from turnwise.core.governance import Passport
-from turnwise.core.graph import round_robin
-from turnwise.log.memory import MemoryLog
-from turnwise.network.workflow_helpers import update_context
-from turnwise.server.serve_ws import serve_ws
+from turnline.client.backoff import Backoff
+from turnline.client.embedded import Hub
+from turnline.client.hub_client import HubClient
+from turnline.client.turn import Turn
+from turnline.client.ws_link import WsLink
+from turnline.core.envelope import JsonObject
+from turnline.core.governance import Passport
+from turnline.core.graph import round_robin
+from turnline.log.memory import MemoryLog
+from turnline.network.workflow_helpers import update_context
+from turnline.server.serve_ws import serve_ws
 
 TURNS = 5
 CHANNEL = "story"

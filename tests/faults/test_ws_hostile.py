@@ -13,8 +13,8 @@ from websockets.exceptions import ConnectionClosed
 from tests.faults.counts import SOAK, seed
 from tests.faults.ws_hostile import CORPUS, mangled
 from tests.server.ws_raw import Raw, raw, served
-from turnwise.core.governance import Passport
-from turnwise.server.ws_settings import WsSettings
+from turnline.core.governance import Passport
+from turnline.server.ws_settings import WsSettings
 
 FRAMES = 5_000 * SOAK
 SENT_AT_ONCE = 50

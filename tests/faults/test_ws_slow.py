@@ -11,12 +11,12 @@ from websockets.asyncio.client import connect
 from tests.faults.counts import SOAK
 from tests.hub.scenes import until
 from tests.server.ws_raw import Raw, served
-from turnwise.client.embedded import Hub
-from turnwise.client.hub_client import HubClient
-from turnwise.client.ws_link import WsLink
-from turnwise.core.governance import Passport
-from turnwise.server.serve_ws import ServedWs
-from turnwise.server.ws_settings import WsSettings
+from turnline.client.embedded import Hub
+from turnline.client.hub_client import HubClient
+from turnline.client.ws_link import WsLink
+from turnline.core.governance import Passport
+from turnline.server.serve_ws import ServedWs
+from turnline.server.ws_settings import WsSettings
 
 CONSUMERS = 10 * SOAK
 READS = 60

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from turnwise.agent.journal import Entry
-from turnwise.core.envelope import JsonObject
-from turnwise.core.state import State
-from turnwise.flow.definition.flow import read
-from turnwise.flow.work import Services, Work
+from turnline.agent.journal import Entry
+from turnline.core.envelope import JsonObject
+from turnline.core.state import State
+from turnline.flow.definition.flow import read
+from turnline.flow.work import Services, Work
 
 NOON: Final = datetime(2030, 1, 1, 12, tzinfo=UTC)
 RUN: Final = "run-1"

@@ -12,19 +12,19 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from tests.logs import new_log
-from turnwise.client.embedded import Hub
-from turnwise.core.envelope import Envelope, JsonObject
-from turnwise.core.step_targets import STEP_PREFIX
-from turnwise.flow.definition.flow import Flow, read
-from turnwise.flow.driver import Driver
-from turnwise.flow.runs import Runs
-from turnwise.flow.task import Task
-from turnwise.flow.tasks import Tasks
-from turnwise.flow.verdict import Verdict, verdict
-from turnwise.flow.work import Services
-from turnwise.flow.yaml_document import read_yaml
-from turnwise.log.base import Log
-from turnwise.testing.manual_clock import ManualClock
+from turnline.client.embedded import Hub
+from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.step_targets import STEP_PREFIX
+from turnline.flow.definition.flow import Flow, read
+from turnline.flow.driver import Driver
+from turnline.flow.runs import Runs
+from turnline.flow.task import Task
+from turnline.flow.tasks import Tasks
+from turnline.flow.verdict import Verdict, verdict
+from turnline.flow.work import Services
+from turnline.flow.yaml_document import read_yaml
+from turnline.log.base import Log
+from turnline.testing.manual_clock import ManualClock
 
 SAFETY_SECONDS: Final = 60.0
 """No test waits so long; one that does is stuck."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from turnwise.errors import AddressRefused, CallFailed
-from turnwise.flow.addresses import MOST_ADDRESSES, Resolve, is_literal, reachable, system_resolve
+from turnline.errors import AddressRefused, CallFailed
+from turnline.flow.addresses import MOST_ADDRESSES, Resolve, is_literal, reachable, system_resolve
 
 PUBLIC = "93.184.215.14"
 PUBLIC_V6 = "2606:2800:21f:cb07:6820:80da:af6b:8b2c"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from turnwise.flow.code import SAME_NAME, TWO_TOOLS, Code, code_of, unclear_tools
-from turnwise.flow.document import read_file
-from turnwise.flow.folder import Folder
-from turnwise.flow.modules import Modules
+from turnline.flow.code import SAME_NAME, TWO_TOOLS, Code, code_of, unclear_tools
+from turnline.flow.document import read_file
+from turnline.flow.folder import Folder
+from turnline.flow.modules import Modules
 
-NODE = "from turnwise.flow.node import node\n\n@node('save')\ndef save(ctx): return ctx\n"
-AGENT = "from turnwise import Agent\n\nada = Agent('ada')\n"
-TOOL = "from turnwise import tool\n\n@tool\ndef search(query: str) -> str:\n    return query\n"
+NODE = "from turnline.flow.node import node\n\n@node('save')\ndef save(ctx): return ctx\n"
+AGENT = "from turnline import Agent\n\nada = Agent('ada')\n"
+TOOL = "from turnline import tool\n\n@tool\ndef search(query: str) -> str:\n    return query\n"
 
 
 def code(root: Path, **files: str) -> Code:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.core.scenes import claims, draft, invited, live
-from turnwise.core import event_types as ev
-from turnwise.core.adapters import WorkflowAdapter
-from turnwise.core.channel import Participant
-from turnwise.core.envelope import Close, Speak
-from turnwise.flow.compile import NOWHERE, UNHANDLED, graph_of, participants_of, route
-from turnwise.flow.definition.flow import END, FAIL, read
-from turnwise.flow.definition.steps import Step
+from turnline.core import event_types as ev
+from turnline.core.adapters import WorkflowAdapter
+from turnline.core.channel import Participant
+from turnline.core.envelope import Close, Speak
+from turnline.flow.compile import NOWHERE, UNHANDLED, graph_of, participants_of, route
+from turnline.flow.definition.flow import END, FAIL, read
+from turnline.flow.definition.steps import Step
 
 SIGNALS = ("default", "error", "timeout", "parse_error", "high", "low", "")
 

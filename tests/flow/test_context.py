@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from turnwise.core.variables import applied
-from turnwise.errors import BadDraft
-from turnwise.flow.context import difference, from_outside, private, public
+from turnline.core.variables import applied
+from turnline.errors import BadDraft
+from turnline.flow.context import difference, from_outside, private, public
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-2, 2) | st.text("ab", max_size=2),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.errors import UnknownName
-from turnwise.flow.definition.flow import digest, read
-from turnwise.flow.definitions import Definitions
-from turnwise.hub.ids import sortable_ids
-from turnwise.log.memory import MemoryLog
-from turnwise.testing.manual_clock import ManualClock
+from turnline.errors import UnknownName
+from turnline.flow.definition.flow import digest, read
+from turnline.flow.definitions import Definitions
+from turnline.hub.ids import sortable_ids
+from turnline.log.memory import MemoryLog
+from turnline.testing.manual_clock import ManualClock
 
 FLOW = read({"steps": [{"id": "a", "runner": "work", "timeout": "1m"}]}, name="main")
 

@@ -10,9 +10,9 @@ from typing import Final
 import pytest
 from hypothesis import given, strategies as st
 
-from turnwise.core.study.finding import Severity
-from turnwise.flow.check.problem import Problem
-from turnwise.flow.document import (
+from turnline.core.study.finding import Severity
+from turnline.flow.check.problem import Problem
+from turnline.flow.document import (
     NOWHERE,
     SAME_NAME,
     SAME_TRIGGER,
@@ -24,10 +24,10 @@ from turnwise.flow.document import (
     document_kind,
     read_file,
 )
-from turnwise.flow.environment import SECRET, UNSET
-from turnwise.flow.finding import Finding
-from turnwise.flow.mistake import BAD_STEPS, BAD_TEXT, UNKNOWN_KEY, UNKNOWN_KIND
-from turnwise.flow.yaml_document import TWICE
+from turnline.flow.environment import SECRET, UNSET
+from turnline.flow.finding import Finding
+from turnline.flow.mistake import BAD_STEPS, BAD_TEXT, UNKNOWN_KEY, UNKNOWN_KIND
+from turnline.flow.yaml_document import TWICE
 
 from .lead import LEAD
 
@@ -262,18 +262,18 @@ def test_a_path_in_the_definition_leads_to_a_line_in_every_shape(
 def test_a_problem_of_the_definition_becomes_a_finding_with_its_place() -> None:
     loaded = flow("- {id: a, runner: x, routes: {ok: END}}")
     path = ("spec", "steps", 0, "routes", "ok")
-    of_value = loaded.finding(Problem(code="TW1", path=path, message="m", fix="f", severity="warning"))
-    of_key = loaded.finding(Problem(code="TW1", path=path, message="m", fix="f", of_key=True))
+    of_value = loaded.finding(Problem(code="TL1", path=path, message="m", fix="f", severity="warning"))
+    of_key = loaded.finding(Problem(code="TL1", path=path, message="m", fix="f", of_key=True))
 
-    assert (place(of_value), of_value.severity, of_value.fix) == (("TW1", 1, 35), "warning", "f")
-    assert place(of_key) == ("TW1", 1, 31)
+    assert (place(of_value), of_value.severity, of_value.fix) == (("TL1", 1, 35), "warning", "f")
+    assert place(of_key) == ("TL1", 1, 31)
 
 
 def test_a_problem_never_shows_what_a_variable_stands_for() -> None:
     (loaded,) = contents("- {id: a, runner: '${X}'}", X="canary").flows
     path = ("spec", "steps", 0, "runner")
     finding = loaded.finding(
-        Problem(code="TW301", path=path, message="no 'canary'", found="canary", fix="@canary")
+        Problem(code="TL301", path=path, message="no 'canary'", found="canary", fix="@canary")
     )
 
     assert loaded.flow.steps[0].model_dump()["runner"] == "canary"
@@ -346,4 +346,4 @@ TREES = st.recursive(
 def test_whatever_is_read_comes_to_findings_and_nothing_else(content: str | bytes) -> None:
     read = read_file(content, file="f.yaml", environment={})
 
-    assert all(one.code.startswith("TW") and one.line >= 1 and one.column >= 1 for one in read.findings)
+    assert all(one.code.startswith("TL") and one.line >= 1 and one.column >= 1 for one in read.findings)

@@ -10,9 +10,9 @@ import pytest
 
 from tests.hub.scenes import CountingLog, FailingLog, Wrapped
 from tests.logs import FullLog, OpenLog, new_log
-from turnwise.core.channel import child_id
-from turnwise.core.envelope import Envelope
-from turnwise.errors import (
+from turnline.core.channel import child_id
+from turnline.core.envelope import Envelope
+from turnline.errors import (
     LogUnavailable,
     ParseFailed,
     RunConflict,
@@ -21,9 +21,9 @@ from turnwise.errors import (
     UnknownName,
     UnknownRun,
 )
-from turnwise.flow.events import event_of
-from turnwise.flow.verdict import RunError
-from turnwise.hub.opening import first_of
+from turnline.flow.events import event_of
+from turnline.flow.verdict import RunError
+from turnline.hub.opening import first_of
 
 from .stage import Stage, stage
 

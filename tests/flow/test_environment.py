@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.flow.environment import MALFORMED, SECRET, UNSET, filled_in, secrets_filled_in
-from turnwise.flow.finding import Finding
-from turnwise.flow.yaml_document import MAX_FILE_BYTES, YamlDocument, read_yaml
+from turnline.flow.environment import MALFORMED, SECRET, UNSET, filled_in, secrets_filled_in
+from turnline.flow.finding import Finding
+from turnline.flow.yaml_document import MAX_FILE_BYTES, YamlDocument, read_yaml
 
 
 def filled(text: str, **environment: str) -> tuple[YamlDocument, list[Finding]]:

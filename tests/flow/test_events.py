@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from turnwise.flow.events import RunEvent, event_of
+from turnline.flow.events import RunEvent, event_of
 
 from .stage import stage
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.logs import OpenLog
-from turnwise.agent.agent import Agent
-from turnwise.agent.scripted import ScriptedModel
-from turnwise.core.envelope import JsonObject
-from turnwise.flow.definition.steps import KINDS
-from turnwise.flow.work import Data, Services
-from turnwise.testing.manual_clock import ManualClock
+from turnline.agent.agent import Agent
+from turnline.agent.scripted import ScriptedModel
+from turnline.core.envelope import JsonObject
+from turnline.flow.definition.steps import KINDS
+from turnline.flow.work import Data, Services
+from turnline.testing.manual_clock import ManualClock
 
 from .data.stage import emails, opened
 from .http_server import Answer, HttpServer

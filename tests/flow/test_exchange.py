@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from tests.certificates import certificate
-from turnwise.errors import BadStepValue, CallFailed
-from turnwise.flow.exchange import HttpAnswer, HttpRequest, Limits, address_of, checked_headers, exchange
+from turnline.errors import BadStepValue, CallFailed
+from turnline.flow.exchange import HttpAnswer, HttpRequest, Limits, address_of, checked_headers, exchange
 
 NAME = "api.example.com"
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from turnwise.core.envelope import JsonObject
-from turnwise.errors import BadExpression
-from turnwise.flow.definition.fields import Fields
-from turnwise.flow.fields import MOST_PROBLEMS, Problem, check, json_schema
+from turnline.core.envelope import JsonObject
+from turnline.errors import BadExpression
+from turnline.flow.definition.fields import Fields
+from turnline.flow.fields import MOST_PROBLEMS, Problem, check, json_schema
 
 
 def fields(**spec: Any) -> Fields:

@@ -6,19 +6,19 @@ import json
 
 import pytest
 
-from turnwise.errors import BadDocuments
-from turnwise.flow.finding import MAX_LINE_CHARACTERS, Finding, Report, nearest
+from turnline.errors import BadDocuments
+from turnline.flow.finding import MAX_LINE_CHARACTERS, Finding, Report, nearest
 
 ERROR = Finding(
-    code="TW011", message="no key 'promt' is known here", file="b.yaml", line=3, column=7,
+    code="TL011", message="no key 'promt' is known here", file="b.yaml", line=3, column=7,
     found="promt", expected="prompt, tools", fix="did you mean 'prompt'?",
 )  # fmt: skip
-WARNING = Finding(code="TW103", message="no limit", file="a.yaml", severity="warning")
+WARNING = Finding(code="TL103", message="no limit", file="a.yaml", severity="warning")
 
 
 def test_a_finding_says_where_what_and_what_to_do() -> None:
     assert str(ERROR).splitlines() == [
-        "b.yaml:3:7: TW011 no key 'promt' is known here",
+        "b.yaml:3:7: TL011 no key 'promt' is known here",
         "    found: promt",
         "    expected: prompt, tools",
         "    do: did you mean 'prompt'?",
@@ -26,18 +26,18 @@ def test_a_finding_says_where_what_and_what_to_do() -> None:
 
 
 def test_a_warning_says_that_it_is_one_and_what_is_not_known_is_left_out() -> None:
-    assert str(WARNING) == "a.yaml:1:1: warning: TW103 no limit"
+    assert str(WARNING) == "a.yaml:1:1: warning: TL103 no limit"
 
 
 def test_what_a_document_holds_cannot_move_the_cursor_or_fill_the_screen() -> None:
-    finding = Finding(code="TW1", message="a\x1b[2Jb\nc", file="a.yaml", found="x" * 10_000)
+    finding = Finding(code="TL1", message="a\x1b[2Jb\nc", file="a.yaml", found="x" * 10_000)
 
-    assert str(finding).splitlines()[0] == "a.yaml:1:1: TW1 a [2Jb c"
+    assert str(finding).splitlines()[0] == "a.yaml:1:1: TL1 a [2Jb c"
     assert max(map(len, str(finding).splitlines())) == MAX_LINE_CHARACTERS
 
 
 def test_a_report_is_in_the_order_of_files_lines_and_columns() -> None:
-    later = Finding(code="TW001", message="x", file="b.yaml", line=10)
+    later = Finding(code="TL001", message="x", file="b.yaml", line=10)
 
     assert Report([later, ERROR, WARNING]).findings == (WARNING, ERROR, later)
 
@@ -60,7 +60,7 @@ def test_a_report_for_programs_is_json() -> None:
 
     assert (data["ok"], data["errors"], data["warnings"]) == (False, 1, 1)
     assert data["findings"][1] == {
-        "code": "TW011",
+        "code": "TL011",
         "message": "no key 'promt' is known here",
         "file": "b.yaml",
         "line": 3,
@@ -78,7 +78,7 @@ def test_an_error_is_raised_with_the_whole_report() -> None:
     with pytest.raises(BadDocuments) as raised:
         report.raise_if_bad()
     assert str(raised.value) == str(report)
-    assert [one["code"] for one in raised.value.findings] == ["TW103", "TW011"]
+    assert [one["code"] for one in raised.value.findings] == ["TL103", "TL011"]
 
 
 def test_a_warning_is_no_reason_to_raise() -> None:

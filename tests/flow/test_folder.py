@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.flow import folder as module
-from turnwise.flow.folder import UNREADABLE, Folder, Unreadable, project_root
-from turnwise.flow.yaml_document import MAX_FILE_BYTES
+from turnline.flow import folder as module
+from turnline.flow.folder import UNREADABLE, Folder, Unreadable, project_root
+from turnline.flow.yaml_document import MAX_FILE_BYTES
 
 
 def made(root: Path, *names: str, text: str = "") -> Path:
@@ -29,15 +29,15 @@ def shown(files: Folder, paths: list[Path]) -> list[str]:
 
 
 def test_every_yaml_file_below_is_a_document_but_for_the_settings(tmp_path: Path) -> None:
-    made(tmp_path, "turnwise.yaml", "b.yml", "a.yaml", "w/x/c.yaml", "notes.txt", "w/turnwise.txt")
+    made(tmp_path, "turnline.yaml", "b.yml", "a.yaml", "w/x/c.yaml", "notes.txt", "w/turnline.txt")
     files = folder(tmp_path)
 
     assert shown(files, files.documents()) == ["here/a.yaml", "here/b.yml", "here/w/x/c.yaml"]
 
 
 def test_what_is_hidden_a_virtual_environment_or_another_project_is_passed_over(tmp_path: Path) -> None:
-    made(tmp_path, ".github/a.yaml", ".turnwise/b.yaml", ".c.yaml", "env/pyvenv.cfg", "env/d.yaml")
-    made(tmp_path, "examples/turnwise.yaml", "examples/e.yaml", "node_modules/x/f.yaml", "own.yaml")
+    made(tmp_path, ".github/a.yaml", ".turnline/b.yaml", ".c.yaml", "env/pyvenv.cfg", "env/d.yaml")
+    made(tmp_path, "examples/turnline.yaml", "examples/e.yaml", "node_modules/x/f.yaml", "own.yaml")
     files = folder(tmp_path)
 
     assert shown(files, files.documents()) == ["here/own.yaml"]
@@ -116,12 +116,12 @@ def test_code_is_what_lies_in_nodes_and_agents(tmp_path: Path) -> None:
     ]
 
 
-def test_beside_a_lone_file_only_what_uses_turnwise_is_code(tmp_path: Path) -> None:
-    made(tmp_path, "flow.yaml", "script.py", text="print('turnwise')")
-    made(tmp_path, "a.py", text="from turnwise import node")
-    made(tmp_path, "b.py", text="import turnwise.flow as f")
-    made(tmp_path, "broken.py", text="from turnwise import (")
-    made(tmp_path, "below/c.py", text="import turnwise")
+def test_beside_a_lone_file_only_what_uses_turnline_is_code(tmp_path: Path) -> None:
+    made(tmp_path, "flow.yaml", "script.py", text="print('turnline')")
+    made(tmp_path, "a.py", text="from turnline import node")
+    made(tmp_path, "b.py", text="import turnline.flow as f")
+    made(tmp_path, "broken.py", text="from turnline import (")
+    made(tmp_path, "below/c.py", text="import turnline")
     files = folder(tmp_path)
 
     assert shown(files, files.code_beside([tmp_path / "flow.yaml"])) == [
@@ -131,9 +131,9 @@ def test_beside_a_lone_file_only_what_uses_turnwise_is_code(tmp_path: Path) -> N
     ]
 
 
-@pytest.mark.parametrize("sign", ["turnwise.yaml", "nodes/a.py", "agents/a.py"])
+@pytest.mark.parametrize("sign", ["turnline.yaml", "nodes/a.py", "agents/a.py"])
 def test_the_project_of_a_file_is_the_nearest_folder_that_looks_like_one(tmp_path: Path, sign: str) -> None:
-    made(tmp_path, "turnwise.yaml", f"p/{sign}", "p/w/x/a.yaml", "p/w/nodes/empty.txt")
+    made(tmp_path, "turnline.yaml", f"p/{sign}", "p/w/x/a.yaml", "p/w/nodes/empty.txt")
 
     assert project_root([tmp_path / "p" / "w" / "x" / "a.yaml"]) == (tmp_path / "p", True)
 
@@ -149,7 +149,7 @@ def test_without_a_project_it_is_the_folder_that_the_files_share(tmp_path: Path)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_what_somebody_else_left_there_is_not_the_project(tmp_path: Path) -> None:
-    made(tmp_path, "nodes/evil.py", "mine/a.yaml", "mine/evil.py", text="import turnwise")
+    made(tmp_path, "nodes/evil.py", "mine/a.yaml", "mine/evil.py", text="import turnline")
     file = tmp_path / "mine" / "a.yaml"
     os.chown(tmp_path / "nodes", 4_000, -1)
     os.chown(tmp_path / "mine" / "evil.py", 4_000, -1)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.flow.graph_module import graphs_of
+from turnline.flow.graph_module import graphs_of
 
 PROGRAM = """\
-from turnwise.network import lint, round_robin, sequence
+from turnline.network import lint, round_robin, sequence
 
 line = sequence(["ann", "ben"])
 talk = (
@@ -45,7 +45,7 @@ def test_a_finding_names_the_graph_and_its_line(file: Path) -> None:
 
 def test_a_file_that_cannot_be_executed_is_a_finding(tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
-    path.write_text("from turnwise.network import nothing_of_the_kind\n")
+    path.write_text("from turnline.network import nothing_of_the_kind\n")
     graphs, (finding,) = graphs_of(path)
 
-    assert (graphs, finding.code, finding.line) == ([], "TW031", 1)
+    assert (graphs, finding.code, finding.line) == ([], "TL031", 1)

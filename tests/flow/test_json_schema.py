@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from turnwise.flow.definition.steps import KINDS
-from turnwise.flow.document import read_file
-from turnwise.flow.json_schema import workflow_schema
-from turnwise.flow.yaml_document import read_yaml
+from turnline.flow.definition.steps import KINDS
+from turnline.flow.document import read_file
+from turnline.flow.json_schema import workflow_schema
+from turnline.flow.yaml_document import read_yaml
 
 from .lead import LEAD
 

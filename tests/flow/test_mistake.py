@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.flow.definition.flow import Flow
-from turnwise.flow.environment import filled_in
-from turnwise.flow.finding import Finding
-from turnwise.flow.mistake import (
+from turnline.flow.definition.flow import Flow
+from turnline.flow.environment import filled_in
+from turnline.flow.finding import Finding
+from turnline.flow.mistake import (
     BAD_DURATION,
     BAD_TEXT,
     BAD_VALUE,
@@ -16,8 +16,8 @@ from turnwise.flow.mistake import (
     UNKNOWN_KIND,
     parsed,
 )
-from turnwise.flow.testing.definition import Case
-from turnwise.flow.yaml_document import MAX_FINDINGS, read_yaml
+from turnline.flow.testing.definition import Case
+from turnline.flow.yaml_document import MAX_FINDINGS, read_yaml
 
 HEAD = "metadata: {name: f}\nspec:\n  steps:\n"
 

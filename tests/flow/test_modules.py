@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from turnwise.flow.finding import Finding
-from turnwise.flow.folder import Folder
-from turnwise.flow.modules import NOT_IMPORTED, Modules
+from turnline.flow.finding import Finding
+from turnline.flow.folder import Folder
+from turnline.flow.modules import NOT_IMPORTED, Modules
 
 
 def project(root: Path, **files: str) -> Path:
@@ -108,20 +108,20 @@ def test_the_process_is_left_as_it_was(tmp_path: Path) -> None:
     project(tmp_path, nodes__a="from tests.x import value", tests__x="value = 1", helpers="")
 
     assert value(tmp_path) == 1
-    assert {name for name in set(sys.modules) - names if not name.startswith("_turnwise_project_")} == set()
+    assert {name for name in set(sys.modules) - names if not name.startswith("_turnline_project_")} == set()
     assert (sys.path, sys.meta_path, sys.modules["tests"]) == (paths, finders, tests)
     assert not list(tmp_path.rglob("__pycache__"))
 
 
-def test_the_standard_library_and_turnwise_stay_what_they_are(tmp_path: Path) -> None:
+def test_the_standard_library_and_turnline_stay_what_they_are(tmp_path: Path) -> None:
     project(
         tmp_path,
-        nodes__a="import json, turnwise\nvalue = json.dumps(turnwise.__name__)",
+        nodes__a="import json, turnline\nvalue = json.dumps(turnline.__name__)",
         json="",
-        turnwise="",
+        turnline="",
     )
 
-    assert value(tmp_path) == '"turnwise"'
+    assert value(tmp_path) == '"turnline"'
 
 
 def test_a_project_that_is_loaded_again_is_imported_again(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_module_that_is_missing_is_named_as_it_was_written(tmp_path: Path) -> 
     [
         "import sys\nsys.exit(1)",
         "raise RuntimeError",
-        "from turnwise.flow.node import node\n@node\ndef f(): ...",
+        "from turnline.flow.node import node\n@node\ndef f(): ...",
     ],
 )
 def test_whatever_a_file_does_the_others_are_imported(tmp_path: Path, text: str) -> None:

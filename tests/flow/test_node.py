@@ -13,8 +13,8 @@ from typing import Any, Final, TypedDict
 
 import pytest
 
-from turnwise.errors import BadNode, NameTaken
-from turnwise.flow.node import MAX_NAME_CHARACTERS, Nodes, marked_in, names_of, node
+from turnline.errors import BadNode, NameTaken
+from turnline.flow.node import MAX_NAME_CHARACTERS, Nodes, marked_in, names_of, node
 
 SHARED: Final = Path(__file__).parents[3] / "shared"
 

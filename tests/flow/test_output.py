@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.envelope import JsonObject
-from turnwise.errors import ParseFailed
-from turnwise.flow.definition.steps import Output
-from turnwise.flow.output import Written, parsed, read, written
+from turnline.core.envelope import JsonObject
+from turnline.errors import ParseFailed
+from turnline.flow.definition.steps import Output
+from turnline.flow.output import Written, parsed, read, written
 
 
 def output(**spec: Any) -> Output:

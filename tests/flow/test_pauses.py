@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from turnwise.core import event_types as ev
-from turnwise.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
-from turnwise.flow.pauses import last_note, object_of, waited
-from turnwise.flow.work import Paused
+from turnline.core import event_types as ev
+from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
+from turnline.flow.pauses import last_note, object_of, waited
+from turnline.flow.work import Paused
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from turnwise.core.study.boxes import boxes
-from turnwise.core.study.picture import Picture
-from turnwise.flow.picture import flow_picture
+from turnline.core.study.boxes import boxes
+from turnline.core.study.picture import Picture
+from turnline.flow.picture import flow_picture
 
 from .check.flows import flow, node, router, wait
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from turnwise.errors import BadDocuments
-from turnwise.flow.check import check_flow
-from turnwise.flow.finding import Finding
-from turnwise.flow.project import Project, load_files, load_project
+from turnline.errors import BadDocuments
+from turnline.flow.check import check_flow
+from turnline.flow.finding import Finding
+from turnline.flow.project import Project, load_files, load_project
 
 from .lead import LEAD
 
 NODES = """\
-from turnwise.flow.node import node
+from turnline.flow.node import node
 
 @node("save_lead")
 async def save_lead(ctx):
@@ -26,7 +26,7 @@ def flag(ctx):
     return ctx
 """
 AGENTS = """\
-from turnwise import Agent, tool
+from turnline import Agent, tool
 
 @tool
 def search(query: str) -> str:
@@ -67,7 +67,7 @@ def only(project: Project) -> Finding:
 
 
 def test_a_project_has_what_its_folder_holds(tmp_path: Path) -> None:
-    made(tmp_path, turnwise="name: leads\nmodel: openai:gpt-5-mini\n", workflows__lead=LEAD)
+    made(tmp_path, turnline="name: leads\nmodel: openai:gpt-5-mini\n", workflows__lead=LEAD)
     made(
         tmp_path,
         models__lead="kind: ModelDefinition\nmetadata: {name: Lead}\n",
@@ -91,15 +91,15 @@ def test_an_empty_folder_is_an_empty_project(tmp_path: Path) -> None:
 
 
 def test_the_log_is_in_the_folder_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
-    assert load(tmp_path).log_address == f"sqlite:///{tmp_path}/.turnwise/log.db"
-    made(tmp_path, turnwise="log: 'memory:'")
+    assert load(tmp_path).log_address == f"sqlite:///{tmp_path}/.turnline/log.db"
+    made(tmp_path, turnline="log: 'memory:'")
     assert load(tmp_path).log_address == "memory:"
 
 
 def test_the_errors_of_all_files_are_in_one_report(tmp_path: Path) -> None:
     made(
         tmp_path,
-        turnwise="modle: x",
+        turnline="modle: x",
         a="- {id: a, kind: agnet}",
         b__c="steps: [",
         nodes__n="raise ValueError",
@@ -107,10 +107,10 @@ def test_the_errors_of_all_files_are_in_one_report(tmp_path: Path) -> None:
     project = load(tmp_path)
 
     assert found(project) == [
-        ("TW013", "a.yaml"),
-        ("TW001", "b/c.yaml"),
-        ("TW031", "nodes/n.py"),
-        ("TW011", "turnwise.yaml"),
+        ("TL013", "a.yaml"),
+        ("TL001", "b/c.yaml"),
+        ("TL031", "nodes/n.py"),
+        ("TL011", "turnline.yaml"),
     ]
     with pytest.raises(BadDocuments, match="4 errors in 4 files"):
         project.report.raise_if_bad()
@@ -119,24 +119,24 @@ def test_the_errors_of_all_files_are_in_one_report(tmp_path: Path) -> None:
 def test_two_flows_of_one_name_in_two_files_are_told(tmp_path: Path) -> None:
     made(tmp_path, a__x=STEP.format("kind: agent"), b__x=STEP.format("kind: agent"))
 
-    assert found(load(tmp_path)) == [("TW018", "b/x.yaml")]
+    assert found(load(tmp_path)) == [("TL018", "b/x.yaml")]
 
 
 @pytest.mark.parametrize(
     ("step", "code", "fix"),
     [
-        ("runner: save_led", "TW301", "did you mean 'save_lead'?"),
-        ("agent: {name: adda}", "TW302", "did you mean 'ada'?"),
-        ("channel: {agents: [adda], message: hi}", "TW302", "did you mean 'ada'?"),
-        ("agent: {tools: [serch]}", "TW303", "did you mean 'search'?"),
-        ("workflow: {name: fllow}", "TW305", "did you mean 'flow'?"),
-        ("mcp: {server: searching, tool: t}", "TW306", "did you mean 'searcher'?"),
+        ("runner: save_led", "TL301", "did you mean 'save_lead'?"),
+        ("agent: {name: adda}", "TL302", "did you mean 'ada'?"),
+        ("channel: {agents: [adda], message: hi}", "TL302", "did you mean 'ada'?"),
+        ("agent: {tools: [serch]}", "TL303", "did you mean 'search'?"),
+        ("workflow: {name: fllow}", "TL305", "did you mean 'flow'?"),
+        ("mcp: {server: searching, tool: t}", "TL306", "did you mean 'searcher'?"),
     ],
 )
 def test_a_name_that_nobody_has_is_told_with_the_nearest_one(
     tmp_path: Path, step: str, code: str, fix: str
 ) -> None:
-    made(tmp_path, turnwise="mcp_servers: {searcher: {url: x}}", flow=STEP.format(step))
+    made(tmp_path, turnline="mcp_servers: {searcher: {url: x}}", flow=STEP.format(step))
     made(tmp_path, nodes__leads=NODES, agents__ada=AGENTS)
     finding = only(load(tmp_path))
 
@@ -146,14 +146,14 @@ def test_a_name_that_nobody_has_is_told_with_the_nearest_one(
 def test_a_flow_with_mistakes_is_not_missing(tmp_path: Path) -> None:
     made(tmp_path, good=STEP.format("workflow: {name: bad}"), bad=STEP.format("kind: agnet"))
 
-    assert found(load(tmp_path)) == [("TW013", "bad.yaml")]
+    assert found(load(tmp_path)) == [("TL013", "bad.yaml")]
 
 
 def test_f9_templates_inside_data_are_read_too(tmp_path: Path) -> None:
     made(tmp_path, a=STEP.format("mcp: {server: 'https://x', tool: t, arguments: {q: [1, '{{ x']}}"))
     finding = only(load(tmp_path))
 
-    assert (finding.code, finding.line, finding.column) == ("TW204", 1, 66)
+    assert (finding.code, finding.line, finding.column) == ("TL204", 1, 66)
 
 
 def test_a_document_of_somebody_elses_is_a_warning(tmp_path: Path) -> None:
@@ -165,27 +165,27 @@ def test_a_document_of_somebody_elses_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_variables_are_filled_in_from_the_environment(tmp_path: Path) -> None:
-    made(tmp_path, turnwise="model: ${MODEL}", a=STEP.format("agent: {model: '${MODEL}'}"))
+    made(tmp_path, turnline="model: ${MODEL}", a=STEP.format("agent: {model: '${MODEL}'}"))
 
     project = good(load(tmp_path, MODEL="openai:x"))
     assert project.settings.model == "openai:x"
-    assert {one.code for one in load(tmp_path).report.findings} == {"TW021"}
+    assert {one.code for one in load(tmp_path).report.findings} == {"TL021"}
 
 
 def test_the_environment_is_the_processs_own_if_none_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made(tmp_path, turnwise="model: ${TURNWISE_TEST_MODEL}")
-    monkeypatch.setenv("TURNWISE_TEST_MODEL", "openai:y")
+    made(tmp_path, turnline="model: ${TURNLINE_TEST_MODEL}")
+    monkeypatch.setenv("TURNLINE_TEST_MODEL", "openai:y")
 
     assert load_project(tmp_path).settings.model == "openai:y"
-    assert load_files([tmp_path / "turnwise.yaml"]).settings.model == "openai:y"
+    assert load_files([tmp_path / "turnline.yaml"]).settings.model == "openai:y"
 
 
 def test_nothing_of_the_environment_is_shown(tmp_path: Path) -> None:
     made(
         tmp_path,
-        turnwise="log: ${A}\nmodel: [x]",
+        turnline="log: ${A}\nmodel: [x]",
         a=STEP.format("runner: '${A}'"),
         b="- {id: '${A} ', kind: agent}",
     )
@@ -198,7 +198,7 @@ def test_nothing_of_the_environment_is_shown(tmp_path: Path) -> None:
 def test_paths_are_shown_as_whoever_asked_would_write_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made(tmp_path, p__a="steps: [", p__turnwise="")
+    made(tmp_path, p__a="steps: [", p__turnline="")
     monkeypatch.chdir(tmp_path)
 
     assert only(load_project("p")).file == "p/a.yaml"
@@ -212,10 +212,10 @@ def test_paths_are_shown_as_whoever_asked_would_write_them(
 def test_what_is_outside_is_told_and_not_read(tmp_path: Path) -> None:
     made(tmp_path, secret="name: canary", p__a="")
     (tmp_path / "p" / "link.yaml").symlink_to(tmp_path / "secret.yaml")
-    (tmp_path / "p" / "turnwise.yaml").symlink_to(tmp_path / "secret.yaml")
+    (tmp_path / "p" / "turnline.yaml").symlink_to(tmp_path / "secret.yaml")
     project = load(tmp_path / "p")
 
-    assert found(project) == [("TW008", "link.yaml"), ("TW008", "turnwise.yaml")]
+    assert found(project) == [("TL008", "link.yaml"), ("TL008", "turnline.yaml")]
     assert project.settings.name is None
 
 
@@ -234,7 +234,7 @@ def test_what_the_project_knows_is_what_check_needs(tmp_path: Path) -> None:
 
 def test_a_file_is_loaded_with_its_project(tmp_path: Path) -> None:
     made(
-        tmp_path, turnwise="name: leads", workflows__a=STEP.format("workflow: {name: b}"), nodes__leads=NODES
+        tmp_path, turnline="name: leads", workflows__a=STEP.format("workflow: {name: b}"), nodes__leads=NODES
     )
     made(tmp_path, workflows__b=STEP.format("runner: save_lead"), models__m="kind: ModelDefinition")
     project = good(load_files([tmp_path / "workflows" / "a.yaml"]))
@@ -246,7 +246,7 @@ def test_a_file_is_loaded_with_its_project(tmp_path: Path) -> None:
 
 
 def test_the_mistakes_of_other_files_are_not_told(tmp_path: Path) -> None:
-    made(tmp_path, turnwise="", a=STEP.format("kind: agent"), bad="- {id: a, kind: agnet}", worse="steps: [")
+    made(tmp_path, turnline="", a=STEP.format("kind: agent"), bad="- {id: a, kind: agnet}", worse="steps: [")
     made(tmp_path, halfgood="steps: [{id: a, kind: agent}]\nsteps: []")
     project = good(load_files([tmp_path / "a.yaml"]))
 
@@ -254,16 +254,16 @@ def test_the_mistakes_of_other_files_are_not_told(tmp_path: Path) -> None:
 
 
 def test_its_own_mistakes_are_told_and_so_are_missing_names(tmp_path: Path) -> None:
-    made(tmp_path, turnwise="", a=STEP.format("runner: nobody"), b="services: {}")
+    made(tmp_path, turnline="", a=STEP.format("runner: nobody"), b="services: {}")
 
-    assert found(load_files([tmp_path / "a.yaml"])) == [("TW301", "a.yaml")]
+    assert found(load_files([tmp_path / "a.yaml"])) == [("TL301", "a.yaml")]
     assert [one.severity for one in load_files([tmp_path / "b.yaml"]).report.findings] == ["error"]
 
 
 def test_a_name_that_another_file_has_is_told_of_the_file(tmp_path: Path) -> None:
-    made(tmp_path, turnwise="", a__x=STEP.format("kind: agent"), z__x=STEP.format("kind: agent"))
+    made(tmp_path, turnline="", a__x=STEP.format("kind: agent"), z__x=STEP.format("kind: agent"))
 
-    assert found(load_files([tmp_path / "a" / "x.yaml"])) == [("TW018", "a/x.yaml")]
+    assert found(load_files([tmp_path / "a" / "x.yaml"])) == [("TL018", "a/x.yaml")]
 
 
 def test_beside_a_lone_file_its_python_is_found(tmp_path: Path) -> None:
@@ -283,13 +283,13 @@ def test_of_a_lone_file_names_are_not_looked_for(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     finding = only(load_files([tmp_path / "absent.yaml"]))
 
-    assert (finding.code, finding.message) == ("TW008", "there is no such file")
+    assert (finding.code, finding.message) == ("TL008", "there is no such file")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode(errors="replace")))
 def test_whatever_a_file_holds_loading_raises_nothing(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "turnwise.yaml").write_bytes(content)
+    (tmp_path / "turnline.yaml").write_bytes(content)
     (tmp_path / "a.yaml").write_bytes(content)
 
     assert isinstance(load(tmp_path).report.to_dict(), dict)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from turnwise.agent.scripted import ScriptedModel
-from turnwise.flow.work import Services
+from turnline.agent.scripted import ScriptedModel
+from turnline.flow.work import Services
 
 from .stage import flows_of, stage
 

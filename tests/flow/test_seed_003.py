@@ -21,18 +21,18 @@ import httpx2
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from turnwise.agent.messages import UserMessage
-from turnwise.agent.scripted import ScriptedModel
-from turnwise.flow.data.database import open_data
-from turnwise.flow.data.definition import read_model
-from turnwise.flow.events import event_of
-from turnwise.flow.node import names_of, node
-from turnwise.flow.work import Data, Node, Services
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
-from turnwise.server.app import create_app
-from turnwise.server.runtime import Runtime
-from turnwise.testing.manual_clock import ManualClock
+from turnline.agent.messages import UserMessage
+from turnline.agent.scripted import ScriptedModel
+from turnline.flow.data.database import open_data
+from turnline.flow.data.definition import read_model
+from turnline.flow.events import event_of
+from turnline.flow.node import names_of, node
+from turnline.flow.work import Data, Node, Services
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.server.app import create_app
+from turnline.server.runtime import Runtime
+from turnline.testing.manual_clock import ManualClock
 
 from .stage import Stage, flows_of, stage
 

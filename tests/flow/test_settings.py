@@ -1,11 +1,11 @@
-"""turnwise.yaml: what a project as a whole says."""
+"""turnline.yaml: what a project as a whole says."""
 
 from __future__ import annotations
 
 import pytest
 
-from turnwise.flow.finding import Finding
-from turnwise.flow.settings import BODY_BYTES, Settings, read_settings
+from turnline.flow.finding import Finding
+from turnline.flow.settings import BODY_BYTES, Settings, read_settings
 
 WHOLE = """\
 name: leads
@@ -23,13 +23,13 @@ ENVIRONMENT = {"WHERE": "x.db", "PASSWORD": "canary", "HOST": "mcp.example.com"}
 
 
 def settings(text: str) -> Settings:
-    read, findings = read_settings(text, file="turnwise.yaml", environment=ENVIRONMENT)
+    read, findings = read_settings(text, file="turnline.yaml", environment=ENVIRONMENT)
     assert findings == []
     return read
 
 
 def wrong(text: str) -> Finding:
-    read, (only,) = read_settings(text, file="turnwise.yaml", environment=ENVIRONMENT)
+    read, (only,) = read_settings(text, file="turnline.yaml", environment=ENVIRONMENT)
     assert read == Settings()
     return only
 
@@ -78,6 +78,6 @@ def test_with_a_mistake_it_says_nothing(text: str) -> None:
 
 
 def test_it_is_one_document() -> None:
-    _, (finding,) = read_settings("name: a\n---\nname: b\n", file="turnwise.yaml", environment={})
+    _, (finding,) = read_settings("name: a\n---\nname: b\n", file="turnline.yaml", environment={})
 
     assert finding.line == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.flow.task import run_of, task_id
+from turnline.flow.task import run_of, task_id
 
 
 @pytest.mark.parametrize("run_id", ["r1", "06gu60-3-0", "child-abc"])

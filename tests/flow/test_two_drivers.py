@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.logs import OpenLog
-from turnwise.client.embedded import Hub
-from turnwise.core.claims import LEASE_SECONDS
-from turnwise.core.event_types import EV_TURN_RENEWED
-from turnwise.flow.driver import Driver
-from turnwise.flow.runs import Runs
-from turnwise.flow.tasks import Tasks
-from turnwise.flow.work import Services
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
-from turnwise.testing.manual_clock import ManualClock
+from turnline.client.embedded import Hub
+from turnline.core.claims import LEASE_SECONDS
+from turnline.core.event_types import EV_TURN_RENEWED
+from turnline.flow.driver import Driver
+from turnline.flow.runs import Runs
+from turnline.flow.tasks import Tasks
+from turnline.flow.work import Services
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.testing.manual_clock import ManualClock
 
 from .stage import SAFETY_SECONDS, flows_of
 

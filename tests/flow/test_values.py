@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.core.envelope import JsonObject
-from turnwise.errors import BadExpression, TemplateFailed
-from turnwise.flow.values import filled, headers, mapped, render, secrets_of, without
+from turnline.core.envelope import JsonObject
+from turnline.errors import BadExpression, TemplateFailed
+from turnline.flow.values import filled, headers, mapped, render, secrets_of, without
 
 ORDER: JsonObject = {"lines": [{"sku": "a"}, {"sku": "b"}], "note": None, "total": 12.5}
 PUBLIC: JsonObject = {"name": "Ann", "order": ORDER, "none": None, "zero": 0, "my-step": [1]}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.channel import ChannelState
-from turnwise.core.state import Pause, WorkflowState
-from turnwise.flow.verdict import RunError, verdict
+from turnline.core.channel import ChannelState
+from turnline.core.state import Pause, WorkflowState
+from turnline.flow.verdict import RunError, verdict
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

@@ -7,8 +7,8 @@ import json
 import pytest
 from hypothesis import example, given, strategies as st
 
-from turnwise.flow.finding import Finding
-from turnwise.flow.yaml_document import (
+from turnline.flow.finding import Finding
+from turnline.flow.yaml_document import (
     BAD_KEY,
     MAX_DEPTH,
     MAX_FILE_BYTES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from turnwise.flow.yaml_scalar import MAX_DIGITS, NotJson, Scalar, scalar_of
+from turnline.flow.yaml_scalar import MAX_DIGITS, NotJson, Scalar, scalar_of
 
 
 @pytest.mark.parametrize("text", ["true", "True", "TRUE", "false", "False", "FALSE"])

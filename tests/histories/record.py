@@ -1,6 +1,6 @@
 """Record what this version writes: `python -m tests.histories.record`, once for each release; kept for ever.
 
-    0.1/NAME.jsonl          a log, as `turnwise log export` writes it
+    0.1/NAME.jsonl          a log, as `turnline log export` writes it
     0.1/NAME.states.jsonl   every line of its channels as it is read, and what it changes in the state
 
 Nothing that is there is written again: a history shows what a version wrote, not what it should have.
@@ -18,14 +18,14 @@ from typing import Any, Final
 import msgspec
 
 from tests.flow.stage import stage
-from turnwise import Agent, Context, ToolResult, __version__, run
-from turnwise.client.embedded import Hub
-from turnwise.core.envelope import JsonObject
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
-from turnwise.log.records import MemoryRecords
-from turnwise.log.transfer import export_log
-from turnwise.network import (
+from turnline import Agent, Context, ToolResult, __version__, run
+from turnline.client.embedded import Hub
+from turnline.core.envelope import JsonObject
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.log.records import MemoryRecords
+from turnline.log.transfer import export_log
+from turnline.network import (
     AgentTarget,
     ContextEquals,
     FromSpeaker,
@@ -37,8 +37,8 @@ from turnwise.network import (
     TransitionGraph,
     sequence,
 )
-from turnwise.network.workflow_helpers import set_context
-from turnwise.testing import ManualClock, ScriptedModel, call
+from turnline.network.workflow_helpers import set_context
+from turnline.testing import ManualClock, ScriptedModel, call
 
 FOLDER: Final = Path(__file__).parent
 VERSION: Final = ".".join(__version__.split(".")[:2])

@@ -18,23 +18,23 @@ import msgspec
 import pytest
 
 from tests.logs import FullLog
-from turnwise.client.agent_client import AgentClient
-from turnwise.client.channel import Channel
-from turnwise.client.embedded import Hub
-from turnwise.client.hub_client import HubClient
-from turnwise.client.human_client import HumanClient
-from turnwise.client.link import LocalLink
-from turnwise.client.turn import Turn, TurnHandler
-from turnwise.core.channel import ChannelSpec, Participant
-from turnwise.core.envelope import SCHEMA_VERSION, Decision, Draft, Envelope, JsonObject
-from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE, EV_CONTEXT_SET, EV_TEXT, HUB
-from turnwise.core.governance import Passport, Registration, Resume, Rule
-from turnwise.core.graph import TransitionGraph, sequence
-from turnwise.log.base import Head, Log
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.lines import NOON
-from turnwise.testing.manual_clock import ManualClock
+from turnline.client.agent_client import AgentClient
+from turnline.client.channel import Channel
+from turnline.client.embedded import Hub
+from turnline.client.hub_client import HubClient
+from turnline.client.human_client import HumanClient
+from turnline.client.link import LocalLink
+from turnline.client.turn import Turn, TurnHandler
+from turnline.core.channel import ChannelSpec, Participant
+from turnline.core.envelope import SCHEMA_VERSION, Decision, Draft, Envelope, JsonObject
+from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE, EV_CONTEXT_SET, EV_TEXT, HUB
+from turnline.core.governance import Passport, Registration, Resume, Rule
+from turnline.core.graph import TransitionGraph, sequence
+from turnline.log.base import Head, Log
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.lines import NOON
+from turnline.testing.manual_clock import ManualClock
 
 SAFETY_SECONDS: Final = 60.0
 """No test waits so long; one that does is stuck."""

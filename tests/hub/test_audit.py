@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from turnwise.client.turn import Turn
-from turnwise.core.envelope import Envelope
-from turnwise.errors import Denied, InviteRejected, LogUnavailable
-from turnwise.hub.audit import AUDIT_CHANNEL, MAX_PENDING_LINES
-from turnwise.log.memory import MemoryLog
+from turnline.client.turn import Turn
+from turnline.core.envelope import Envelope
+from turnline.errors import Denied, InviteRejected, LogUnavailable
+from turnline.hub.audit import AUDIT_CHANNEL, MAX_PENDING_LINES
+from turnline.log.memory import MemoryLog
 
 from ..logs import OpenLog
 from .scenes import A_B, FailingLog, House, begin, closed, house, quiet, refused, until

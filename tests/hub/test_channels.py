@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from turnwise.client.channel import Channel
-from turnwise.core.adapters import built_in
-from turnwise.core.channel import ChannelSpec
-from turnwise.core.envelope import Draft, Envelope
-from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE, EV_TEXT
-from turnwise.core.fold import FOLD_VERSION
-from turnwise.core.governance import Passport, Registration
-from turnwise.core.graph import round_robin
-from turnwise.core.state import State
-from turnwise.errors import LogUnavailable, UnknownChannel
-from turnwise.hub.channels import LOOKS_PER_ENTRY, SNAPSHOT_EVERY, Channels
-from turnwise.hub.entry import Entry
-from turnwise.hub.request import OpenRequest
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
+from turnline.client.channel import Channel
+from turnline.core.adapters import built_in
+from turnline.core.channel import ChannelSpec
+from turnline.core.envelope import Draft, Envelope
+from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE, EV_TEXT
+from turnline.core.fold import FOLD_VERSION
+from turnline.core.governance import Passport, Registration
+from turnline.core.graph import round_robin
+from turnline.core.state import State
+from turnline.errors import LogUnavailable, UnknownChannel
+from turnline.hub.channels import LOOKS_PER_ENTRY, SNAPSHOT_EVERY, Channels
+from turnline.hub.entry import Entry
+from turnline.hub.request import OpenRequest
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
 
 from ..logs import FullLog, OpenLog
 from .scenes import (

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from turnwise.core.expectations import GRACE_SECONDS, turn_within
-from turnwise.hub.entry import Entry
-from turnwise.hub.timers import Timers
-from turnwise.log.memory import MemoryLog
-from turnwise.testing.manual_clock import ManualClock
+from turnline.core.expectations import GRACE_SECONDS, turn_within
+from turnline.hub.entry import Entry
+from turnline.hub.timers import Timers
+from turnline.log.memory import MemoryLog
+from turnline.testing.manual_clock import ManualClock
 
 from .scenes import A_B, house, quiet, until
 

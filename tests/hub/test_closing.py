@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from turnwise.client.channel import Channel
-from turnwise.client.turn import Turn
-from turnwise.core.channel import ChannelState
-from turnwise.core.conditions import TurnFailed
-from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_PACKET
-from turnwise.core.graph import Transition, TransitionGraph, round_robin
-from turnwise.core.routing import Finish, ToolOutcome, packet
-from turnwise.core.targets import AgentTarget, TerminateTarget
-from turnwise.errors import ChannelClosed
-from turnwise.log.memory import MemoryLog
+from turnline.client.channel import Channel
+from turnline.client.turn import Turn
+from turnline.core.channel import ChannelState
+from turnline.core.conditions import TurnFailed
+from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_PACKET
+from turnline.core.graph import Transition, TransitionGraph, round_robin
+from turnline.core.routing import Finish, ToolOutcome, packet
+from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.errors import ChannelClosed
+from turnline.log.memory import MemoryLog
 
 from .scenes import A_B, A_B_A, CountingLog, House, answers, closed, house, refused, types
 

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from turnwise.client.turn import Turn
-from turnwise.core.conditions import Always, FromSpeaker
-from turnwise.core.envelope import Envelope
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.targets import AgentTarget, StayTarget, TerminateTarget
-from turnwise.errors import NameTaken
-from turnwise.log.memory import MemoryLog
-from turnwise.network.workflow_helpers import set_context
+from turnline.client.turn import Turn
+from turnline.core.conditions import Always, FromSpeaker
+from turnline.core.envelope import Envelope
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.targets import AgentTarget, StayTarget, TerminateTarget
+from turnline.errors import NameTaken
+from turnline.log.memory import MemoryLog
+from turnline.network.workflow_helpers import set_context
 
 from ..logs import OpenLog
 from .scenes import A_B, A_B_A, House, answers, begin, bob_is_away, closed, house, quiet, until

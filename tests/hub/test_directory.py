@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.governance import Passport, Resume, Rule
-from turnwise.errors import BadDraft, NameTaken, UnknownParticipant
-from turnwise.hub.directory import HubDirectory
-from turnwise.hub.ids import sortable_ids
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
-from turnwise.testing.manual_clock import ManualClock
+from turnline.core.governance import Passport, Resume, Rule
+from turnline.errors import BadDraft, NameTaken, UnknownParticipant
+from turnline.hub.directory import HubDirectory
+from turnline.hub.ids import sortable_ids
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.testing.manual_clock import ManualClock
 
 from ..logs import OpenLog
 from .scenes import house, refused

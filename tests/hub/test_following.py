@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.client.channel import set_context
-from turnwise.client.turn import Turn
-from turnwise.core.envelope import Envelope
-from turnwise.core.event_types import EV_CHANNEL_INVITE, EV_TEXT
-from turnwise.core.governance import Passport
-from turnwise.core.graph import round_robin, sequence
-from turnwise.errors import LogUnavailable
-from turnwise.hub.posting import RETRY_SECONDS
-from turnwise.log.base import Head
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
+from turnline.client.channel import set_context
+from turnline.client.turn import Turn
+from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_CHANNEL_INVITE, EV_TEXT
+from turnline.core.governance import Passport
+from turnline.core.graph import round_robin, sequence
+from turnline.errors import LogUnavailable
+from turnline.hub.posting import RETRY_SECONDS
+from turnline.log.base import Head
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
 
 from .scenes import A_B, CountingLog, FailingLog, House, Wrapped, answers, begin, house, quiet, refused, until
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.channel import ChannelMetadata, ChannelSpec
-from turnwise.core.envelope import Draft, Envelope
-from turnwise.core.governance import Registration, Rule
-from turnwise.errors import Denied
-from turnwise.log.memory import MemoryLog
+from turnline.core.channel import ChannelMetadata, ChannelSpec
+from turnline.core.envelope import Draft, Envelope
+from turnline.core.governance import Registration, Rule
+from turnline.errors import Denied
+from turnline.log.memory import MemoryLog
 
 from ..logs import OpenLog
 from .scenes import A_B, A_B_A, House, add_one, house, refused

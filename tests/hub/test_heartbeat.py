@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from turnwise.client.channel import Channel, set_context
-from turnwise.client.turn import Turn, TurnHandler, take_turn
-from turnwise.core.claims import LEASE_SECONDS
-from turnwise.core.envelope import Envelope
-from turnwise.core.event_types import EV_PACKET, EV_TURN_CLAIMED, EV_TURN_MODEL, EV_TURN_RENEWED
-from turnwise.core.graph import TransitionGraph
-from turnwise.core.routing import packet
-from turnwise.errors import ClaimLost, LogUnavailable, OutOfTurn, TurnTaken
-from turnwise.hub.seat import Seat
-from turnwise.log.memory import MemoryLog
-from turnwise.testing.manual_clock import ManualClock
+from turnline.client.channel import Channel, set_context
+from turnline.client.turn import Turn, TurnHandler, take_turn
+from turnline.core.claims import LEASE_SECONDS
+from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_PACKET, EV_TURN_CLAIMED, EV_TURN_MODEL, EV_TURN_RENEWED
+from turnline.core.graph import TransitionGraph
+from turnline.core.routing import packet
+from turnline.errors import ClaimLost, LogUnavailable, OutOfTurn, TurnTaken
+from turnline.hub.seat import Seat
+from turnline.log.memory import MemoryLog
+from turnline.testing.manual_clock import ManualClock
 
 from .scenes import A_B, A_B_A, FailingLog, House, answers, begin, house, quiet, refused
 

@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from tests.logs import OpenLog
-from turnwise.client.channel import Channel, set_context, update_context
-from turnwise.client.turn import Turn, TurnHandler
-from turnwise.core.channel import ChannelState, ForkedFrom
-from turnwise.core.expectations import turn_within
-from turnwise.core.governance import Rule
-from turnwise.core.graph import TransitionGraph, round_robin, sequence
-from turnwise.core.state import State
-from turnwise.errors import (
+from turnline.client.channel import Channel, set_context, update_context
+from turnline.client.turn import Turn, TurnHandler
+from turnline.core.channel import ChannelState, ForkedFrom
+from turnline.core.expectations import turn_within
+from turnline.core.governance import Rule
+from turnline.core.graph import TransitionGraph, round_robin, sequence
+from turnline.core.state import State
+from turnline.errors import (
     BadSpec,
     ChannelQuarantined,
     Denied,
@@ -25,10 +25,10 @@ from turnwise.errors import (
     UnknownName,
     UnknownParticipant,
 )
-from turnwise.hub.history import EVERY, MAX_DEPTH
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
-from turnwise.testing import flip_memory
+from turnline.hub.history import EVERY, MAX_DEPTH
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.testing import flip_memory
 
 from .scenes import (
     A_B,

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from turnwise.client.channel import Channel
-from turnwise.client.hub_client import HubClient
-from turnwise.client.link import LocalLink
-from turnwise.client.turn import Turn
-from turnwise.core.channel import ChannelState
-from turnwise.core.governance import Passport
-from turnwise.core.graph import sequence
-from turnwise.errors import HubClosed, NameTaken, TurnwiseError
-from turnwise.hub.hub import Hub
-from turnwise.log.memory import MemoryLog
-from turnwise.testing.manual_clock import ManualClock
+from turnline.client.channel import Channel
+from turnline.client.hub_client import HubClient
+from turnline.client.link import LocalLink
+from turnline.client.turn import Turn
+from turnline.core.channel import ChannelState
+from turnline.core.governance import Passport
+from turnline.core.graph import sequence
+from turnline.errors import HubClosed, NameTaken, TurnlineError
+from turnline.hub.hub import Hub
+from turnline.log.memory import MemoryLog
+from turnline.testing.manual_clock import ManualClock
 
 from ..logs import OpenLog
 from .scenes import A_B, A_B_A, CountingLog, House, answers, begin, closed, house, quiet, refused
@@ -210,7 +210,7 @@ async def test_a_hub_closes_its_log_also_when_the_audit_cannot_be_written() -> N
 
         async def append(self, channel_id: str, envelopes: Any, *, after: int) -> None:
             if channel_id == "_audit":
-                raise TurnwiseError("no room")
+                raise TurnlineError("no room")
             await super().append(channel_id, envelopes, after=after)
 
         async def close(self) -> None:
@@ -219,7 +219,7 @@ async def test_a_hub_closes_its_log_also_when_the_audit_cannot_be_written() -> N
     log = NoAudit()
     hub = await Hub.open(log, ttl_sweep_interval=0, clock=ManualClock())
     await hub.enrol(Passport(name="alice"), None, None)
-    with pytest.raises(TurnwiseError):
+    with pytest.raises(TurnlineError):
         await hub.close()
 
     assert log.is_closed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from turnwise.core.channel import ID_PATTERN
-from turnwise.hub.ids import sortable_ids
-from turnwise.testing.manual_clock import ManualClock
+from turnline.core.channel import ID_PATTERN
+from turnline.hub.ids import sortable_ids
+from turnline.testing.manual_clock import ManualClock
 
 
 def test_ids_of_one_source_strictly_grow() -> None:

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pytest
 
-from turnwise.client.channel import Channel
-from turnwise.core.expectations import turn_within
-from turnwise.errors import InviteTimeout, LogUnavailable
-from turnwise.log.base import Head
-from turnwise.log.memory import MemoryLog
-from turnwise.testing.manual_clock import ManualClock
+from turnline.client.channel import Channel
+from turnline.core.expectations import turn_within
+from turnline.errors import InviteTimeout, LogUnavailable
+from turnline.log.base import Head
+from turnline.log.memory import MemoryLog
+from turnline.testing.manual_clock import ManualClock
 
 from .scenes import A_B, House, Wrapped, begin, house, quiet, until
 

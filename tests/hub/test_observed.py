@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnwise.client.channel import Channel
-from turnwise.client.turn import Turn
-from turnwise.core.governance import Passport, Resume
-from turnwise.core.study.tasks import task_data
-from turnwise.errors import UnknownParticipant
-from turnwise.hub.observed import Observed
-from turnwise.log.memory import MemoryLog
-from turnwise.testing import flip_memory
+from turnline.client.channel import Channel
+from turnline.client.turn import Turn
+from turnline.core.governance import Passport, Resume
+from turnline.core.study.tasks import task_data
+from turnline.errors import UnknownParticipant
+from turnline.hub.observed import Observed
+from turnline.log.memory import MemoryLog
+from turnline.testing import flip_memory
 
 from ..logs import OpenLog
 from .scenes import A_B, CountingLog, answers, closed, house, refused

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.channel import ChannelState
-from turnwise.core.conditions import Always, FromSpeaker
-from turnwise.core.event_types import EV_CHANNEL_INVITE
-from turnwise.core.expectations import acks_within
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.targets import AgentTarget, TerminateTarget
-from turnwise.errors import (
+from turnline.core.channel import ChannelState
+from turnline.core.conditions import Always, FromSpeaker
+from turnline.core.event_types import EV_CHANNEL_INVITE
+from turnline.core.expectations import acks_within
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.errors import (
     BadSpec,
     ChannelClosed,
     ChannelPending,
@@ -23,7 +23,7 @@ from turnwise.errors import (
     UnknownName,
     UnknownParticipant,
 )
-from turnwise.log.memory import MemoryLog
+from turnline.log.memory import MemoryLog
 
 from ..logs import OpenLog
 from .scenes import A_B, CountingLog, House, begin, bob_is_away, closed, house, quiet, refused, types

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from turnwise.client.channel import Channel, set_context
-from turnwise.core.envelope import Envelope
-from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET
-from turnwise.errors import (
+from turnline.client.channel import Channel, set_context
+from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET
+from turnline.errors import (
     BadDraft,
     ChannelBusy,
     ChannelClosed,
@@ -22,8 +22,8 @@ from turnwise.errors import (
     OutOfTurn,
     ReservedEventType,
 )
-from turnwise.hub.posting import MAX_WAITING
-from turnwise.log.memory import MemoryLog
+from turnline.hub.posting import MAX_WAITING
+from turnline.log.memory import MemoryLog
 
 from ..logs import OpenLog
 from .scenes import (

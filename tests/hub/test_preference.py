@@ -8,15 +8,15 @@ from collections import Counter
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from turnwise.core.envelope import Envelope
-from turnwise.core.event_types import EV_TURN_CLAIMED
-from turnwise.core.governance import Passport
-from turnwise.errors import TurnTaken
-from turnwise.hub.preference import PAUSE_SECONDS, SEEN_SECONDS, Workers, preferred
-from turnwise.hub.seat import Seat
-from turnwise.log.memory import MemoryLog
-from turnwise.testing import ManualClock
-from turnwise.testing.lines import line
+from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_TURN_CLAIMED
+from turnline.core.governance import Passport
+from turnline.errors import TurnTaken
+from turnline.hub.preference import PAUSE_SECONDS, SEEN_SECONDS, Workers, preferred
+from turnline.hub.seat import Seat
+from turnline.log.memory import MemoryLog
+from turnline.testing import ManualClock
+from turnline.testing.lines import line
 
 from .scenes import A_B, answers, begin, closed, house, quiet, refused
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any, ClassVar, Final
 
-from turnwise.core.adapter import Manifest
-from turnwise.core.adapters.turn_taking import TurnTaking
-from turnwise.core.conditions import Always, register_condition
-from turnwise.core.envelope import Basis, Decision, Envelope, Speak
-from turnwise.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_OPENED
-from turnwise.core.governance import Registration
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.state import State
-from turnwise.core.targets import StayTarget, TerminateTarget
-from turnwise.errors import ChannelQuarantined, CorruptRecord, UnknownName
-from turnwise.log.memory import MemoryLog
+from turnline.core.adapter import Manifest
+from turnline.core.adapters.turn_taking import TurnTaking
+from turnline.core.conditions import Always, register_condition
+from turnline.core.envelope import Basis, Decision, Envelope, Speak
+from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_OPENED
+from turnline.core.governance import Registration
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.state import State
+from turnline.core.targets import StayTarget, TerminateTarget
+from turnline.errors import ChannelQuarantined, CorruptRecord, UnknownName
+from turnline.log.memory import MemoryLog
 
 from ..logs import FullLog, LogPlace, OpenLog
 from .scenes import A_B_A, House, add_one, house, on_log, refused, types

@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
-from turnwise.core.claims import LEASE_SECONDS
-from turnwise.core.envelope import Envelope
-from turnwise.core.event_types import EV_TEXT
-from turnwise.errors import EnvelopeIdReused, LogUnavailable, TurnTaken
+from turnline.core.claims import LEASE_SECONDS
+from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_TEXT
+from turnline.errors import EnvelopeIdReused, LogUnavailable, TurnTaken
 
 from ..logs import OpenLog
 from .scenes import A_B, A_B_A, FailingLog, add_one, draft, house, refused, types

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable
 
 import pytest
 
-from turnwise.core.governance import Passport, Resume, Rule
-from turnwise.errors import ChannelClosed, ClaimLost, NotDue, NotParticipant, OutOfTurn
-from turnwise.hub.seat import ENVELOPES_PER_READING, Seat
-from turnwise.log.memory import MemoryLog
+from turnline.core.governance import Passport, Resume, Rule
+from turnline.errors import ChannelClosed, ClaimLost, NotDue, NotParticipant, OutOfTurn
+from turnline.hub.seat import ENVELOPES_PER_READING, Seat
+from turnline.log.memory import MemoryLog
 
 from ..logs import OpenLog
 from .scenes import A_B, A_B_A, House, add_one, draft, house, refused

@@ -8,21 +8,21 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from turnwise.client.channel import Channel
-from turnwise.core.adapters import built_in
-from turnwise.core.channel import ChannelState
-from turnwise.core.envelope import Envelope
-from turnwise.core.event_types import EV_CHANNEL_EXPIRED, EV_EXPECTATION_VIOLATED
-from turnwise.core.expectations import max_silence, reply_within, turn_within
-from turnwise.core.governance import Passport, Registration
-from turnwise.core.graph import round_robin
-from turnwise.errors import LogUnavailable, UnknownName
-from turnwise.hub.channels import Channels
-from turnwise.hub.entry import Entry
-from turnwise.hub.timers import FEW_MOMENTS, MOMENTS_PER_CHANNEL, Timers
-from turnwise.log.memory import MemoryLog
-from turnwise.testing.lines import NOON
-from turnwise.testing.manual_clock import ManualClock
+from turnline.client.channel import Channel
+from turnline.core.adapters import built_in
+from turnline.core.channel import ChannelState
+from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_CHANNEL_EXPIRED, EV_EXPECTATION_VIOLATED
+from turnline.core.expectations import max_silence, reply_within, turn_within
+from turnline.core.governance import Passport, Registration
+from turnline.core.graph import round_robin
+from turnline.errors import LogUnavailable, UnknownName
+from turnline.hub.channels import Channels
+from turnline.hub.entry import Entry
+from turnline.hub.timers import FEW_MOMENTS, MOMENTS_PER_CHANNEL, Timers
+from turnline.log.memory import MemoryLog
+from turnline.testing.lines import NOON
+from turnline.testing.manual_clock import ManualClock
 
 from ..logs import OpenLog
 from .scenes import A_B, A_B_A, FailingLog, House, add_one, begin, closed, house, on_log, quiet, refused

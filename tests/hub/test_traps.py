@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from turnwise.agent.agent import Agent
-from turnwise.core.conditions import ContextEquals, FromSpeaker, ToolCalled
-from turnwise.core.graph import Transition, TransitionGraph, round_robin
-from turnwise.core.targets import AgentTarget, TerminateTarget
-from turnwise.log.memory import MemoryLog
+from turnline.agent.agent import Agent
+from turnline.core.conditions import ContextEquals, FromSpeaker, ToolCalled
+from turnline.core.graph import Transition, TransitionGraph, round_robin
+from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.log.memory import MemoryLog
 
 from .scenes import house
 
@@ -26,7 +26,7 @@ CLEAN = TransitionGraph(
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.name == "turnwise.hub.traps"]
+    return [one.getMessage() for one in caplog.records if one.name == "turnline.hub.traps"]
 
 
 async def test_opening_a_channel_tells_the_traps_of_its_graph_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -94,10 +94,10 @@ async def test_a_graph_that_cannot_be_linted_is_opened_all_the_same(
 
 
 async def test_a_graph_is_not_looked_at_where_nobody_would_be_told(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR, "turnwise.hub.traps")
+    caplog.set_level(logging.ERROR, "turnline.hub.traps")
     async with house(MemoryLog(), "alice", "bob") as home:
         await home.open(STUCK)
-        caplog.set_level(logging.WARNING, "turnwise.hub.traps")
+        caplog.set_level(logging.WARNING, "turnline.hub.traps")
         await home.open(STUCK)
 
     assert len(told(caplog)) == 1

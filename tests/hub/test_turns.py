@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import pytest
 
-from turnwise.client.channel import Channel, set_context
-from turnwise.client.turn import take_turn
-from turnwise.core.claims import LEASE_SECONDS, MAX_CLAIMS
-from turnwise.core.envelope import Draft, Envelope
-from turnwise.core.event_types import EV_PACKET, EV_TURN_MODEL
-from turnwise.core.routing import packet
-from turnwise.core.state import Claim
-from turnwise.errors import ChannelClosed, ClaimLost, OutOfTurn, TurnTaken
-from turnwise.hub.worker import join, leave, this_host
-from turnwise.log.memory import MemoryLog
+from turnline.client.channel import Channel, set_context
+from turnline.client.turn import take_turn
+from turnline.core.claims import LEASE_SECONDS, MAX_CLAIMS
+from turnline.core.envelope import Draft, Envelope
+from turnline.core.event_types import EV_PACKET, EV_TURN_MODEL
+from turnline.core.routing import packet
+from turnline.core.state import Claim
+from turnline.errors import ChannelClosed, ClaimLost, OutOfTurn, TurnTaken
+from turnline.hub.worker import join, leave, this_host
+from turnline.log.memory import MemoryLog
 
 from ..logs import OpenLog
 from .scenes import A_B, A_B_A, House, add_one, answers, begin, house, quiet, refused, two_houses
@@ -369,7 +369,7 @@ async def test_t1_a_hub_says_how_long_its_workers_may_be_silent() -> None:
 
 
 class OtherProcess:
-    """See `turnwise.hub.worker.Process`: everybody elsewhere has ended."""
+    """See `turnline.hub.worker.Process`: everybody elsewhere has ended."""
 
     def join(self, place: str) -> str:
         return f"simulated:1:1/{place}"

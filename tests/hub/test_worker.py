@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from turnwise.hub.worker import is_gone, is_near, join, leave, this_host, this_process
+from turnline.hub.worker import is_gone, is_near, join, leave, this_host, this_process
 
 
 def test_a_worker_is_there_from_join_to_leave() -> None:
@@ -44,7 +44,7 @@ def test_what_does_not_read_like_a_worker_is_not_said_to_be_gone() -> None:
 
 
 def test_a_process_that_has_ended_is_gone_and_one_that_runs_is_not() -> None:
-    code = "from turnwise.hub.worker import this_process; print(this_process(), flush=True); input()"
+    code = "from turnline.hub.worker import this_process; print(this_process(), flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.core.codec import Record
-from turnwise.log.address import open_log
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
-from turnwise.log.records import MemoryRecords, Records, open_records
-from turnwise.testing import flip_memory, flip_sqlite
-from turnwise.testing.damage import flip_byte
+from turnline.core.codec import Record
+from turnline.log.address import open_log
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.log.records import MemoryRecords, Records, open_records
+from turnline.testing import flip_memory, flip_sqlite
+from turnline.testing.damage import flip_byte
 
 from ..nats_servers import NatsServer
 from ..postgres import Postgres, run
@@ -72,16 +72,16 @@ class Place:
             flip_nats(self.address, channel_id, seq)
         else:
             where = f"WHERE channel = '{channel_id}' AND seq = {seq}"
-            ((body,),) = run(self.address, f"SELECT body FROM turnwise_records {where}")
+            ((body,),) = run(self.address, f"SELECT body FROM turnline_records {where}")
             flipped = flip_byte(body, len(body) // 2).hex()
-            run(self.address, f"UPDATE turnwise_records SET body = decode('{flipped}', 'hex') {where}")
+            run(self.address, f"UPDATE turnline_records SET body = decode('{flipped}', 'hex') {where}")
 
     def sql(self, statement: str) -> None:
         """Change a table behind the log's back; the tables are called as in SQLite."""
         if self.kind == "postgres":
             run(
                 self.address,
-                statement.replace("records", "turnwise_records").replace("heads", "turnwise_heads"),
+                statement.replace("records", "turnline_records").replace("heads", "turnline_heads"),
             )
             return
         with closing(sqlite3.connect(self.path)) as connection, connection:

@@ -17,10 +17,10 @@ from typing import ClassVar
 
 import pytest
 
-from turnwise.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
-from turnwise.log.postgres import PostgresLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.lines import line, lines, say
+from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
+from turnline.log.postgres import PostgresLog
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.lines import line, lines, say
 
 DatabaseLog = SqliteLog | PostgresLog
 

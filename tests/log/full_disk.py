@@ -6,9 +6,9 @@ import asyncio
 import resource
 import sys
 
-from turnwise.errors import LogUnavailable
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.lines import line, lines
+from turnline.errors import LogUnavailable
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.lines import line, lines
 
 DISK_BYTES = 200_000
 TEXT = {"text": "x" * 5_000}

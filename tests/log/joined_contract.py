@@ -14,11 +14,11 @@ from typing import Protocol
 
 import pytest
 
-from turnwise.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
-from turnwise.log.joined import Transaction
-from turnwise.log.postgres import PostgresLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.lines import line, lines
+from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
+from turnline.log.joined import Transaction
+from turnline.log.postgres import PostgresLog
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.lines import line, lines
 
 JoiningLog = SqliteLog | PostgresLog
 

@@ -13,7 +13,7 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from turnwise.log.nats_address import NatsAddress
+from turnline.log.nats_address import NatsAddress
 
 CHUNK_BYTES = 1 << 20
 

@@ -11,10 +11,10 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.api import RawStreamMsg, StreamConfig
 
-from turnwise.core.codec import Record
-from turnwise.log.nats_address import NatsAddress
-from turnwise.log.nats_message import Message, token, unpack
-from turnwise.testing.damage import flip_byte
+from turnline.core.codec import Record
+from turnline.log.nats_address import NatsAddress
+from turnline.log.nats_message import Message, token, unpack
+from turnline.testing.damage import flip_byte
 
 
 @asynccontextmanager

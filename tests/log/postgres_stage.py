@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import parse_qs, quote, urlsplit
 
-from turnwise.testing import flip_byte
+from turnline.testing import flip_byte
 
 from ..postgres import run, start
 
@@ -38,15 +38,15 @@ def on_another(server_url: str, url: str) -> str:
 def flip_postgres(url: str, channel_id: str, seq: int) -> None:
     """Turn over one bit in the middle of a record."""
     where = f"WHERE channel = '{channel_id}' AND seq = {seq}"
-    ((body,),) = run(url, f"SELECT body FROM turnwise_records {where}")
+    ((body,),) = run(url, f"SELECT body FROM turnline_records {where}")
     flipped = flip_byte(body, len(body) // 2)
-    run(url, f"UPDATE turnwise_records SET body = '\\x{flipped.hex()}' {where}")
+    run(url, f"UPDATE turnline_records SET body = '\\x{flipped.hex()}' {where}")
 
 
 @contextmanager
 def own_folder() -> Iterator[Path]:
     """Give a folder that a server of another user may enter, which pytest's own ones forbid."""
-    with TemporaryDirectory(prefix="turnwise-postgres-") as folder:
+    with TemporaryDirectory(prefix="turnline-postgres-") as folder:
         yield Path(folder)
 
 

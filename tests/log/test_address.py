@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.errors import LogUnavailable, UnknownName
-from turnwise.knowledge import DiskKnowledgeStore, MemoryKnowledgeStore
-from turnwise.log.address import open_log
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
+from turnline.errors import LogUnavailable, UnknownName
+from turnline.knowledge import DiskKnowledgeStore, MemoryKnowledgeStore
+from turnline.log.address import open_log
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
 
 
 def test_memory_is_a_new_log_each_time() -> None:

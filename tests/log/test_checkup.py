@@ -15,16 +15,16 @@ from nats.js.api import StreamConfig
 
 from tests.nats_servers import NatsCluster, NatsServer, running as running_nats
 from tests.postgres import Postgres, run
-from turnwise.errors import LogUnavailable, UnknownName
-from turnwise.log.address import open_log
-from turnwise.log.checkup import PROBE_CHANNEL, Checkup, Watch, check_up, probe, skew
-from turnwise.log.nats import NatsLog
-from turnwise.log.nats_address import NatsAddress
-from turnwise.log.nats_checkup import check_up_nats
-from turnwise.log.postgres import PostgresLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.log.sqlite_checkup import check_up_sqlite
-from turnwise.testing.lines import NOON, line
+from turnline.errors import LogUnavailable, UnknownName
+from turnline.log.address import open_log
+from turnline.log.checkup import PROBE_CHANNEL, Checkup, Watch, check_up, probe, skew
+from turnline.log.nats import NatsLog
+from turnline.log.nats_address import NatsAddress
+from turnline.log.nats_checkup import check_up_nats
+from turnline.log.postgres import PostgresLog
+from turnline.log.sqlite import SqliteLog
+from turnline.log.sqlite_checkup import check_up_sqlite
+from turnline.testing.lines import NOON, line
 
 from .backends import KEPT_KINDS, KINDS, Place
 from .nats_stage import made, stream_of
@@ -165,9 +165,9 @@ async def test_a_commit_that_does_not_wait_for_the_disk_is_a_finding(postgres: P
 async def test_a_table_that_a_crash_empties_is_a_finding(postgres: Postgres) -> None:
     url = postgres.fresh()
     await PostgresLog(url).close()
-    run(url, "ALTER TABLE turnwise_records SET UNLOGGED")
+    run(url, "ALTER TABLE turnline_records SET UNLOGGED")
 
-    assert names(await check_up(url, WATCH)) == ["turnwise_records"]
+    assert names(await check_up(url, WATCH)) == ["turnline_records"]
 
 
 async def test_a_standby_that_is_waited_for_and_away_is_a_finding() -> None:
@@ -240,12 +240,12 @@ async def test_tables_that_are_not_there_and_may_not_be_made_are_a_finding(postg
 async def test_tables_of_a_newer_format_are_a_finding(postgres: Postgres) -> None:
     url = postgres.fresh()
     await PostgresLog(url).close()
-    run(url, "UPDATE turnwise_format SET number = 2")
+    run(url, "UPDATE turnline_format SET number = 2")
 
     found = await check_up(url, WATCH)
 
     assert names(found) == ["tables of the log"]
-    assert "upgrade turnwise" in found.findings[0].found
+    assert "upgrade turnline" in found.findings[0].found
 
 
 # NATS.
@@ -279,7 +279,7 @@ async def test_a_stream_of_somebody_elses_is_a_finding_also_where_the_index_woul
 @asynccontextmanager
 async def own_server(**options: Any) -> AsyncIterator[NatsServer]:
     with (
-        TemporaryDirectory(prefix="turnwise-nats-", ignore_cleanup_errors=True) as folder,
+        TemporaryDirectory(prefix="turnline-nats-", ignore_cleanup_errors=True) as folder,
         running_nats(NatsServer(Path(folder), **options)) as server,
     ):
         yield server

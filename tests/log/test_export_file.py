@@ -6,13 +6,13 @@ from io import BytesIO
 
 import pytest
 
-from turnwise.errors import BadExport
-from turnwise.log.export_file import PART_RECORDS, End, Header, Part, read_export
-from turnwise.log.memory import MemoryLog
-from turnwise.log.records import MemoryRecords
-from turnwise.log.transfer import check_export, export_log
-from turnwise.testing.damage import flip_byte
-from turnwise.testing.lines import line
+from turnline.errors import BadExport
+from turnline.log.export_file import PART_RECORDS, End, Header, Part, read_export
+from turnline.log.memory import MemoryLog
+from turnline.log.records import MemoryRecords
+from turnline.log.transfer import check_export, export_log
+from turnline.testing.damage import flip_byte
+from turnline.testing.lines import line
 
 
 async def exported(**channels: int) -> bytes:
@@ -94,7 +94,7 @@ def test_what_is_no_export_is_refused_at_its_first_line(content: bytes) -> None:
 async def test_a_newer_version_is_not_guessed_at() -> None:
     newer = (await exported(a=1)).replace(b'"version":1', b'"version":2', 1)
 
-    with pytest.raises(BadExport, match="upgrade turnwise"):
+    with pytest.raises(BadExport, match="upgrade turnline"):
         check_export(BytesIO(newer))
 
 

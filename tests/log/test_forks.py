@@ -5,15 +5,15 @@ from contextlib import aclosing
 
 import pytest
 
-from turnwise.core.envelope import SCHEMA_VERSION, Envelope
-from turnwise.core.event_types import EV_CHANNEL_FORKED, EV_CHANNEL_INVITE, HUB
-from turnwise.errors import CorruptRecord, DuplicateEnvelope, LogConflict
-from turnwise.log.base import JoinsTransactions, Log, Snapshots
-from turnwise.log.forks import ForkingLog, with_forks
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing import LogContract, flip_memory
-from turnwise.testing.lines import NOON, closing_line, line, lines
+from turnline.core.envelope import SCHEMA_VERSION, Envelope
+from turnline.core.event_types import EV_CHANNEL_FORKED, EV_CHANNEL_INVITE, HUB
+from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict
+from turnline.log.base import JoinsTransactions, Log, Snapshots
+from turnline.log.forks import ForkingLog, with_forks
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
+from turnline.testing import LogContract, flip_memory
+from turnline.testing.lines import NOON, closing_line, line, lines
 
 
 class TestForkingLog(LogContract):

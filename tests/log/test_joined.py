@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.errors import LogError, LogUnavailable
-from turnwise.log.base import JoinsTransactions
-from turnwise.log.joined import Write
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.lines import line, lines
+from turnline.errors import LogError, LogUnavailable
+from turnline.log.base import JoinsTransactions
+from turnline.log.joined import Write
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.lines import line, lines
 
 from .joined_contract import JoinedContract, JoiningLog
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
-from turnwise.testing import LogContract, flip_memory
-from turnwise.testing.lines import line, lines
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.testing import LogContract, flip_memory
+from turnline.testing.lines import line, lines
 
 
 class TestMemoryLog(LogContract):

@@ -13,15 +13,15 @@ from tests.cli.projects import call
 from tests.flow.stage import stage
 from tests.hub.scenes import A_B, A_B_A, closed, house
 from tests.hub.test_quarantine import Echo
-from turnwise.core.adapters import built_in
-from turnwise.core.codec import Record
-from turnwise.errors import ChannelQuarantined
-from turnwise.log.address import open_log
-from turnwise.log.memory import MemoryLog
-from turnwise.log.records import MemoryRecords, Records
-from turnwise.log.transfer import export_log
-from turnwise.log.verify import verify
-from turnwise.testing.manual_clock import ManualClock
+from turnline.core.adapters import built_in
+from turnline.core.codec import Record
+from turnline.errors import ChannelQuarantined
+from turnline.log.address import open_log
+from turnline.log.memory import MemoryLog
+from turnline.log.records import MemoryRecords, Records
+from turnline.log.transfer import export_log
+from turnline.log.verify import verify
+from turnline.testing.manual_clock import ManualClock
 
 from .backends import MakePlace, Place
 

@@ -24,15 +24,15 @@ from tests.log.nats_stage import (
     records_of,
 )
 from tests.nats_servers import NatsServer, running
-from turnwise.core.envelope import Envelope
-from turnwise.errors import CorruptRecord, DuplicateEnvelope, LogUnavailable
-from turnwise.log.base import Head, Log, TellsOutage
-from turnwise.log.memory import MemoryLog
-from turnwise.log.nats import NatsLog
-from turnwise.log.nats_address import NatsAddress
-from turnwise.log.nats_channel import SHORT
-from turnwise.testing import DurableLogContract
-from turnwise.testing.lines import closing_line, line, lines, say
+from turnline.core.envelope import Envelope
+from turnline.errors import CorruptRecord, DuplicateEnvelope, LogUnavailable
+from turnline.log.base import Head, Log, TellsOutage
+from turnline.log.memory import MemoryLog
+from turnline.log.nats import NatsLog
+from turnline.log.nats_address import NatsAddress
+from turnline.log.nats_channel import SHORT
+from turnline.testing import DurableLogContract
+from turnline.testing.lines import closing_line, line, lines, say
 
 CUTS = 12
 PATIENCE_SECONDS = 60.0
@@ -246,7 +246,7 @@ async def test_an_index_that_is_lost_is_made_again(log: NatsLog) -> None:
     await other.close()
 
 
-@pytest.mark.parametrize("headers", [{}, {"Turnwise-First": "2"}])
+@pytest.mark.parametrize("headers", [{}, {"Turnline-First": "2"}])
 async def test_a_message_that_is_not_an_append_costs_its_channel_only(
     log: NatsLog, headers: dict[str, str]
 ) -> None:

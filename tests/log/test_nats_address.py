@@ -4,17 +4,17 @@ import sys
 
 import pytest
 
-from turnwise.errors import LogUnavailable, MissingExtra
-from turnwise.log.address import open_log
-from turnwise.log.nats import NatsLog
-from turnwise.log.nats_address import NatsAddress
+from turnline.errors import LogUnavailable, MissingExtra
+from turnline.log.address import open_log
+from turnline.log.nats import NatsLog
+from turnline.log.nats_address import NatsAddress
 
 
 @pytest.mark.parametrize(
     ("address", "hosts", "stream", "replicas"),
     [
-        ("nats://a:4222", ("a:4222",), "turnwise", None),
-        ("nats://a", ("a",), "turnwise", None),
+        ("nats://a:4222", ("a:4222",), "turnline", None),
+        ("nats://a", ("a",), "turnline", None),
         ("nats://a:1,b:2,c/orders", ("a:1", "b:2", "c"), "orders", None),
         ("nats://[::1]:4222/x", ("[::1]:4222",), "x", None),
         ("nats://a/orders?replicas=1", ("a",), "orders", 1),
@@ -70,10 +70,10 @@ def test_opening_by_address_connects_to_nothing_yet() -> None:
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("turnwise.log.nats")]:
+    for name in [name for name in sys.modules if name.startswith("turnline.log.nats")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "nats", None)
     monkeypatch.setitem(sys.modules, "nats.aio.client", None)
 
-    with pytest.raises(MissingExtra, match=r"turnwise\[nats\]"):
+    with pytest.raises(MissingExtra, match=r"turnline\[nats\]"):
         open_log("nats://a/x")

@@ -8,9 +8,9 @@ import pytest
 
 from tests.log.nats_proxy import Proxy, proxy_to
 from tests.nats_servers import NatsCluster, NatsServer
-from turnwise.errors import LogConflict
-from turnwise.log.nats import NatsLog
-from turnwise.testing.lines import line, lines
+from turnline.errors import LogConflict
+from turnline.log.nats import NatsLog
+from turnline.testing.lines import line, lines
 
 WRONG_SEQUENCE = b'"err_code":10071'
 DUPLICATE = b'"duplicate": true'

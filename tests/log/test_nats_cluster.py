@@ -9,11 +9,11 @@ import pytest
 
 from tests.log.nats_stage import flip_nats
 from tests.nats_servers import NatsCluster
-from turnwise.log.base import Log
-from turnwise.log.nats import NatsLog
-from turnwise.log.nats_address import NatsAddress
-from turnwise.testing import DurableLogContract
-from turnwise.testing.lines import line, lines, say
+from turnline.log.base import Log
+from turnline.log.nats import NatsLog
+from turnline.log.nats_address import NatsAddress
+from turnline.testing import DurableLogContract
+from turnline.testing.lines import line, lines, say
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.nats_servers import NatsServer
-from turnwise.errors import LogUnavailable
-from turnwise.log.nats import NatsLog
-from turnwise.log.nats_address import NatsAddress
-from turnwise.log.nats_connection import Connection, heeding
+from turnline.errors import LogUnavailable
+from turnline.log.nats import NatsLog
+from turnline.log.nats_address import NatsAddress
+from turnline.log.nats_connection import Connection, heeding
 
 PATIENCE_SECONDS = 60.0
 INFO = b'INFO {"server_id":"x","version":"2.11.0","proto":1,"max_payload":1048576,"headers":true}\r\n'

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.core.codec import NO_HASH, Record, seal
-from turnwise.core.envelope import Envelope
-from turnwise.errors import CorruptRecord
-from turnwise.log.pages import NOTHING, Page, in_order
-from turnwise.testing.lines import line
+from turnline.core.codec import NO_HASH, Record, seal
+from turnline.core.envelope import Envelope
+from turnline.errors import CorruptRecord
+from turnline.log.pages import NOTHING, Page, in_order
+from turnline.testing.lines import line
 
 
 def records(many: int) -> list[Record]:

@@ -12,14 +12,14 @@ from typing import ClassVar
 
 import pytest
 
-from turnwise.errors import CorruptRecord, LogConflict, LogUnavailable, MissingExtra
-from turnwise.log.address import open_log
-from turnwise.log.base import Log
-from turnwise.log.postgres import PostgresLog
-from turnwise.log.postgres_writer import MAX_BATCH
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing import DurableLogContract
-from turnwise.testing.lines import closing_line, line, lines, say
+from turnline.errors import CorruptRecord, LogConflict, LogUnavailable, MissingExtra
+from turnline.log.address import open_log
+from turnline.log.base import Log
+from turnline.log.postgres import PostgresLog
+from turnline.log.postgres_writer import MAX_BATCH
+from turnline.log.sqlite import SqliteLog
+from turnline.testing import DurableLogContract
+from turnline.testing.lines import closing_line, line, lines, say
 
 from ..postgres import Postgres, run
 from .database_contract import DatabaseContract, DatabaseLog
@@ -74,7 +74,7 @@ class TestPostgresLog(DurableLogContract):
 
 class TestPostgresTables(DatabaseContract):
     most = MAX_BATCH
-    words: ClassVar = {name: f"turnwise_{name}" for name in ("heads", "records", "snapshots")} | {
+    words: ClassVar = {name: f"turnline_{name}" for name in ("heads", "records", "snapshots")} | {
         "zero": "'\\x00'"
     }
 
@@ -99,7 +99,7 @@ async def test_appends_that_wait_together_share_a_transaction(log: PostgresLog) 
 async def test_an_append_that_comes_while_a_lane_ends_is_not_left_waiting(
     log: PostgresLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnwise.log.postgres_writer.LANES", 1)
+    monkeypatch.setattr("turnline.log.postgres_writer.LANES", 1)
     async with asyncio.timeout(60):
         for seq in range(1, 50):
             await log.append("c", [line("c", seq)], after=seq - 1)
@@ -108,7 +108,7 @@ async def test_an_append_that_comes_while_a_lane_ends_is_not_left_waiting(
 async def test_one_append_the_server_cannot_write_costs_nobody_else_of_its_batch(
     log: PostgresLog, url: str
 ) -> None:
-    run(url, "ALTER TABLE turnwise_records ADD CHECK (envelope_id <> 'poison')")
+    run(url, "ALTER TABLE turnline_records ADD CHECK (envelope_id <> 'poison')")
     poison = log.append("b", [line("b", 1, envelope_id="poison")], after=0)
     others = [log.append(name, [line(name, 1)], after=0) for name in "ac"]
     refused, *fine = await asyncio.gather(poison, *others, return_exceptions=True)
@@ -152,14 +152,14 @@ async def test_records_and_hashes_are_those_of_sqlite(log: PostgresLog, url: str
     query = "SELECT seq, envelope_id, hash, body FROM {} ORDER BY seq"
     with closing(sqlite3.connect(tmp_path / "log.db")) as connection:
         assert (
-            run(url, query.format("turnwise_records"))
+            run(url, query.format("turnline_records"))
             == connection.execute(query.format("records")).fetchall()
         )
 
 
 async def test_a_channel_whose_head_is_gone_is_not_begun_again(log: PostgresLog, url: str) -> None:
     await log.append("a", [line("a", 1), line("a", 2)], after=0)
-    run(url, "DELETE FROM turnwise_heads WHERE channel = 'a'")
+    run(url, "DELETE FROM turnline_heads WHERE channel = 'a'")
 
     with pytest.raises(CorruptRecord):
         await log.append("a", [line("a", 1, envelope_id="new")], after=0)
@@ -179,13 +179,13 @@ async def test_an_id_that_postgresql_cannot_keep_is_refused_and_nobodys(log: Pos
 
 
 async def test_tables_of_somebody_else_or_of_a_newer_format_are_not_touched(url: str) -> None:
-    run(url, "CREATE TABLE turnwise_records (mine integer)")
-    with pytest.raises(LogUnavailable, match="not a Turnwise log"):
+    run(url, "CREATE TABLE turnline_records (mine integer)")
+    with pytest.raises(LogUnavailable, match="not a Turnline log"):
         PostgresLog(url)
-    assert run(url, "SELECT * FROM turnwise_records") == []
-    run(url, "DROP TABLE turnwise_records")
+    assert run(url, "SELECT * FROM turnline_records") == []
+    run(url, "DROP TABLE turnline_records")
     log = PostgresLog(url)
-    run(url, "UPDATE turnwise_format SET number = 2")
+    run(url, "UPDATE turnline_format SET number = 2")
 
     with pytest.raises(LogUnavailable, match="format 2 is newer"):
         PostgresLog(url)
@@ -236,7 +236,7 @@ async def test_settings_are_checked_on_each_connection_and_power_is_said_only_if
 
 async def test_tables_that_a_crash_empties_do_not_survive_power(url: str) -> None:
     log = PostgresLog(url)
-    run(url, "ALTER TABLE turnwise_records SET UNLOGGED")
+    run(url, "ALTER TABLE turnline_records SET UNLOGGED")
     again = PostgresLog(url)
 
     assert (log.durability, again.durability) == ("power", "process")
@@ -246,12 +246,12 @@ async def test_tables_that_a_crash_empties_do_not_survive_power(url: str) -> Non
 
 def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(sys.modules):
-        if name.startswith(("turnwise.log.postgres", "psycopg")):
+        if name.startswith(("turnline.log.postgres", "psycopg")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
 
     for scheme in ("postgresql", "postgres"):
-        with pytest.raises(MissingExtra, match=r"turnwise\[postgres\]"):
+        with pytest.raises(MissingExtra, match=r"turnline\[postgres\]"):
             open_log(f"{scheme}://host/name")
 
 

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from turnwise.errors import DuplicateEnvelope, LogConflict, LogUnavailable, TurnwiseError
-from turnwise.log.base import TellsOutage
-from turnwise.log.postgres import PostgresLog
-from turnwise.testing.lines import line, lines
+from turnline.errors import DuplicateEnvelope, LogConflict, LogUnavailable, TurnlineError
+from turnline.log.base import TellsOutage
+from turnline.log.postgres import PostgresLog
+from turnline.testing.lines import line, lines
 
 from ..postgres import Postgres, run
 from .postgres_stage import Wire, own_folder, place_of, wire_before
@@ -152,7 +152,7 @@ async def test_a_connection_that_no_longer_answers_is_given_up(
     log: PostgresLog, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a machine is gone, nothing says so: no end of the connection is ever seen."""
-    monkeypatch.setattr("turnwise.log.postgres_server.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("turnline.log.postgres_server.ANSWER_SECONDS", 0.5)
     wire.lose_answer = once(b"written")
     await log.append("c", [line("c", 1)], after=0)
 
@@ -199,7 +199,7 @@ async def _error(asked: object) -> str:
     assert hasattr(asked, "__await__")
     try:
         await asked
-    except TurnwiseError as error:
+    except TurnlineError as error:
         chain: list[BaseException] = [error]
         while before := chain[-1].__cause__ or chain[-1].__context__:
             chain.append(before)

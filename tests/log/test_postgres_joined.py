@@ -11,12 +11,12 @@ from typing import Any, Final
 import psycopg
 import pytest
 
-from turnwise.errors import LogConflict, LogError, LogUnavailable
-from turnwise.log.base import JoinsTransactions
-from turnwise.log.joined import Write
-from turnwise.log.nats import NatsLog
-from turnwise.log.postgres import PostgresLog
-from turnwise.testing.lines import line, lines
+from turnline.errors import LogConflict, LogError, LogUnavailable
+from turnline.log.base import JoinsTransactions
+from turnline.log.joined import Write
+from turnline.log.nats import NatsLog
+from turnline.log.postgres import PostgresLog
+from turnline.testing.lines import line, lines
 
 from ..postgres import Postgres, run
 from .joined_contract import JoinedContract, JoiningLog
@@ -96,7 +96,7 @@ class TestJoinedPostgres(JoinedContract):
         return mine(log.database.url)
 
     def damage_heads(self, log: JoiningLog) -> None:
-        run(log.database.url, "UPDATE turnwise_heads SET hash = '\\x00'")
+        run(log.database.url, "UPDATE turnline_heads SET hash = '\\x00'")
 
 
 async def test_a_log_says_whether_it_can_join(log: PostgresLog, url: str) -> None:

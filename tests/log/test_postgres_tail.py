@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 import pytest
 from psycopg import AsyncConnection, sql
 
-from turnwise.core.codec import NO_HASH, seal
-from turnwise.log.base import Head
-from turnwise.log.postgres import PostgresLog
-from turnwise.log.postgres_schema import APPEND
-from turnwise.testing.lines import line
+from turnline.core.codec import NO_HASH, seal
+from turnline.log.base import Head
+from turnline.log.postgres import PostgresLog
+from turnline.log.postgres_schema import APPEND
+from turnline.testing.lines import line
 
 from ..postgres import Postgres, run
 from .postgres_stage import place_of
@@ -57,7 +57,7 @@ async def begin(connection: AsyncConnection, channel_id: str) -> None:
 def twin(url: str, after: int) -> list[tuple[str, int]]:
     """What a tail would tell that asks for higher numbers than the last one it saw."""
     rows = run(
-        url, f"SELECT channel, position FROM turnwise_records WHERE position > {after} ORDER BY position"
+        url, f"SELECT channel, position FROM turnline_records WHERE position > {after} ORDER BY position"
     )
     return [(str(channel), int(position)) for channel, position in rows]
 
@@ -97,8 +97,8 @@ async def test_while_a_commit_is_awaited_nothing_behind_it_is_told(log: Postgres
     async with connected(url) as slow:
         await begin(slow, "slow")
         await log.append("later", [line("later", 1)], after=0)
-        horizon = run(url, "SELECT turnwise_horizon()")
-        page = run(url, "SELECT * FROM turnwise_tail(0, 10)")
+        horizon = run(url, "SELECT turnline_horizon()")
+        page = run(url, "SELECT * FROM turnline_tail(0, 10)")
         head = await log.head("later")
         await slow.execute("ROLLBACK")
 
@@ -161,12 +161,12 @@ async def _until_last(log: PostgresLog) -> set[str]:
 
 
 async def test_positions_go_on_past_the_bits_that_a_lock_has(log: PostgresLog, url: str) -> None:
-    run(url, f"SELECT setval('turnwise_positions', {2**31 - 2})")
+    run(url, f"SELECT setval('turnline_positions', {2**31 - 2})")
     async with connected(url) as slow:
         await log.append("before", [line("before", 1)], after=0)
         await begin(slow, "slow")
         await log.append("later", [line("later", 1)], after=0)
-        assert run(url, "SELECT turnwise_horizon()") == [(2**31 - 1,)]
+        assert run(url, "SELECT turnline_horizon()") == [(2**31 - 1,)]
         await slow.execute("COMMIT")
 
     assert [head.channel_id for head in await told(log, 3)] == ["before", "slow", "later"]
@@ -206,7 +206,7 @@ async def test_without_a_notice_the_poll_finds_it(log: PostgresLog, url: str) ->
 async def test_no_notice_is_sent_within_an_appends_transaction(log: PostgresLog, url: str) -> None:
     """All commits of the server would queue up for one lock."""
     async with connected(url) as listening, connected(url) as writing:
-        ((name,),) = run(url, "SELECT 'turnwise_' || 'turnwise_positions'::regclass::oid")
+        ((name,),) = run(url, "SELECT 'turnline_' || 'turnline_positions'::regclass::oid")
         await listening.execute(sql.SQL("LISTEN {}").format(sql.Identifier(name)))
         await begin(writing, "silent")
         await writing.execute("COMMIT")

@@ -13,12 +13,12 @@ from typing import ClassVar
 
 import pytest
 
-from turnwise.errors import LogUnavailable
-from turnwise.log.base import Log
-from turnwise.log.sqlite import SqliteLog
-from turnwise.log.sqlite_writer import MAX_BATCH
-from turnwise.testing import DurableLogContract, flip_sqlite
-from turnwise.testing.lines import line, lines, say
+from turnline.errors import LogUnavailable
+from turnline.log.base import Log
+from turnline.log.sqlite import SqliteLog
+from turnline.log.sqlite_writer import MAX_BATCH
+from turnline.testing import DurableLogContract, flip_sqlite
+from turnline.testing.lines import line, lines, say
 
 from .database_contract import DatabaseContract, DatabaseLog
 

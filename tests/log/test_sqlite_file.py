@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.errors import LogUnavailable
-from turnwise.log.sqlite import SqliteLog
-from turnwise.log.sqlite_file import FORMAT, NETWORK_FILE_SYSTEMS, Durability, LogFile, file_system
-from turnwise.testing.lines import closing_line, line, lines, say
+from turnline.errors import LogUnavailable
+from turnline.log.sqlite import SqliteLog
+from turnline.log.sqlite_file import FORMAT, NETWORK_FILE_SYSTEMS, Durability, LogFile, file_system
+from turnline.testing.lines import closing_line, line, lines, say
 
 
 def change(path: Path, *statements: str) -> None:
@@ -71,10 +71,10 @@ async def test_heads_that_are_gone_are_rebuilt_from_the_records(log: SqliteLog, 
 
 
 async def test_the_folder_is_made(tmp_path: Path) -> None:
-    log = SqliteLog(tmp_path / ".turnwise" / "deep" / "log.db")
+    log = SqliteLog(tmp_path / ".turnline" / "deep" / "log.db")
 
     assert await say(log, "c", "first") == 1
-    assert log.address == f"sqlite:///{tmp_path}/.turnwise/deep/log.db"
+    assert log.address == f"sqlite:///{tmp_path}/.turnline/deep/log.db"
     await log.close()
 
 
@@ -119,7 +119,7 @@ def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
     change(path, "CREATE TABLE orders (id)")
     before = path.read_bytes()
 
-    with pytest.raises(LogUnavailable, match="not a Turnwise log"):
+    with pytest.raises(LogUnavailable, match="not a Turnline log"):
         SqliteLog(path)
     assert path.read_bytes() == before
 
@@ -128,7 +128,7 @@ async def test_a_newer_format_is_left_alone(log: SqliteLog) -> None:
     await log.close()
     change(log.path, f"PRAGMA user_version = {FORMAT + 1}")
 
-    with pytest.raises(LogUnavailable, match="upgrade turnwise"):
+    with pytest.raises(LogUnavailable, match="upgrade turnline"):
         SqliteLog(log.path)
 
 
@@ -171,7 +171,7 @@ def test_without_a_list_of_mounts_nothing_is_refused(tmp_path: Path) -> None:
 
 
 async def test_two_processes_may_make_one_file_at_once(tmp_path: Path) -> None:
-    script = "import sys; from turnwise.log.sqlite import SqliteLog; SqliteLog(sys.argv[1])"
+    script = "import sys; from turnline.log.sqlite import SqliteLog; SqliteLog(sys.argv[1])"
     path = tmp_path / "log.db"
     racers = [await asyncio.create_subprocess_exec(sys.executable, "-c", script, path) for _ in range(4)]
 

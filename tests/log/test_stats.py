@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from turnwise.log.memory import MemoryLog
-from turnwise.log.records import MemoryRecords
-from turnwise.log.stats import LARGEST, LogStats, stats
-from turnwise.testing.lines import NOON, closing_line, line
+from turnline.log.memory import MemoryLog
+from turnline.log.records import MemoryRecords
+from turnline.log.stats import LARGEST, LogStats, stats
+from turnline.testing.lines import NOON, closing_line, line
 
 from .backends import KINDS, Place
 

@@ -8,15 +8,15 @@ from io import BytesIO
 import msgspec
 import pytest
 
-from turnwise.core.codec import Kept, decode, seal
-from turnwise.core.envelope import Envelope
-from turnwise.errors import BadExport, LogUnavailable, UnknownChannel
-from turnwise.log.base import Log
-from turnwise.log.export_file import PART_BYTES, LeftOut, read_export
-from turnwise.log.memory import MemoryLog
-from turnwise.log.records import MemoryRecords
-from turnwise.log.transfer import Exported, Imported, export_log, import_log
-from turnwise.testing.lines import closing_line, line
+from turnline.core.codec import Kept, decode, seal
+from turnline.core.envelope import Envelope
+from turnline.errors import BadExport, LogUnavailable, UnknownChannel
+from turnline.log.base import Log
+from turnline.log.export_file import PART_BYTES, LeftOut, read_export
+from turnline.log.memory import MemoryLog
+from turnline.log.records import MemoryRecords
+from turnline.log.transfer import Exported, Imported, export_log, import_log
+from turnline.testing.lines import closing_line, line
 
 from .backends import KEPT_KINDS, KINDS, MakePlace, Place
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from threading import Event, Thread
 
-from turnwise.log.turnstile import Place, Turnstile
+from turnline.log.turnstile import Place, Turnstile
 
 PATIENCE_SECONDS = 60.0
 

@@ -11,18 +11,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from turnwise.core.adapters import built_in
-from turnwise.core.channel import ChannelSpec
-from turnwise.core.directory import DIRECTORY_CHANNEL, EV_PARTICIPANT_REGISTERED
-from turnwise.core.envelope import Envelope
-from turnwise.core.event_types import EV_CHANNEL_FORKED, EV_CHANNEL_INVITE
-from turnwise.errors import LogUnavailable
-from turnwise.log.forks import with_forks
-from turnwise.log.memory import MemoryLog
-from turnwise.log.records import MemoryRecords, open_records
-from turnwise.log.verify import BadRecord, Verdict, verify
-from turnwise.testing import flip_memory
-from turnwise.testing.lines import NOON, closing_line, line
+from turnline.core.adapters import built_in
+from turnline.core.channel import ChannelSpec
+from turnline.core.directory import DIRECTORY_CHANNEL, EV_PARTICIPANT_REGISTERED
+from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_CHANNEL_FORKED, EV_CHANNEL_INVITE
+from turnline.errors import LogUnavailable
+from turnline.log.forks import with_forks
+from turnline.log.memory import MemoryLog
+from turnline.log.records import MemoryRecords, open_records
+from turnline.log.verify import BadRecord, Verdict, verify
+from turnline.testing import flip_memory
+from turnline.testing.lines import NOON, closing_line, line
 
 from .backends import KEPT_KINDS, KINDS, Place
 from .nats_stage import open_in_the_index, put_foreign, stream_of
@@ -139,10 +139,10 @@ async def test_on_nats_a_message_whose_headers_speak_of_other_records_is_bad(pla
     await fill(place)
     async with stream_of(place.address) as (stream, name):
         kept = await stream.get_last_msg(name, f"{name}.a")
-        headers = {key: value for key, value in (kept.headers or {}).items() if key.startswith("Turnwise")}
+        headers = {key: value for key, value in (kept.headers or {}).items() if key.startswith("Turnline")}
         payload = kept.data or b""
         await stream.publish(
-            f"{name}.a", payload, headers=headers | {"Turnwise-First": "5", "Turnwise-Last": "5"}
+            f"{name}.a", payload, headers=headers | {"Turnline-First": "5", "Turnline-Last": "5"}
         )
     await put_foreign(place.address, "b", {})
 
@@ -187,7 +187,7 @@ async def test_an_envelope_under_another_records_name_is_bad() -> None:
     other = MemoryLog()
     await other.append("_other", [replace(line("_own", 1), channel_id="_other")], after=0)
     # The chain of `_own` around an envelope that says it is of `_other`.
-    from turnwise.core.codec import Kept, seal
+    from turnline.core.codec import Kept, seal
 
     body = other.records["_other"][0].body
     fields = {name: getattr(line("_own", 1), name) for name in Envelope.__struct_fields__}

@@ -6,15 +6,15 @@ from types import ModuleType
 
 import pytest
 
-import turnwise
-import turnwise.config
-import turnwise.knowledge
-import turnwise.network
-import turnwise.network.workflow_helpers
-import turnwise.testing
-from turnwise import network
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
+import turnline
+import turnline.config
+import turnline.knowledge
+import turnline.network
+import turnline.network.workflow_helpers
+import turnline.testing
+from turnline import network
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
 
 EVERYDAY = [
     "Agent",
@@ -27,7 +27,7 @@ EVERYDAY = [
     "Reply",
     "RunResult",
     "ToolResult",
-    "TurnwiseError",
+    "TurnlineError",
     "Variable",
     "__version__",
     "node",
@@ -240,12 +240,12 @@ SEED_004 = [
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        (turnwise, EVERYDAY),
-        (turnwise.config, CONFIG),
-        (turnwise.knowledge, KNOWLEDGE),
-        (turnwise.network.workflow_helpers, HELPERS),
-        (turnwise.testing, TESTING),
-        (turnwise.network, NETWORK),
+        (turnline, EVERYDAY),
+        (turnline.config, CONFIG),
+        (turnline.knowledge, KNOWLEDGE),
+        (turnline.network.workflow_helpers, HELPERS),
+        (turnline.testing, TESTING),
+        (turnline.network, NETWORK),
     ],
     ids=lambda value: value.__name__ if isinstance(value, ModuleType) else "",
 )
@@ -270,9 +270,9 @@ def test_nothing_is_defined_in_the_network_package() -> None:
     """Its names come from where the code is."""
     for name in NETWORK:
         home = getattr(getattr(network, name), "__module__", "")
-        assert not str(home).startswith("turnwise.network")
+        assert not str(home).startswith("turnline.network")
 
 
 def test_the_stores_of_the_seeds_are_the_logs() -> None:
-    assert turnwise.knowledge.MemoryKnowledgeStore is MemoryLog
-    assert turnwise.knowledge.DiskKnowledgeStore is SqliteLog
+    assert turnline.knowledge.MemoryKnowledgeStore is MemoryLog
+    assert turnline.knowledge.DiskKnowledgeStore is SqliteLog

@@ -17,17 +17,17 @@ from fastapi import FastAPI
 
 from tests.flow.stage import SAFETY_SECONDS, flows_of
 from tests.logs import new_log
-from turnwise.core.envelope import JsonObject
-from turnwise.errors import Unauthenticated
-from turnwise.flow.work import Services
-from turnwise.hub.clock import Clock
-from turnwise.log.base import Log
-from turnwise.server.app import create_app
-from turnwise.server.auth.credentials import Credentials
-from turnwise.server.auth.principal import Principal
-from turnwise.server.runtime import Runtime
-from turnwise.server.settings import ServerSettings
-from turnwise.testing.manual_clock import ManualClock
+from turnline.core.envelope import JsonObject
+from turnline.errors import Unauthenticated
+from turnline.flow.work import Services
+from turnline.hub.clock import Clock
+from turnline.log.base import Log
+from turnline.server.app import create_app
+from turnline.server.auth.credentials import Credentials
+from turnline.server.auth.principal import Principal
+from turnline.server.runtime import Runtime
+from turnline.server.settings import ServerSettings
+from turnline.testing.manual_clock import ManualClock
 
 Ctx = dict[str, Any]
 Response = httpx2.Response

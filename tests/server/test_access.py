@@ -10,11 +10,11 @@ import httpx2
 import msgspec
 import pytest
 
-from turnwise.hub.clock import SystemClock
-from turnwise.server.access import OpenAuthenticator, development, only_api_keys, production
-from turnwise.server.app import create_app
-from turnwise.server.auth.biscuit import mint
-from turnwise.server.auth.keys import RootKey, development_key
+from turnline.hub.clock import SystemClock
+from turnline.server.access import OpenAuthenticator, development, only_api_keys, production
+from turnline.server.app import create_app
+from turnline.server.auth.biscuit import mint
+from turnline.server.auth.keys import RootKey, development_key
 
 from .stage import Ctx, runtime_with
 
@@ -24,7 +24,7 @@ API_KEY = "twk_" + "k" * 40
 KEYS = msgspec.json.encode(
     {"ci": {"sha256": sha256(API_KEY.encode()).hexdigest(), "scopes": ["runs:start:*"]}}
 )
-ENVIRONMENT = {"TURNWISE_AUTH_KEY": SECRET, "TURNWISE_API_KEYS": KEYS.decode()}
+ENVIRONMENT = {"TURNLINE_AUTH_KEY": SECRET, "TURNLINE_API_KEYS": KEYS.decode()}
 
 
 def token(key: RootKey, *scopes: str) -> str:

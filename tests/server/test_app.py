@@ -13,15 +13,15 @@ import pytest
 from fastapi import FastAPI
 from msgspec.structs import replace
 
-from turnwise.core.envelope import Envelope
-from turnwise.errors import LogUnavailable, NameTaken
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.log.sqlite_writer import WriterStats
-from turnwise.server.app import create_app
-from turnwise.server.auth.authenticator import Authenticator
-from turnwise.server.runtime import Runtime
-from turnwise.server.settings import ServerSettings
+from turnline.core.envelope import Envelope
+from turnline.errors import LogUnavailable, NameTaken
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
+from turnline.log.sqlite_writer import WriterStats
+from turnline.server.app import create_app
+from turnline.server.auth.authenticator import Authenticator
+from turnline.server.runtime import Runtime
+from turnline.server.settings import ServerSettings
 
 from .stage import Ctx, KnownTokens, runtime_with, served
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from turnwise.server.body import parsed
-from turnwise.server.problems import RequestRefused
-from turnwise.server.settings import ServerSettings
+from turnline.server.body import parsed
+from turnline.server.problems import RequestRefused
+from turnline.server.settings import ServerSettings
 
 from .stage import served
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.errors import NameTaken
-from turnwise.flow.project import load_project
-from turnwise.server.app import create_app
-from turnwise.server.runtime import runtime_of
+from turnline.errors import NameTaken
+from turnline.flow.project import load_project
+from turnline.server.app import create_app
+from turnline.server.runtime import runtime_of
 
 from .stage import KnownTokens, runtime_with, served
 
@@ -58,7 +58,7 @@ async def test_the_source_is_shown_to_operators_with_variables_as_their_author_n
     (tmp_path / "flow.yaml").write_text("kind: Workflow" + text)
     (tmp_path / "nodes").mkdir()
     (tmp_path / "nodes" / "work.py").write_text(
-        "from turnwise import node\n\n\n@node\ndef call(ctx):\n    pass\n"
+        "from turnline import node\n\n\n@node\ndef call(ctx):\n    pass\n"
     )
     project = load_project(tmp_path, environment={"PLACE": "secret-place"})
     runtime = runtime_of(project, log_address="memory:")

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.flow.stage import flows_of
-from turnwise.flow.work import Services
-from turnwise.log.memory import MemoryLog
-from turnwise.server.limits import Places
-from turnwise.server.problems import RequestRefused
-from turnwise.server.runtime import Runtime
-from turnwise.testing.manual_clock import ManualClock
+from turnline.flow.work import Services
+from turnline.log.memory import MemoryLog
+from turnline.server.limits import Places
+from turnline.server.problems import RequestRefused
+from turnline.server.runtime import Runtime
+from turnline.testing.manual_clock import ManualClock
 
 ASK = "steps: [{id: ask, kind: human, human: {title: 'Sure?'}}]"
 EACH = """

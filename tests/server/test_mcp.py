@@ -13,13 +13,13 @@ import pytest
 from mcp import Client
 
 from tests.flow.stage import flows_of
-from turnwise import Agent, McpServer
-from turnwise.errors import NameTaken
-from turnwise.flow.work import Services
-from turnwise.log.memory import MemoryLog
-from turnwise.server.mcp import ProjectTools
-from turnwise.server.runtime import Runtime
-from turnwise.testing import ScriptedModel, call
+from turnline import Agent, McpServer
+from turnline.errors import NameTaken
+from turnline.flow.work import Services
+from turnline.log.memory import MemoryLog
+from turnline.server.mcp import ProjectTools
+from turnline.server.runtime import Runtime
+from turnline.testing import ScriptedModel, call
 
 LEADS = Path(__file__).parents[2] / "examples" / "leads"
 GREET = """
@@ -167,7 +167,7 @@ async def test_an_agent_and_a_flow_cannot_be_one_tool() -> None:
 async def test_the_command_line_serves_a_project_that_an_agent_can_use(tmp_path: Path) -> None:
     """Both ways at once: our client starts our server."""
     log = f"sqlite:///{tmp_path}/log.db"
-    arguments = ["-m", "turnwise", "mcp", str(LEADS), "--log", log]
+    arguments = ["-m", "turnline", "mcp", str(LEADS), "--log", log]
     async with McpServer(command=sys.executable, args=arguments) as server:
         names = [one.name for one in server.tools]
         refused = await server.call(names[0], {"email": 7})

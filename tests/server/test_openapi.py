@@ -21,13 +21,13 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
-from turnwise.server.app import create_app
-from turnwise.server.serving import DrainingServer, bind
-from turnwise.server.settings import ServerSettings
+from turnline.server.app import create_app
+from turnline.server.serving import DrainingServer, bind
+from turnline.server.settings import ServerSettings
 
 from .stage import Ctx, KnownTokens, runtime_with
 
-EXAMPLES = 1_000 if os.environ.get("TURNWISE_SOAK") else 12
+EXAMPLES = 1_000 if os.environ.get("TURNLINE_SOAK") else 12
 CHECKS = [not_a_server_error, response_schema_conformance, status_code_conformance]
 ENDLESS = "/channels/events"
 """A stream that ends with the server; tests/server/channels reads it."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from turnwise.server.origin import LOOPBACK_NAMES, OriginCheck, known_names
-from turnwise.server.settings import ServerSettings
+from turnline.server.origin import LOOPBACK_NAMES, OriginCheck, known_names
+from turnline.server.settings import ServerSettings
 
 from .stage import served
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.log.postgres_stage import Stoppable, own_folder, stoppable
-from turnwise.hub.clock import SystemClock
-from turnwise.log.postgres import PostgresLog
+from turnline.hub.clock import SystemClock
+from turnline.log.postgres import PostgresLog
 
 from .stage import Ctx, Server, served
 

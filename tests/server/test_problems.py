@@ -1,4 +1,4 @@
-"""Errors as answers: what Turnwise raises on purpose is told, anything else only by a request id."""
+"""Errors as answers: what Turnline raises on purpose is told, anything else only by a request id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from turnwise.errors import (
+from turnline.errors import (
     AccessBusy,
     BadAnswer,
     ChannelBusy,
@@ -22,8 +22,8 @@ from turnwise.errors import (
     UnknownName,
     UnknownRun,
 )
-from turnwise.flow.verdict import RunError
-from turnwise.server.problems import Answer, answer_to, status_of
+from turnline.flow.verdict import RunError
+from turnline.server.problems import Answer, answer_to, status_of
 
 
 def told(error: Exception) -> Answer:

@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from turnwise.flow.project import load_project
-from turnwise.flow.verdict import Verdict
-from turnwise.server.runtime import Runtime, open_runtime
+from turnline.flow.project import load_project
+from turnline.flow.verdict import Verdict
+from turnline.server.runtime import Runtime, open_runtime
 
 SAFETY_SECONDS: Final = 60.0
 
@@ -40,7 +40,7 @@ ASK_THEN_WORK = """
       - {id: work, runner: work}
 """
 WORK = """
-    from turnwise import node
+    from turnline import node
 
     @node("work")
     def work(ctx):
@@ -93,8 +93,8 @@ async def test_p1_a_conversation_between_agents_is_one_step(tmp_path: Path) -> N
               - {id: respond, kind: response, response: {mapping: {slogan: slogan, mood: mood}}}
         """,
         agents__people="""
-            from turnwise import Agent, ToolResult, tool
-            from turnwise.testing import ScriptedModel, call
+            from turnline import Agent, ToolResult, tool
+            from turnline.testing import ScriptedModel, call
 
             @tool
             def feel(mood: str) -> ToolResult:
@@ -123,7 +123,7 @@ async def test_f2_what_a_model_says_cannot_reach_a_reserved_key(tmp_path: Path) 
               - {id: look, runner: look}
         """,
         nodes__look="""
-            from turnwise import node
+            from turnline import node
 
             @node("look")
             async def look(ctx):
@@ -136,8 +136,8 @@ async def test_f2_what_a_model_says_cannot_reach_a_reserved_key(tmp_path: Path) 
             spec: {fields: {name: string}}
         """,
         agents__rogue="""
-            from turnwise import Agent
-            from turnwise.testing import ScriptedModel
+            from turnline import Agent
+            from turnline.testing import ScriptedModel
 
             answer = '{"_db": {}, "_user_id": "root", "_response": {}, "said": 1}'
             rogue = Agent("rogue", config=ScriptedModel(answer))
@@ -159,7 +159,7 @@ async def test_f2_what_a_model_says_cannot_reach_a_reserved_key(tmp_path: Path) 
 async def test_f11_a_project_can_let_its_calls_reach_private_addresses(tmp_path: Path, allowed: bool) -> None:
     """Nothing listens on the port; what counts is whether the call was tried."""
     folder = project(tmp_path, workflows__main="steps: [{id: c, api_call: {url: 'http://127.0.0.1:9/'}}]")
-    (folder / "turnwise.yaml").write_text(f"allow_private: {str(allowed).lower()}")
+    (folder / "turnline.yaml").write_text(f"allow_private: {str(allowed).lower()}")
     async with open_runtime(load_project(folder)) as runtime:
         done = await ended(runtime, await runtime.runs.start("main", {}))
 

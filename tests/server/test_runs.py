@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from turnwise.server.auth.principal import Bound
+from turnline.server.auth.principal import Bound
 
 from .stage import PEOPLE, Ctx, Server, person, served
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.errors import HubClosed
-from turnwise.errors.flows import BadDocuments
-from turnwise.flow.project import load_project
-from turnwise.flow.work import Services
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.server.runtime import Runtime, open_runtime, runtime_of
+from turnline.errors import HubClosed
+from turnline.errors.flows import BadDocuments
+from turnline.flow.project import load_project
+from turnline.flow.work import Services
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
+from turnline.server.runtime import Runtime, open_runtime, runtime_of
 
 from .stage import runtime_with
 
@@ -37,9 +37,9 @@ metadata: {name: Lead}
 spec: {fields: {email: {type: string, required: true}}}
 """
 CODE = """
-from turnwise import Agent
-from turnwise.flow.node import node
-from turnwise.testing import ScriptedModel
+from turnline import Agent
+from turnline.flow.node import node
+from turnline.testing import ScriptedModel
 
 ada = Agent("ada", config=ScriptedModel("hi, I am ada"))
 bob = Agent("bob", config=ScriptedModel("hi, I am bob"))
@@ -56,7 +56,7 @@ def folder(path: Path, settings: str = "") -> Path:
     (path / "nodes").mkdir()
     (path / "nodes" / "all.py").write_text(CODE)
     (path / "flows.yaml").write_text(FLOWS)
-    (path / "turnwise.yaml").write_text(settings)
+    (path / "turnline.yaml").write_text(settings)
     return path
 
 
@@ -70,7 +70,7 @@ async def test_a_project_runs_with_its_nodes_its_data_and_its_agents(tmp_path: P
 
     assert (first.data["count"], second.data["count"]) == (1, 2)
     assert talk.data == {"name": "Ann", "said": "hi, I am bob"}
-    assert address == f"sqlite:///{tmp_path}/.turnwise/log.db"
+    assert address == f"sqlite:///{tmp_path}/.turnline/log.db"
 
 
 async def test_the_log_can_be_chosen(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_the_log_can_be_chosen(tmp_path: Path) -> None:
     async with open_runtime(load_project(tmp_path), log_address=f"sqlite:///{tmp_path}/other.db") as runtime:
         assert isinstance(runtime.hub.log, SqliteLog)
 
-    assert not (tmp_path / ".turnwise").exists()
+    assert not (tmp_path / ".turnline").exists()
 
 
 def test_documents_with_mistakes_are_told_before_anything_is_opened(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ import pytest
 from tests.flow.http_server import Answer, HttpServer
 from tests.flow.stage import flows_of
 from tests.server.stage import KnownTokens
-from turnwise.agent.agent import Agent
-from turnwise.agent.scripted import RecordingModel, ScriptedModel
-from turnwise.flow.testing.fixture import export_run
-from turnwise.flow.work import Services
-from turnwise.log.sqlite import SqliteLog
-from turnwise.server.app import create_app
-from turnwise.server.runtime import Runtime
+from turnline.agent.agent import Agent
+from turnline.agent.scripted import RecordingModel, ScriptedModel
+from turnline.flow.testing.fixture import export_run
+from turnline.flow.work import Services
+from turnline.log.sqlite import SqliteLog
+from turnline.server.app import create_app
+from turnline.server.runtime import Runtime
 
 SECRET = "canary-5f0c2e-header"
 PRIVATE = "canary-5f0c2e-private"

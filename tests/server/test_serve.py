@@ -1,4 +1,4 @@
-"""`turnwise serve`, as somebody runs it: in a process of its own, on a real port, stopped by a signal."""
+"""`turnline serve`, as somebody runs it: in a process of its own, on a real port, stopped by a signal."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from turnwise.cli.serve import serve
-from turnwise.errors import BadKey, NameTaken, UnknownName
+from turnline.cli.serve import serve
+from turnline.errors import BadKey, NameTaken, UnknownName
 
 HELLO = """
 kind: Workflow
@@ -39,7 +39,7 @@ NODES = """
 import asyncio
 import os
 
-from turnwise.flow.node import node
+from turnline.flow.node import node
 
 
 @node("greet")
@@ -56,8 +56,8 @@ async def wait_for_go(ctx):
         writer.close()
 """
 MAIN = """
-from turnwise.cli import app, main
-from turnwise.cli.serve import serve
+from turnline.cli import app, main
+from turnline.cli.serve import serve
 app.command("serve")(serve)
 main()
 """
@@ -151,7 +151,7 @@ async def test_f13_the_development_server_prints_what_to_try_and_accepts_its_key
     assert "event: ended" in stream.text
     assert (denied.status_code, alive.status_code) == (401, 200)
     assert (code, rest) == (0, "stopped.\n")
-    assert (tmp_path / ".turnwise" / "log.db").exists()
+    assert (tmp_path / ".turnline" / "log.db").exists()
 
 
 async def test_x20_sigterm_answers_what_is_in_flight_and_takes_nothing_new(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_documents_with_mistakes_are_reported_whole_and_nothing_is_served(tmp_pa
     assert "no node is known as 'great'" in told
     assert "'steps' cannot be this" in told
     assert told.rstrip().endswith("2 errors in 1 file.")
-    assert not (tmp_path / ".turnwise").exists()
+    assert not (tmp_path / ".turnline").exists()
 
 
 def test_data_models_with_mistakes_are_reported_too(tmp_path: Path) -> None:
@@ -220,24 +220,24 @@ def test_a_port_that_is_taken_is_one_clear_line(tmp_path: Path) -> None:
 
     assert isinstance(error, NameTaken)
     assert str(error).startswith(f"the address '127.0.0.1:{port}' is taken.")
-    assert not (tmp_path / ".turnwise").exists()
+    assert not (tmp_path / ".turnline").exists()
 
 
 @pytest.mark.parametrize("options", [[], ["--dev"]])
 def test_f13_a_host_that_others_reach_needs_a_key_of_its_own(
     options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("TURNWISE_AUTH_KEY", raising=False)
-    monkeypatch.delenv("TURNWISE_AUTH_PUBLIC_KEY", raising=False)
+    monkeypatch.delenv("TURNLINE_AUTH_KEY", raising=False)
+    monkeypatch.delenv("TURNLINE_AUTH_PUBLIC_KEY", raising=False)
     _, told, error = invoke(str(project(tmp_path)), "--host", "0.0.0.0", "--port", "0", *options)
 
     assert isinstance(error, BadKey)
     assert "Serving" not in told
-    assert not (tmp_path / ".turnwise").exists()
+    assert not (tmp_path / ".turnline").exists()
 
 
 def test_a_host_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TURNWISE_AUTH_KEY", "11" * 32)
+    monkeypatch.setenv("TURNLINE_AUTH_KEY", "11" * 32)
     _, _, error = invoke(str(project(tmp_path)), "--host", "no such host", "--port", "0")
 
     assert isinstance(error, UnknownName)
@@ -247,7 +247,7 @@ def test_a_host_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_f13_a_development_key_is_refused_without_dev(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TURNWISE_AUTH_KEY", "development:" + "11" * 32)
+    monkeypatch.setenv("TURNLINE_AUTH_KEY", "development:" + "11" * 32)
     _, _, error = invoke(str(project(tmp_path)), "--port", "0")
 
     assert isinstance(error, BadKey)

@@ -14,10 +14,10 @@ import pytest
 from tests.certificates import LOOPBACK, certificate
 from tests.hub.scenes import A_B, refused
 from tests.server.ws_raw import Raw, Tokens, raw, served
-from turnwise.client.embedded import Hub
-from turnwise.client.ws_link import WsLink
-from turnwise.core.governance import Passport, Registration, Rule
-from turnwise.errors import (
+from turnline.client.embedded import Hub
+from turnline.client.ws_link import WsLink
+from turnline.core.governance import Passport, Registration, Rule
+from turnline.errors import (
     Forbidden,
     LinkLost,
     NameTaken,
@@ -25,13 +25,13 @@ from turnwise.errors import (
     Unauthenticated,
     UnknownParticipant,
 )
-from turnwise.hub.request import OpenRequest
-from turnwise.log.memory import MemoryLog
-from turnwise.server.auth.operations import OPERATIONS
-from turnwise.server.serve_ws import serve_ws
-from turnwise.server.ws_requests import REQUESTS
-from turnwise.server.ws_settings import WsSettings
-from turnwise.testing.manual_clock import ManualClock
+from turnline.hub.request import OpenRequest
+from turnline.log.memory import MemoryLog
+from turnline.server.auth.operations import OPERATIONS
+from turnline.server.serve_ws import serve_ws
+from turnline.server.ws_requests import REQUESTS
+from turnline.server.ws_settings import WsSettings
+from turnline.testing.manual_clock import ManualClock
 
 ALL = ("channels:*",)
 

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from turnwise.log.memory import MemoryLog
-from turnwise.server.settings import ServerSettings
-from turnwise.testing.manual_clock import ManualClock
+from turnline.log.memory import MemoryLog
+from turnline.server.settings import ServerSettings
+from turnline.testing.manual_clock import ManualClock
 
 from .stage import PEOPLE, Ctx, Listening, Server, person, served
 

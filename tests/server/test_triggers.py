@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from turnwise.log.memory import MemoryLog
-from turnwise.server.settings import ServerSettings
+from turnline.log.memory import MemoryLog
+from turnline.server.settings import ServerSettings
 
 from .stage import Ctx, Server, served
 

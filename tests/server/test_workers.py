@@ -1,4 +1,4 @@
-"""`turnwise serve --workers N`: real processes on one port and one log, some of which are killed."""
+"""`turnline serve --workers N`: real processes on one port and one log, some of which are killed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from turnwise.errors import LogUnavailable
-from turnwise.server.workers import check_shared
+from turnline.errors import LogUnavailable
+from turnline.server.workers import check_shared
 
 from .test_serve import Served, invoke, project, refused, serving
 
@@ -32,7 +32,7 @@ NODES = """
 import asyncio
 import os
 
-from turnwise.flow.node import node
+from turnline.flow.node import node
 
 
 @node("wait_for_go")

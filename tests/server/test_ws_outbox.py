@@ -6,9 +6,9 @@ import asyncio
 import json
 
 from tests.hub.scenes import quiet
-from turnwise.client.frames import Text
-from turnwise.server.ws_outbox import Outbox
-from turnwise.server.ws_settings import WsCounters, WsSettings
+from turnline.client.frames import Text
+from turnline.server.ws_outbox import Outbox
+from turnline.server.ws_settings import WsCounters, WsSettings
 
 
 def outbox(**limits: int) -> tuple[Outbox, WsCounters]:

@@ -9,19 +9,19 @@ from typing import Any
 from tests.client.ws_proxy import CuttingProxy
 from tests.hub.scenes import A_B, begin, quiet, refused, sqlite, until
 from tests.server.ws_raw import Raw, Tokens, raw, served
-from turnwise.client.backoff import Backoff
-from turnwise.client.embedded import Hub
-from turnwise.client.hub_client import HubClient
-from turnwise.client.turn import Turn
-from turnwise.client.ws_link import WsLink
-from turnwise.core.envelope import Envelope
-from turnwise.core.governance import Passport
-from turnwise.core.graph import round_robin
-from turnwise.errors import NameTaken
-from turnwise.network.workflow_helpers import update_context
-from turnwise.server.serve_ws import ServedWs, serve_ws
-from turnwise.server.ws_settings import WsSettings
-from turnwise.testing.manual_clock import ManualClock
+from turnline.client.backoff import Backoff
+from turnline.client.embedded import Hub
+from turnline.client.hub_client import HubClient
+from turnline.client.turn import Turn
+from turnline.client.ws_link import WsLink
+from turnline.core.envelope import Envelope
+from turnline.core.governance import Passport
+from turnline.core.graph import round_robin
+from turnline.errors import NameTaken
+from turnline.network.workflow_helpers import update_context
+from turnline.server.serve_ws import ServedWs, serve_ws
+from turnline.server.ws_settings import WsSettings
+from turnline.testing.manual_clock import ManualClock
 
 QUICK = Backoff(first_seconds=0.001, most_seconds=0.05)
 

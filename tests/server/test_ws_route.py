@@ -12,15 +12,15 @@ from websockets.exceptions import InvalidStatus
 
 from tests.hub.scenes import answers, refused
 from tests.server.stage import KnownTokens, runtime_with
-from turnwise.client.hub_client import HubClient
-from turnwise.client.ws_link import WsLink
-from turnwise.core.governance import Passport
-from turnwise.errors import Forbidden, NameTaken, Unauthenticated
-from turnwise.hub.clock import SystemClock
-from turnwise.server.app import create_app
-from turnwise.server.runtime import Runtime
-from turnwise.server.serving import DrainingServer, bind
-from turnwise.server.settings import ServerSettings
+from turnline.client.hub_client import HubClient
+from turnline.client.ws_link import WsLink
+from turnline.core.governance import Passport
+from turnline.errors import Forbidden, NameTaken, Unauthenticated
+from turnline.hub.clock import SystemClock
+from turnline.server.app import create_app
+from turnline.server.runtime import Runtime
+from turnline.server.serving import DrainingServer, bind
+from turnline.server.settings import ServerSettings
 
 FLOW = "{steps: [{id: greet, runner: greet}]}"
 

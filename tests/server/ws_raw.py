@@ -16,16 +16,16 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from turnwise.client.embedded import Hub
-from turnwise.core.envelope import JsonObject
-from turnwise.errors import Unauthenticated
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
-from turnwise.server.auth.credentials import Credentials
-from turnwise.server.auth.principal import NEVER, Principal
-from turnwise.server.serve_ws import ServedWs, serve_ws
-from turnwise.server.ws_settings import WsSettings
-from turnwise.testing.manual_clock import ManualClock
+from turnline.client.embedded import Hub
+from turnline.core.envelope import JsonObject
+from turnline.errors import Unauthenticated
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.server.auth.credentials import Credentials
+from turnline.server.auth.principal import NEVER, Principal
+from turnline.server.serve_ws import ServedWs, serve_ws
+from turnline.server.ws_settings import WsSettings
+from turnline.testing.manual_clock import ManualClock
 
 PATIENCE_SECONDS = 60.0
 

@@ -14,27 +14,27 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from tests.server.stage import KnownTokens, runtime_with
-from turnwise.agent.agent import Agent
-from turnwise.agent.context import Context
-from turnwise.agent.messages import Message, ModelReply, Usage, UserMessage
-from turnwise.agent.scripted import Line, ScriptedModel, call
-from turnwise.agent.tool import tool
-from turnwise.agent.tool_result import ToolResult
-from turnwise.client.hub_client import HubClient
-from turnwise.client.human_client import HumanClient
-from turnwise.client.link import LocalLink
-from turnwise.core.conditions import ContextEquals, FromSpeaker, ToolCalled
-from turnwise.core.governance import Passport
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.targets import AgentTarget, TerminateTarget
-from turnwise.flow.runs import Runs
-from turnwise.hub.clock import SystemClock
-from turnwise.hub.hub import Hub
-from turnwise.hub.texts import TurnText
-from turnwise.server.app import create_app
-from turnwise.server.origin import LOOPBACK_NAMES
-from turnwise.server.serving import DrainingServer, bind
-from turnwise.server.settings import ServerSettings
+from turnline.agent.agent import Agent
+from turnline.agent.context import Context
+from turnline.agent.messages import Message, ModelReply, Usage, UserMessage
+from turnline.agent.scripted import Line, ScriptedModel, call
+from turnline.agent.tool import tool
+from turnline.agent.tool_result import ToolResult
+from turnline.client.hub_client import HubClient
+from turnline.client.human_client import HumanClient
+from turnline.client.link import LocalLink
+from turnline.core.conditions import ContextEquals, FromSpeaker, ToolCalled
+from turnline.core.governance import Passport
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.flow.runs import Runs
+from turnline.hub.clock import SystemClock
+from turnline.hub.hub import Hub
+from turnline.hub.texts import TurnText
+from turnline.server.app import create_app
+from turnline.server.origin import LOOPBACK_NAMES
+from turnline.server.serving import DrainingServer, bind
+from turnline.server.settings import ServerSettings
 
 T = TypeVar("T")
 SECONDS: Final = 30.0
@@ -205,5 +205,5 @@ class Stage:
 
 
 def stage() -> Stage:
-    """A server as `turnwise serve` sets one up on this machine."""
+    """A server as `turnline serve` sets one up on this machine."""
     return Stage(ServerSettings(drain_seconds=0.2, hosts=LOOPBACK_NAMES, same_origin=True))

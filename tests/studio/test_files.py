@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.server.stage import served
-from turnwise.server.studio.pages import HEADERS, POLICY, pages
+from turnline.server.studio.pages import HEADERS, POLICY, pages
 
-STATIC = Path(str(files("turnwise.server.studio"))) / "static"
+STATIC = Path(str(files("turnline.server.studio"))) / "static"
 OWN = sorted(path for path in STATIC.rglob("*.js") if "vendor" not in path.parts)
 MOST_LINES = 400
 MOST_VENDORED_BYTES = 70_000

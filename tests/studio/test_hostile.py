@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Dialog, Page, expect
 
-from turnwise.agent.agent import Agent
-from turnwise.agent.scripted import ScriptedModel, call
-from turnwise.agent.tool import tool
-from turnwise.core.event_types import EV_CONTEXT_SET, EV_HUMAN_REQUESTED
-from turnwise.core.governance import Passport
+from turnline.agent.agent import Agent
+from turnline.agent.scripted import ScriptedModel, call
+from turnline.agent.tool import tool
+from turnline.core.event_types import EV_CONTEXT_SET, EV_HUMAN_REQUESTED
+from turnline.core.governance import Passport
 
 from .payloads import PAYLOADS
 from .stage import TOKEN, Stage

@@ -8,8 +8,8 @@ import time
 import pytest
 from playwright.sync_api import Page, Request, expect
 
-from turnwise.core.envelope import Draft
-from turnwise.core.event_types import EV_TEXT
+from turnline.core.envelope import Draft
+from turnline.core.event_types import EV_TEXT
 
 from .stage import Stage
 

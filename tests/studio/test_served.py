@@ -1,4 +1,4 @@
-"""`turnwise serve --dev`, as somebody starts it: the address it prints opens a studio that is signed in."""
+"""`turnline serve --dev`, as somebody starts it: the address it prints opens a studio that is signed in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ spec:
   steps: [{id: greet, runner: greet}]
 """
 NODE = """
-from turnwise import node
+from turnline import node
 
 
 @node
@@ -31,7 +31,7 @@ def greet(ctx):
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
     """The address of the studio that a server prints."""
-    command = [sys.executable, "-m", "turnwise", "serve", str(folder), "--dev", "--port", "0"]
+    command = [sys.executable, "-m", "turnline", "serve", str(folder), "--dev", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

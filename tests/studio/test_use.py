@@ -56,7 +56,7 @@ def test_every_control_has_a_name_and_every_page_its_landmarks(
     expect(page.get_by_role("main")).to_have_count(1)
     expect(page.get_by_role("navigation", name="Main")).to_have_count(1)
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
-    expect(page).to_have_title(f"{TITLES.get(name, name.capitalize())} · Turnwise Studio")
+    expect(page).to_have_title(f"{TITLES.get(name, name.capitalize())} · Turnline Studio")
 
 
 def test_whoever_goes_to_another_page_by_keyboard_is_at_its_beginning(

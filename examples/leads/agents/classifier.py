@@ -1,4 +1,4 @@
-"""The agent that scores leads. It follows a script unless TURNWISE_MODEL names a model."""
+"""The agent that scores leads. It follows a script unless TURNLINE_MODEL names a model."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import os
 from typing import Final
 
-from turnwise import Agent
-from turnwise.agent.messages import Message, UserMessage
-from turnwise.testing import ScriptedModel
+from turnline import Agent
+from turnline.agent.messages import Message, UserMessage
+from turnline.testing import ScriptedModel
 
 LARGE: Final = ("acme", "globex", "initech")
 
@@ -24,5 +24,5 @@ classifier = Agent(
     "classifier",
     "You judge how likely a lead becomes a customer. Say its potential (low, medium or high) and a score, "
     "from 0 to 100.",
-    config=os.environ.get("TURNWISE_MODEL") or ScriptedModel(guess),
+    config=os.environ.get("TURNLINE_MODEL") or ScriptedModel(guess),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from turnwise import node
+from turnline import node
 
 PRIVATE_DOMAINS: Final = ("gmail.com", "outlook.com", "gmx.net")
 

@@ -1,4 +1,4 @@
-"""The two agents of the desk. They follow a script unless TURNWISE_MODEL names a model."""
+"""The two agents of the desk. They follow a script unless TURNLINE_MODEL names a model."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
-from turnwise import Agent, ToolResult
-from turnwise.agent.messages import Message, ToolCall, ToolMessage, UserMessage
-from turnwise.testing import ScriptedModel, call
+from turnline import Agent, ToolResult
+from turnline.agent.messages import Message, ToolCall, ToolMessage, UserMessage
+from turnline.testing import ScriptedModel, call
 
 CHARGES: Final = {1042: [19.90, 19.90], 1043: [5.00]}
 """Order -> what was charged for it."""
@@ -43,7 +43,7 @@ def asked(messages: Sequence[Message]) -> str:
 
 
 def model(says: Says) -> str | ScriptedModel:
-    return os.environ.get("TURNWISE_MODEL") or ScriptedModel(says)
+    return os.environ.get("TURNLINE_MODEL") or ScriptedModel(says)
 
 
 triage = Agent(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnwise import node
+from turnline import node
 
 
 @node("pay_back")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from turnwise.agent.models.lifetime import PerLoop
+from turnline.agent.models.lifetime import PerLoop
 
 
 class Client:

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from turnwise.agent.messages import Message, ModelReply, ToolCall, ToolMessage, UserMessage
-from turnwise.agent.model import Model, ModelRequest, ToolSpec
-from turnwise.agent.models.conversion import ANSWER_TOOL
-from turnwise.config import AnthropicConfig, OpenAIConfig
-from turnwise.errors import ModelError
-from turnwise.testing import ModelServer, call
-from turnwise.testing.model_server import Cut, Fail, Garbage, Received, ServerItem, Silence, Unfinished
-from turnwise.testing.model_wire import INPUT_TOKENS, OUTPUT_TOKENS
+from turnline.agent.messages import Message, ModelReply, ToolCall, ToolMessage, UserMessage
+from turnline.agent.model import Model, ModelRequest, ToolSpec
+from turnline.agent.models.conversion import ANSWER_TOOL
+from turnline.config import AnthropicConfig, OpenAIConfig
+from turnline.errors import ModelError
+from turnline.testing import ModelServer, call
+from turnline.testing.model_server import Cut, Fail, Garbage, Received, ServerItem, Silence, Unfinished
+from turnline.testing.model_wire import INPUT_TOKENS, OUTPUT_TOKENS
 
 KEY = "canary-3f9c-never-shown"
 HELLO = UserMessage(text="hello")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from turnwise.core.adapters import ConsultingAdapter
-from turnwise.core.state import State
-from turnwise.errors import OutOfTurn
+from turnline.core.adapters import ConsultingAdapter
+from turnline.core.state import State
+from turnline.errors import OutOfTurn
 
 from ..scenes import Scene, claims, fails, invited, live, packs, says, types, writes
 

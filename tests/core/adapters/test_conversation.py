@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.core.adapters import ConversationAdapter
-from turnwise.core.state import State
-from turnwise.errors import ClaimLost, NotYet
+from turnline.core.adapters import ConversationAdapter
+from turnline.core.state import State
+from turnline.errors import ClaimLost, NotYet
 
 from ..scenes import Scene, claims, fails, invited, live, packs, says
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.core.adapters import DiscussionAdapter
-from turnwise.core.state import State
-from turnwise.errors import BadSpec, OutOfTurn
+from turnline.core.adapters import DiscussionAdapter
+from turnline.core.state import State
+from turnline.errors import BadSpec, OutOfTurn
 
 from ..scenes import Scene, closes, fails, invited, says
 

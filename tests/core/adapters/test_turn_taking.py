@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.adapters import ConversationAdapter, DiscussionAdapter
-from turnwise.core.channel import Participant
-from turnwise.core.envelope import JsonObject
-from turnwise.core.json import MAX_BYTES
-from turnwise.core.state import State
-from turnwise.errors import BadDraft, BadSpec, ContextMismatch, NotParticipant
+from turnline.core.adapters import ConversationAdapter, DiscussionAdapter
+from turnline.core.channel import Participant
+from turnline.core.envelope import JsonObject
+from turnline.core.json import MAX_BYTES
+from turnline.core.state import State
+from turnline.errors import BadDraft, BadSpec, ContextMismatch, NotParticipant
 
 from ..scenes import Scene, draft, invited, packs, says, types, writes
 

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from turnwise.core import event_types as ev
-from turnwise.core.adapters import WorkflowAdapter
-from turnwise.core.channel import Participant
-from turnwise.core.conditions import ContextThreshold, FromSpeaker
-from turnwise.core.envelope import Speak
-from turnwise.core.graph import Transition, TransitionGraph, round_robin, sequence
-from turnwise.core.state import WorkflowState
-from turnwise.core.targets import (
+from turnline.core import event_types as ev
+from turnline.core.adapters import WorkflowAdapter
+from turnline.core.channel import Participant
+from turnline.core.conditions import ContextThreshold, FromSpeaker
+from turnline.core.envelope import Speak
+from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
+from turnline.core.state import WorkflowState
+from turnline.core.targets import (
     AgentTarget,
     RevertToInitiatorTarget,
     RoundRobinTarget,
     StayTarget,
     TerminateTarget,
 )
-from turnwise.errors import BadDraft, BadGraph, BadSpec, NotYet, OutOfTurn
+from turnline.errors import BadDraft, BadGraph, BadSpec, NotYet, OutOfTurn
 
 from ..scenes import Scene, claims, decided, hub, invited, live, packs, says, spec_of, types, workflow, writes
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from turnwise.core.graph import TransitionGraph
+from turnline.core.graph import TransitionGraph
 
 COOKBOOK = sorted((Path(__file__).parents[3] / "examples" / "patterns").glob("*.py"))
 
@@ -22,7 +22,7 @@ def played(file: Path) -> tuple[TransitionGraph, dict[str, Any]]:
         raise SystemExit
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("turnwise.client.run.run_sync", run_sync)
+        patched.setattr("turnline.client.run.run_sync", run_sync)
         with pytest.raises(SystemExit):
             runpy.run_path(str(file), run_name="__main__")
     ((graph, options),) = ran

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from turnwise.core.conditions import (
+from turnline.core.conditions import (
     AllOf,
     Always,
     AnyOf,
@@ -24,9 +24,9 @@ from turnwise.core.conditions import (
     ToolCalled,
     TurnFailed,
 )
-from turnwise.core.envelope import Decision, Speak
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.targets import (
+from turnline.core.envelope import Decision, Speak
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.targets import (
     AgentTarget,
     RevertToInitiatorTarget,
     RoundRobinTarget,
@@ -34,7 +34,7 @@ from turnwise.core.targets import (
     TerminateTarget,
     TransitionTarget,
 )
-from turnwise.errors import Refused
+from turnline.errors import Refused
 
 from ..customs import HighestRankedReviewer, PlainCondition
 from ..scenes import Scene, fails, packs, workflow

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from turnwise.core.channel import Participant
-from turnwise.core.conditions import FromSpeaker
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.step_targets import FanOutTarget
-from turnwise.core.study.cast import cast_of
-from turnwise.core.targets import TerminateTarget
+from turnline.core.channel import Participant
+from turnline.core.conditions import FromSpeaker
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.step_targets import FanOutTarget
+from turnline.core.study.cast import cast_of
+from turnline.core.targets import TerminateTarget
 
 
 def test_a_step_that_is_among_the_participants_already_is_not_added_again() -> None:

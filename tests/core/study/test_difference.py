@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from tests.core.scenes import Scene, claims, draft, live, packs, says, workflow, writes
-from turnwise.core.event_types import EV_TURN_MODEL, HUB
-from turnwise.core.graph import round_robin
-from turnwise.core.study.difference import Difference, Side, difference
-from turnwise.core.study.spent import Spent, spent
+from turnline.core.event_types import EV_TURN_MODEL, HUB
+from turnline.core.graph import round_robin
+from turnline.core.study.difference import Difference, Side, difference
+from turnline.core.study.spent import Spent, spent
 
 PEOPLE = ("alice", "bob")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from turnwise.core.conditions import AtTurn, ContextEquals, Expr, FromSpeaker, ToolCalled, TurnFailed
-from turnwise.core.graph import Transition, TransitionGraph, round_robin, sequence
-from turnwise.core.step_targets import FanOutTarget
-from turnwise.core.targets import AgentTarget, RevertToInitiatorTarget, RoundRobinTarget, TerminateTarget
+from turnline.core.conditions import AtTurn, ContextEquals, Expr, FromSpeaker, ToolCalled, TurnFailed
+from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
+from turnline.core.step_targets import FanOutTarget
+from turnline.core.targets import AgentTarget, RevertToInitiatorTarget, RoundRobinTarget, TerminateTarget
 
 from ..customs import HighestRankedReviewer, LongText
 

@@ -10,17 +10,17 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from turnwise.core.conditions import AtTurn, parts_of
-from turnwise.core.graph import TransitionGraph
-from turnwise.core.step_targets import names_in
-from turnwise.core.study.cast import cast_of
-from turnwise.core.study.exploration import Walk, cycle_in, explore
-from turnwise.core.study.finding import Finding
-from turnwise.core.study.lint import lint
-from turnwise.core.study.possible import Possible
-from turnwise.core.study.proof import variables_of
-from turnwise.core.study.simulation import ScriptTurn, simulate
-from turnwise.errors import Refused
+from turnline.core.conditions import AtTurn, parts_of
+from turnline.core.graph import TransitionGraph
+from turnline.core.step_targets import names_in
+from turnline.core.study.cast import cast_of
+from turnline.core.study.exploration import Walk, cycle_in, explore
+from turnline.core.study.finding import Finding
+from turnline.core.study.lint import lint
+from turnline.core.study.possible import Possible
+from turnline.core.study.proof import variables_of
+from turnline.core.study.simulation import ScriptTurn, simulate
+from turnline.errors import Refused
 
 from .graphs import KEYS, NAMES, OUTSIDER, VALUES, graphs, led_to, played
 

@@ -8,16 +8,16 @@ import re
 import pytest
 from hypothesis import given, settings
 
-from turnwise.core.channel import Participant
-from turnwise.core.conditions import Always, AtTurn, ContextEquals, FromSpeaker, ToolCalled, TurnFailed
-from turnwise.core.graph import Transition, TransitionGraph, round_robin, sequence
-from turnwise.core.step_targets import FanOutTarget
-from turnwise.core.study.boxes import WIDTH, boxes
-from turnwise.core.study.dot import dot
-from turnwise.core.study.drawing import graph_picture
-from turnwise.core.study.mermaid import mermaid
-from turnwise.core.study.picture import Picture
-from turnwise.core.targets import (
+from turnline.core.channel import Participant
+from turnline.core.conditions import Always, AtTurn, ContextEquals, FromSpeaker, ToolCalled, TurnFailed
+from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
+from turnline.core.step_targets import FanOutTarget
+from turnline.core.study.boxes import WIDTH, boxes
+from turnline.core.study.dot import dot
+from turnline.core.study.drawing import graph_picture
+from turnline.core.study.mermaid import mermaid
+from turnline.core.study.picture import Picture
+from turnline.core.targets import (
     AgentTarget,
     RevertToInitiatorTarget,
     RoundRobinTarget,

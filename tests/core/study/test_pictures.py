@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.core.study.boxes import boxes
-from turnwise.core.study.dot import dot
-from turnwise.core.study.drawing import graph_picture
-from turnwise.core.study.mermaid import mermaid
+from turnline.core.study.boxes import boxes
+from turnline.core.study.dot import dot
+from turnline.core.study.drawing import graph_picture
+from turnline.core.study.mermaid import mermaid
 
 from .cookbook import COOKBOOK, played
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.core.channel import ChannelState, Participant
-from turnwise.core.conditions import ContextEquals, FromSpeaker, SignalIs, ToolCalled, TurnFailed
-from turnwise.core.graph import Transition, TransitionGraph, round_robin, sequence
-from turnwise.core.step_targets import FanOutTarget
-from turnwise.core.study.simulation import ScriptTurn, simulate
-from turnwise.core.targets import AgentTarget, RevertToInitiatorTarget, StayTarget, TerminateTarget
-from turnwise.errors import BadTarget, ChannelClosed, OutOfTurn, UnknownParticipant
+from turnline.core.channel import ChannelState, Participant
+from turnline.core.conditions import ContextEquals, FromSpeaker, SignalIs, ToolCalled, TurnFailed
+from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
+from turnline.core.step_targets import FanOutTarget
+from turnline.core.study.simulation import ScriptTurn, simulate
+from turnline.core.targets import AgentTarget, RevertToInitiatorTarget, StayTarget, TerminateTarget
+from turnline.errors import BadTarget, ChannelClosed, OutOfTurn, UnknownParticipant
 
 REVIEW = TransitionGraph(
     "user",

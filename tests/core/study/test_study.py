@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import turnwise.core
+import turnline.core
 
-CORE = Path(turnwise.core.__path__[0])
-STUDY = "turnwise.core.study"
+CORE = Path(turnline.core.__path__[0])
+STUDY = "turnline.core.study"
 
 
 def test_the_core_imports_no_study_when_it_is_imported() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from turnwise.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
-from turnwise.core.study.tasks import Task, task_data, tasks_of
-from turnwise.testing.lines import NOON
+from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
+from turnline.core.study.tasks import Task, task_data, tasks_of
+from turnline.testing.lines import NOON
 
 
 def says(sender: str, what: str, data: JsonObject) -> Envelope:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnwise.core.conditions import (
+from turnline.core.conditions import (
     Always,
     AtTurn,
     Condition,
@@ -11,10 +11,10 @@ from turnwise.core.conditions import (
     ToolCalled,
     TurnFailed,
 )
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.study.cast import cast_of
-from turnwise.core.study.ways import MOST_LOOKS, Ways
-from turnwise.core.targets import AgentTarget, RoundRobinTarget, StayTarget, TerminateTarget
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.study.cast import cast_of
+from turnline.core.study.ways import MOST_LOOKS, Ways
+from turnline.core.targets import AgentTarget, RoundRobinTarget, StayTarget, TerminateTarget
 
 OVER = TerminateTarget("over")
 

@@ -7,13 +7,13 @@ import pytest
 
 from tests.core.customs import Breaks
 from tests.core.scenes import Scene, packs, says, workflow
-from turnwise.core.conditions import Always, ContextEquals, FromSpeaker
-from turnwise.core.envelope import Close, Envelope, Speak
-from turnwise.core.graph import Transition, TransitionGraph, sequence
-from turnwise.core.state import State
-from turnwise.core.study.what_if import WhatIf, what_if
-from turnwise.core.targets import AgentTarget, TerminateTarget
-from turnwise.errors import UnknownParticipant
+from turnline.core.conditions import Always, ContextEquals, FromSpeaker
+from turnline.core.envelope import Close, Envelope, Speak
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.state import State
+from turnline.core.study.what_if import WhatIf, what_if
+from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.errors import UnknownParticipant
 
 PEOPLE = ("alice", "bob", "carol")
 YESTERDAY = sequence(["alice", "bob", "carol"])

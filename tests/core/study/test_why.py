@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from tests.core.customs import Both, Breaks, PlainCondition
 from tests.core.scenes import Scene, claims, closes, fails, invited, live, packs, says, workflow, writes
-from turnwise.core.adapters import ConversationAdapter
-from turnwise.core.conditions import (
+from turnline.core.adapters import ConversationAdapter
+from turnline.core.conditions import (
     Always,
     AtTurn,
     Condition,
@@ -26,11 +26,11 @@ from turnwise.core.conditions import (
     ToolCalled,
     TurnFailed,
 )
-from turnwise.core.envelope import Basis, Close, Envelope, Speak
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.state import State
-from turnwise.core.study.why import Rule, Why, why
-from turnwise.core.targets import AgentTarget, TerminateTarget
+from turnline.core.envelope import Basis, Close, Envelope, Speak
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.state import State
+from turnline.core.study.why import Rule, Why, why
+from turnline.core.targets import AgentTarget, TerminateTarget
 
 PEOPLE = ("alice", "bob", "carol")
 BOB, CAROL, OVER = AgentTarget("bob"), AgentTarget("carol"), TerminateTarget("over")

@@ -14,16 +14,16 @@ from random import Random
 from typing import Final
 
 from tests.faults.simulation.store import Store
-from turnwise import Agent, Context, tool
-from turnwise.agent.messages import Message, ModelReply, ToolCall, UserMessage
-from turnwise.agent.model import ModelRequest, OnText
-from turnwise.client.channel import Channel
-from turnwise.client.hub_client import HubClient
-from turnwise.client.turn import Turn
-from turnwise.core.governance import Passport
-from turnwise.errors import LogError, ModelError
-from turnwise.network import ChannelInject
-from turnwise.network.workflow_helpers import set_context
+from turnline import Agent, Context, tool
+from turnline.agent.messages import Message, ModelReply, ToolCall, UserMessage
+from turnline.agent.model import ModelRequest, OnText
+from turnline.client.channel import Channel
+from turnline.client.hub_client import HubClient
+from turnline.client.turn import Turn
+from turnline.core.governance import Passport
+from turnline.errors import LogError, ModelError
+from turnline.network import ChannelInject
+from turnline.network.workflow_helpers import set_context
 
 AGENTS: Final = ("ada", "bob", "cyd", "dan")
 THINKING_SECONDS: Final = 1.5
@@ -97,7 +97,7 @@ async def _dan(turn: Turn) -> str:
 
 
 class Thinking:
-    """See `turnwise.agent.model.Model`: it takes its time, calls the tool once, and says where it is."""
+    """See `turnline.agent.model.Model`: it takes its time, calls the tool once, and says where it is."""
 
     name = "thinking"
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.faults.simulation.cast import ROUTE
-from turnwise.core.channel import Expectation
-from turnwise.core.expectations import turn_within
-from turnwise.network import (
+from turnline.core.channel import Expectation
+from turnline.core.expectations import turn_within
+from turnline.network import (
     AgentTarget,
     ContextEquals,
     FromSpeaker,

@@ -14,7 +14,7 @@ class Host:
 
 
 class SimulatedProcess:
-    """See `turnwise.hub.worker.Process`. Named `host:number:start`, as real ones are."""
+    """See `turnline.hub.worker.Process`. Named `host:number:start`, as real ones are."""
 
     def __init__(self, host: Host, number: int, start: int) -> None:
         self.name = f"{host.name}:{number}:{start}"

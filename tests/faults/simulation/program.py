@@ -15,14 +15,14 @@ from tests.faults.simulation.clock import SimulatedClock
 from tests.faults.simulation.plot import Plot
 from tests.faults.simulation.process import SimulatedProcess
 from tests.faults.simulation.store import Reach
-from turnwise.client.channel import Channel
-from turnwise.client.hub_client import HubClient
-from turnwise.client.human_client import HumanClient
-from turnwise.client.link import Link, LocalLink
-from turnwise.core.envelope import Envelope, gives_floor_to
-from turnwise.core.governance import Passport
-from turnwise.errors import ChannelClosed, HubClosed, LogError, OutOfTurn, UnknownName
-from turnwise.hub.hub import Hub
+from turnline.client.channel import Channel
+from turnline.client.hub_client import HubClient
+from turnline.client.human_client import HumanClient
+from turnline.client.link import Link, LocalLink
+from turnline.core.envelope import Envelope, gives_floor_to
+from turnline.core.governance import Passport
+from turnline.errors import ChannelClosed, HubClosed, LogError, OutOfTurn, UnknownName
+from turnline.hub.hub import Hub
 
 LEASE_SECONDS = 3.0
 MOMENT_SECONDS = 0.3

@@ -16,10 +16,10 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from tests.faults.simulation.loop import Place, SeededLoop
-from turnwise.core.envelope import Envelope
-from turnwise.errors import LogUnavailable
-from turnwise.log.base import Head
-from turnwise.log.memory import MemoryLog
+from turnline.core.envelope import Envelope
+from turnline.errors import LogUnavailable
+from turnline.log.base import Head
+from turnline.log.memory import MemoryLog
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class Store:
 
 
 class Reach:
-    """The log as one process reaches it: see `turnwise.log.base.Log`."""
+    """The log as one process reaches it: see `turnline.log.base.Log`."""
 
     address = ADDRESS
     durability = "none"

@@ -8,13 +8,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.faults.simulation.store import OUTSIDE, Reach
-from turnwise.client.link import LocalLink
-from turnwise.core.envelope import Envelope
-from turnwise.core.governance import Registration
-from turnwise.core.state import Claim
-from turnwise.errors import TurnTaken
-from turnwise.hub.hub import Hub
-from turnwise.hub.seat import Seat
+from turnline.client.link import LocalLink
+from turnline.core.envelope import Envelope
+from turnline.core.governance import Registration
+from turnline.core.state import Claim
+from turnline.errors import TurnTaken
+from turnline.hub.hub import Hub
+from turnline.hub.seat import Seat
 
 
 class CarelessReach(Reach):

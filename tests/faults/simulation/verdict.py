@@ -15,10 +15,10 @@ import msgspec
 from tests.faults.simulation.plot import Plot
 from tests.faults.simulation.program import Told
 from tests.faults.simulation.store import Store
-from turnwise.core.adapters import built_in
-from turnwise.core.channel import ChannelSpec
-from turnwise.core.envelope import Close, Envelope, Speak
-from turnwise.core.state import State
+from turnline.core.adapters import built_in
+from turnline.core.channel import ChannelSpec
+from turnline.core.envelope import Close, Envelope, Speak
+from turnline.core.state import State
 
 MOST_CLAIMS = 5
 EARLY_SECONDS = 1.0

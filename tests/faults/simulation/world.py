@@ -25,9 +25,9 @@ from tests.faults.simulation.process import Host, SimulatedProcess
 from tests.faults.simulation.program import Program, Told
 from tests.faults.simulation.store import FAIR, Reach, Store, Weather
 from tests.faults.simulation.verdict import faults, folded, lost
-from turnwise.client.link import Link, LocalLink
-from turnwise.errors import LogError, TurnwiseError
-from turnwise.hub.hub import Hub
+from turnline.client.link import Link, LocalLink
+from turnline.errors import LogError, TurnlineError
+from turnline.hub.hub import Hub
 
 TROUBLE_SECONDS: Final = 12.0
 PEACE_SECONDS: Final = 340.0
@@ -252,7 +252,7 @@ class World:
                 assert chair.program.hub is not None
                 try:
                     known = await chair.program.hub.state(channel_id)
-                except TurnwiseError as error:
+                except TurnlineError as error:
                     self._problems.append(f"{channel_id} at {chair.number}: {error}")
                 else:
                     if known != folded(self.store, channel_id):

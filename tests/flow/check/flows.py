@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from turnwise.flow.check import Problem
-from turnwise.flow.definition.flow import Flow, read
+from turnline.flow.check import Problem
+from turnline.flow.definition.flow import Flow, read
 
 Step = dict[str, Any]
 Told = list[tuple[str, tuple[str | int, ...]]]

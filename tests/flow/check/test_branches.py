@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from turnwise.flow.check.branches import keys_written_twice
-from turnwise.flow.check.names import Known
+from turnline.flow.check.branches import keys_written_twice
+from turnline.flow.check.names import Known
 
 from .flows import Step, flow, node, told, wait
 
@@ -47,7 +47,7 @@ def found(branches: dict[str, list[Step]], **parts: Any) -> object:
 def test_f15_two_branches_that_write_one_key_are_found(
     branches: dict[str, list[Step]], names: list[str]
 ) -> None:
-    assert found(branches) == [("TW501", (*BRANCHES, name)) for name in names]
+    assert found(branches) == [("TL501", (*BRANCHES, name)) for name in names]
 
 
 def test_f15_with_into_each_branch_has_a_place_of_its_own() -> None:
@@ -57,4 +57,4 @@ def test_f15_with_into_each_branch_has_a_place_of_its_own() -> None:
 def test_f15_branches_inside_a_branch_are_looked_at_too() -> None:
     inner = {"id": "p", "parallel": {"branches": {"x": [writes("a")], "y": [writes("a")]}}}
 
-    assert found({"left": [inner]}) == [("TW501", (*BRANCHES, "left", 0, "parallel", "branches", "y"))]
+    assert found({"left": [inner]}) == [("TL501", (*BRANCHES, "left", 0, "parallel", "branches", "y"))]

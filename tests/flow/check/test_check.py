@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from turnwise.flow import check
-from turnwise.flow.check import Known, check_flow
-from turnwise.flow.data.definition import read_model
-from turnwise.flow.definition.flow import Flow, read
+from turnline.flow import check
+from turnline.flow.check import Known, check_flow
+from turnline.flow.data.definition import read_model
+from turnline.flow.definition.flow import Flow, read
 
 from .flows import flow, node, router, wait
 
@@ -24,29 +24,29 @@ KNOWN = Known(
 TRIGGER = {"path": "/x", "input": {"name": "string"}}
 ONE_KEY = {"id": "i", "human": {"title": "?", "form": {"a": "string"}}}
 ONE_OF_EACH: dict[str, Flow] = {
-    "TW101": flow(wait("a", default="END"), wait("b")),
-    "TW102": flow(wait("a", default="a")),
-    "TW103": flow(wait("a", default="a", error="END")),
-    "TW104": flow(router("a", "x"), wait("b")),
-    "TW105": flow(wait("a", done="END")),
-    "TW106": flow({"id": "a", "human": {"title": "?"}}),
-    "TW107": flow({"id": "a", "human": {"title": "?", "form": {"ok": "any"}, "signal_from": "x"}}),
-    "TW201": flow({"id": "a", "wait": {"until": "{{ lost }}"}}, trigger=TRIGGER),
-    "TW202": flow(wait("a"), context={"defaults": {"_db": 1}}),
-    "TW203": flow({"id": "a", "human": {"title": "?", "form": {"ok": "any"}, "show": ["_db"]}}),
-    "TW204": flow({"id": "a", "response": {"mapping": {"a": "not an expression"}}}),
-    "TW205": flow({"id": "a", "wait": {"until": "{{ secret.KEY }}"}}),
-    "TW301": flow(node("lost")),
-    "TW302": flow({"id": "a", "agent": {"name": "lost"}}),
-    "TW303": flow({"id": "a", "agent": {"prompt": "x", "tools": ["lost"]}}),
-    "TW304": flow(wait("a"), context={"models": [{"name": "Lost"}]}),
-    "TW305": flow({"id": "a", "workflow": {"name": "lost"}}),
-    "TW306": flow({"id": "a", "mcp": {"server": "lost", "tool": "t"}}),
-    "TW307": flow({"id": "a", "model_op": {"model": "Lead", "op": "list"}}),
-    "TW308": flow(wait("a"), context={"models": [{"name": "Lead", "version": "v1"}]}),
-    "TW501": flow({"id": "a", "parallel": {"branches": {"l": [ONE_KEY], "r": [ONE_KEY]}}}),
+    "TL101": flow(wait("a", default="END"), wait("b")),
+    "TL102": flow(wait("a", default="a")),
+    "TL103": flow(wait("a", default="a", error="END")),
+    "TL104": flow(router("a", "x"), wait("b")),
+    "TL105": flow(wait("a", done="END")),
+    "TL106": flow({"id": "a", "human": {"title": "?"}}),
+    "TL107": flow({"id": "a", "human": {"title": "?", "form": {"ok": "any"}, "signal_from": "x"}}),
+    "TL201": flow({"id": "a", "wait": {"until": "{{ lost }}"}}, trigger=TRIGGER),
+    "TL202": flow(wait("a"), context={"defaults": {"_db": 1}}),
+    "TL203": flow({"id": "a", "human": {"title": "?", "form": {"ok": "any"}, "show": ["_db"]}}),
+    "TL204": flow({"id": "a", "response": {"mapping": {"a": "not an expression"}}}),
+    "TL205": flow({"id": "a", "wait": {"until": "{{ secret.KEY }}"}}),
+    "TL301": flow(node("lost")),
+    "TL302": flow({"id": "a", "agent": {"name": "lost"}}),
+    "TL303": flow({"id": "a", "agent": {"prompt": "x", "tools": ["lost"]}}),
+    "TL304": flow(wait("a"), context={"models": [{"name": "Lost"}]}),
+    "TL305": flow({"id": "a", "workflow": {"name": "lost"}}),
+    "TL306": flow({"id": "a", "mcp": {"server": "lost", "tool": "t"}}),
+    "TL307": flow({"id": "a", "model_op": {"model": "Lead", "op": "list"}}),
+    "TL308": flow(wait("a"), context={"models": [{"name": "Lead", "version": "v1"}]}),
+    "TL501": flow({"id": "a", "parallel": {"branches": {"l": [ONE_KEY], "r": [ONE_KEY]}}}),
 }
-OF_DOCUMENTS = {"TW309", "TW401"}
+OF_DOCUMENTS = {"TL309", "TL401"}
 
 
 @pytest.mark.parametrize(("code", "given"), ONE_OF_EACH.items())
@@ -55,7 +55,7 @@ def test_f15_each_problem_is_found_and_no_other(code: str, given: Flow) -> None:
 
 
 def test_f15_every_code_is_listed_and_has_a_flow_here() -> None:
-    listed = set(re.findall(r"TW\d{3}", check.__doc__ or ""))
+    listed = set(re.findall(r"TL\d{3}", check.__doc__ or ""))
 
     assert listed == ONE_OF_EACH.keys() | OF_DOCUMENTS
 
@@ -109,4 +109,4 @@ def test_f15_a_flow_without_problems_has_none(given: Flow) -> None:
 
 
 def test_f15_without_a_project_names_are_not_looked_for() -> None:
-    assert check_flow(ONE_OF_EACH["TW301"]) == []
+    assert check_flow(ONE_OF_EACH["TL301"]) == []

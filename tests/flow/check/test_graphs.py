@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.conditions import ContextEquals, FromSpeaker, ToolCalled
-from turnwise.core.graph import Transition, TransitionGraph, round_robin, sequence
-from turnwise.core.targets import AgentTarget, TerminateTarget
-from turnwise.flow.check.graphs import conversations, traps_in
-from turnwise.flow.check.names import Known
-from turnwise.flow.yaml_document import YamlDocument, read_yaml
+from turnline.core.conditions import ContextEquals, FromSpeaker, ToolCalled
+from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
+from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.flow.check.graphs import conversations, traps_in
+from turnline.flow.check.names import Known
+from turnline.flow.yaml_document import YamlDocument, read_yaml
 
 from .flows import Step, flow, told
 
@@ -65,7 +65,7 @@ def test_f15_a_graph_without_traps_has_no_findings() -> None:
 def test_f15_what_cannot_be_a_graph_is_one_finding(spoilt: dict[str, Any]) -> None:
     found = traps_in(document(json.dumps(sequence(["ann", "ben"]).to_dict() | spoilt)), {})
 
-    assert [one.code for one in found] == ["TW020"]
+    assert [one.code for one in found] == ["TL020"]
 
 
 def test_f15_the_graph_of_a_channel_step_is_linted_among_its_agents() -> None:
@@ -83,7 +83,7 @@ def test_f15_a_channel_step_has_its_own_limit_of_turns() -> None:
 
 def test_f15_a_channel_step_with_no_graph_in_its_graph() -> None:
     assert told(conversations(flow(talk({"initial_speaker": "ann"}, "ann", "ben")), Known())) == [
-        ("TW020", PATH)
+        ("TL020", PATH)
     ]
 
 

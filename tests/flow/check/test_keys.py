@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.study.finding import Path
-from turnwise.flow.check.keys import keys_never_written
-from turnwise.flow.check.names import Known
-from turnwise.flow.check.problem import Problem
-from turnwise.flow.data.definition import read_model
-from turnwise.flow.definition.flow import Flow
+from turnline.core.study.finding import Path
+from turnline.flow.check.keys import keys_never_written
+from turnline.flow.check.names import Known
+from turnline.flow.check.problem import Problem
+from turnline.flow.data.definition import read_model
+from turnline.flow.definition.flow import Flow
 
 from .flows import Step, flow, node, told, wait
 
@@ -165,7 +165,7 @@ READERS: list[tuple[Step, Path]] = [
 def test_f15_every_text_that_reads_is_looked_at(step: Step, where: Path) -> None:
     found = list(keys_never_written(closed({"id": "s", **step}), KNOWN))
 
-    assert told(found) == [("TW201", (*STEPS, 0, *where))]
+    assert told(found) == [("TL201", (*STEPS, 0, *where))]
     assert found[0].severity == "warning"
 
 

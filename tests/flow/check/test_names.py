@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.study.finding import Path
-from turnwise.flow.check.names import Known, missing_names, models_used
-from turnwise.flow.data.definition import read_model
+from turnline.core.study.finding import Path
+from turnline.flow.check.names import Known, missing_names, models_used
+from turnline.flow.data.definition import read_model
 
 from .flows import Step, flow, told, wait
 
@@ -29,30 +29,30 @@ KNOWN = Known(
 @pytest.mark.parametrize(
     ("good", "bad", "code", "where"),
     [
-        ({"runner": "save_lead"}, {"runner": "save_laed"}, "TW301", ("runner",)),
-        ({"agent": {"name": "classifier"}}, {"agent": {"name": "clasifier"}}, "TW302", ("agent", "name")),
+        ({"runner": "save_lead"}, {"runner": "save_laed"}, "TL301", ("runner",)),
+        ({"agent": {"name": "classifier"}}, {"agent": {"name": "clasifier"}}, "TL302", ("agent", "name")),
         (
             {"channel": {"agents": ["classifier"], "message": "m"}},
             {"channel": {"agents": ["classifier", "clasifier"], "message": "m"}},
-            "TW302",
+            "TL302",
             ("channel", "agents", 1),
         ),
         (
             {"agent": {"prompt": "x", "tools": ["look_up"]}},
             {"agent": {"prompt": "x", "tools": ["look_up", "lookup"]}},
-            "TW303",
+            "TL303",
             ("agent", "tools", 1),
         ),
         (
             {"workflow": {"name": "onboarding"}},
             {"workflow": {"name": "onbording"}},
-            "TW305",
+            "TL305",
             ("workflow", "name"),
         ),
         (
             {"mcp": {"server": "github", "tool": "t"}},
             {"mcp": {"server": "gihtub", "tool": "t"}},
-            "TW306",
+            "TL306",
             ("mcp", "server"),
         ),
     ],
@@ -83,7 +83,7 @@ def test_f15_an_agent_without_a_name_and_a_server_by_its_address_need_nobody() -
 def test_f15_names_inside_inner_steps_are_looked_at_too() -> None:
     each = {"id": "e", "for_each": {"items": "xs", "steps": [{"id": "i", "runner": "xyz"}]}}
 
-    assert told(missing_names(flow(each), KNOWN)) == [("TW301", (*STEP, "for_each", "steps", 0, "runner"))]
+    assert told(missing_names(flow(each), KNOWN)) == [("TL301", (*STEP, "for_each", "steps", 0, "runner"))]
 
 
 def using(*models: Any, touched: Iterable[str] = ()) -> object:
@@ -96,9 +96,9 @@ def using(*models: Any, touched: Iterable[str] = ()) -> object:
     [
         ([{"name": "Lead", "version": "v2"}], ["Lead"], []),
         ([{"name": "Lead"}], ["Lead"], []),
-        ([{"name": "Leda"}], [], [("TW304", (*MODELS, "name"))]),
-        ([{"name": "Lead", "version": "v1"}], [], [("TW308", (*MODELS, "version"))]),
-        ([], ["Lead"], [("TW307", (*STEP, "model_op", "model"))]),
+        ([{"name": "Leda"}], [], [("TL304", (*MODELS, "name"))]),
+        ([{"name": "Lead", "version": "v1"}], [], [("TL308", (*MODELS, "version"))]),
+        ([], ["Lead"], [("TL307", (*STEP, "model_op", "model"))]),
     ],
 )
 def test_f12_a_data_model_is_known_declared_and_of_the_version_the_flow_was_written_for(

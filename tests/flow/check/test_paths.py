@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from turnwise.flow.check.paths import (
+from turnline.flow.check.paths import (
     cycles,
     cycles_in,
     reachable,
@@ -15,7 +15,7 @@ from turnwise.flow.check.paths import (
     unreachable_steps,
     unrouted_signals,
 )
-from turnwise.flow.definition.flow import Flow
+from turnline.flow.definition.flow import Flow
 
 from .flows import Step, Told, flow, node, router, told, wait
 
@@ -42,7 +42,7 @@ LIMITS = {"max_steps": 50}
     ],
 )
 def test_f15_a_step_that_no_path_leads_to_is_found(steps: list[Step], lost: list[int]) -> None:
-    assert told(unreachable_steps(flow(*steps))) == [("TW101", (*STEPS, place)) for place in lost]
+    assert told(unreachable_steps(flow(*steps))) == [("TL101", (*STEPS, place)) for place in lost]
 
 
 AGENT = {"id": "a", "agent": {"output": {"format": "signal"}}, "routes": {"yes": "c", "no": "END"}}
@@ -67,7 +67,7 @@ CALL = {"url": "https://example.com"}
 def test_f15_a_path_goes_only_where_the_signals_of_a_step_can_lead(step: Step, lost: list[int]) -> None:
     steps = [step, wait("b", default="c"), wait("c")]
 
-    assert told(unreachable_steps(flow(*steps))) == [("TW101", (*STEPS, place)) for place in lost]
+    assert told(unreachable_steps(flow(*steps))) == [("TL101", (*STEPS, place)) for place in lost]
 
 
 def test_f15_steps_inside_steps_are_checked_too() -> None:
@@ -77,8 +77,8 @@ def test_f15_steps_inside_steps_are_checked_too() -> None:
 
     branches = (*STEPS, 0, "parallel", "branches")
     assert told(unreachable_steps(flow(both))) == [
-        ("TW101", (*branches, "left", 1)),
-        ("TW101", (*branches, "right", 0, "for_each", "steps", 1)),
+        ("TL101", (*branches, "left", 1)),
+        ("TL101", (*branches, "right", 0, "for_each", "steps", 1)),
     ]
 
 
@@ -100,14 +100,14 @@ def test_f15_a_route_out_of_a_list_of_inner_steps_is_refused_when_the_flow_is_re
         ([node("a"), node("b", again="a")], {"limits": LIMITS}, []),
         ([node("a"), node("b", again="a")], {"limits": {"timeout": "1h"}}, []),
         # A way out, no limit.
-        ([node("a"), node("b", again="a")], {}, [("TW103", (*STEPS, 0))]),
-        ([node("a"), node("b", again="a")], {"limits": {"concurrency": 3}}, [("TW103", (*STEPS, 0))]),
-        ([wait("a"), wait("b", default="b", error="END")], {}, [("TW103", (*STEPS, 1))]),
-        ([wait("a"), wait("b", default="b", error="FAIL")], {}, [("TW103", (*STEPS, 1))]),
+        ([node("a"), node("b", again="a")], {}, [("TL103", (*STEPS, 0))]),
+        ([node("a"), node("b", again="a")], {"limits": {"concurrency": 3}}, [("TL103", (*STEPS, 0))]),
+        ([wait("a"), wait("b", default="b", error="END")], {}, [("TL103", (*STEPS, 1))]),
+        ([wait("a"), wait("b", default="b", error="FAIL")], {}, [("TL103", (*STEPS, 1))]),
         # No way out: the limit only says when it fails.
-        ([wait("a"), wait("b", default="a")], {}, [("TW102", (*STEPS, 0))]),
-        ([wait("a"), wait("b", default="a")], {"limits": LIMITS}, [("TW102", (*STEPS, 0))]),
-        ([wait("a"), node("b", default="b", ok="b"), wait("c")], {}, [("TW102", (*STEPS, 1))]),
+        ([wait("a"), wait("b", default="a")], {}, [("TL102", (*STEPS, 0))]),
+        ([wait("a"), wait("b", default="a")], {"limits": LIMITS}, [("TL102", (*STEPS, 0))]),
+        ([wait("a"), node("b", default="b", ok="b"), wait("c")], {}, [("TL102", (*STEPS, 1))]),
         # No cycle; nor one that nobody comes to.
         ([wait("a"), wait("b")], {}, []),
         ([wait("a", default="END"), wait("b", default="b")], {}, []),
@@ -132,7 +132,7 @@ def test_f15_a_cycle_that_can_be_left_is_a_warning_and_one_that_cannot_is_an_err
     [
         (
             [router("a", "x", "y", x="b"), wait("b")],
-            [("TW104", (*STEPS, 0, "router", "conditions", 1, "signal"))],
+            [("TL104", (*STEPS, 0, "router", "conditions", 1, "signal"))],
         ),
         ([router("a", "x", otherwise="y", x="b", y="END"), wait("b")], []),
         ([router("a", "x", "y", default="b"), wait("b")], []),
@@ -140,9 +140,9 @@ def test_f15_a_cycle_that_can_be_left_is_a_warning_and_one_that_cannot_is_an_err
             [router("a", "x", "y")],
             [],
         ),  # At the end, any signal ends the run: the seed's router has no routes.
-        ([router("a", "error"), wait("b")], [("TW104", (*STEPS, 0, "router", "conditions", 0, "signal"))]),
+        ([router("a", "error"), wait("b")], [("TL104", (*STEPS, 0, "router", "conditions", 0, "signal"))]),
         ([router("a", otherwise="default"), wait("b")], []),
-        ([{"id": "a", "human": ASKED, "routes": {"yes": "b"}}, wait("b")], [("TW104", (*STEPS, 0))]),
+        ([{"id": "a", "human": ASKED, "routes": {"yes": "b"}}, wait("b")], [("TL104", (*STEPS, 0))]),
         ([{"id": "a", "human": ASKED, "routes": {"yes": "b", "no": "FAIL"}}, wait("b")], []),
         ([node("a"), wait("b")], []),
     ],
@@ -168,7 +168,7 @@ def test_f15_a_signal_that_nothing_takes_is_found(steps: list[Step], expected: T
 def test_f15_a_wait_that_can_run_out_into_nothing_is_a_warning(step: Step, is_found: bool) -> None:
     found = list(unrouted_signals(flow(step, wait("b"))))
 
-    assert [(one.code, one.severity) for one in found] == ([("TW104", "warning")] if is_found else [])
+    assert [(one.code, one.severity) for one in found] == ([("TL104", "warning")] if is_found else [])
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_f15_a_row_that_is_not_found_and_nothing_takes_it_is_a_warning(
     found = list(unrouted_signals(flow(step, wait("b"))))
 
     assert [(one.code, one.found, one.severity) for one in found] == (
-        [("TW104", "not_found", "warning")] if is_found else []
+        [("TL104", "not_found", "warning")] if is_found else []
     )
 
 
@@ -221,7 +221,7 @@ def test_f15_a_row_that_is_not_found_and_nothing_takes_it_is_a_warning(
 def test_f15_a_route_for_a_signal_that_never_comes_is_a_warning(step: Step, never: list[str]) -> None:
     found = list(routes_never_taken(flow(step, wait("b"))))
 
-    assert told(found) == [("TW105", (*STEPS, 0, "routes", signal)) for signal in never]
+    assert told(found) == [("TL105", (*STEPS, 0, "routes", signal)) for signal in never]
     assert all(one.severity == "warning" and one.of_key for one in found)
 
 

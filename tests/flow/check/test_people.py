@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.flow.check.people import questions
+from turnline.flow.check.people import questions
 
 from .flows import Step, flow, told
 
@@ -16,9 +16,9 @@ PATH = ("spec", "steps", 0, "human")
     [
         ({"form": {"approved": "boolean"}}, []),
         ({"form": {"approved": "boolean"}, "signal_from": "approved"}, []),
-        ({}, [("TW106", PATH)]),
-        ({"signal_from": "approved"}, [("TW107", (*PATH, "signal_from"))]),
-        ({"form": {"approved": "boolean"}, "signal_from": "aproved"}, [("TW107", (*PATH, "signal_from"))]),
+        ({}, [("TL106", PATH)]),
+        ({"signal_from": "approved"}, [("TL107", (*PATH, "signal_from"))]),
+        ({"form": {"approved": "boolean"}, "signal_from": "aproved"}, [("TL107", (*PATH, "signal_from"))]),
     ],
 )
 def test_f15_a_question_without_a_form_and_a_signal_without_a_field(human: Step, expected: object) -> None:

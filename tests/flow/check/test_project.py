@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from turnwise.flow.check.project import check_project, settings_secrets
-from turnwise.flow.finding import Report
-from turnwise.flow.project import load_files, load_project
+from turnline.flow.check.project import check_project, settings_secrets
+from turnline.flow.finding import Report
+from turnline.flow.project import load_files, load_project
 
 LEAD = """\
 kind: ModelDefinition
@@ -14,7 +14,7 @@ metadata: {name: Lead, version: v2}
 spec: {fields: {score: integer}}
 """
 NODES = """\
-from turnwise.flow.node import node
+from turnline.flow.node import node
 
 @node("save_lead")
 def save_lead(ctx):
@@ -56,7 +56,7 @@ def test_f15_what_a_lint_finds_has_its_line_and_column(tmp_path: Path) -> None:
     flow = FLOW.replace("to: email", "to: emial").replace("version: v2", "version: v1")
     report = checked(tmp_path, flow=flow, lead=LEAD)
 
-    assert told(report) == [("TW308", "flow.yaml", 4, 44), ("TW201", "flow.yaml", 7, 57)]
+    assert told(report) == [("TL308", "flow.yaml", 4, 44), ("TL201", "flow.yaml", 7, 57)]
     assert [one.severity for one in report.findings] == ["error", "warning"]
 
 
@@ -65,7 +65,7 @@ def test_f15_a_bare_list_of_steps_has_lines_too(tmp_path: Path) -> None:
         tmp_path, flow="- {id: a, wait: {for: 1s}, routes: {default: END}}\n- {id: b, runner: x}\n"
     )
 
-    assert told(report) == [("TW101", "flow.yaml", 2, 3), ("TW301", "flow.yaml", 2, 19)]
+    assert told(report) == [("TL101", "flow.yaml", 2, 3), ("TL301", "flow.yaml", 2, 19)]
 
 
 def test_f15_a_literal_secret_is_found_in_any_document_in_any_shape(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_f15_a_literal_secret_is_found_in_any_document_in_any_shape(tmp_path: Pa
     model = LEAD.replace("version: v2", f"version: v2, description: {key}")
     report = checked(tmp_path, flow=flow, lead=model)
 
-    assert told(report) == [("TW401", "flow.yaml", 1, 59), ("TW401", "lead.yaml", 2, 50)]
+    assert told(report) == [("TL401", "flow.yaml", 1, 59), ("TL401", "lead.yaml", 2, 50)]
     assert key not in str(report)
 
 
@@ -87,7 +87,7 @@ def test_f15_a_variable_that_was_filled_in_is_no_literal_and_is_told_as_it_was_w
     project = load_project(_written(tmp_path, {"flow": flow}), environment={"VALUE": secret})
     report = check_project(project)
 
-    assert told(report) == [("TW301", "flow.yaml", 2, 19)]
+    assert told(report) == [("TL301", "flow.yaml", 2, 19)]
     assert "${VALUE}" in str(report)
     assert secret not in str(report)
 
@@ -95,25 +95,25 @@ def test_f15_a_variable_that_was_filled_in_is_no_literal_and_is_told_as_it_was_w
 def test_f15_a_data_model_with_mistakes_is_told_of_once_and_its_uses_are_not(tmp_path: Path) -> None:
     report = checked(tmp_path, flow=FLOW, lead=LEAD.replace("integer", "intger"))
 
-    assert told(report) == [("TW014", "lead.yaml", 3, 24)]
+    assert told(report) == [("TL014", "lead.yaml", 3, 24)]
 
 
 def test_f15_a_data_model_that_nobody_has_is_told_where_it_is_declared(tmp_path: Path) -> None:
-    assert told(checked(tmp_path, flow=FLOW)) == [("TW304", "flow.yaml", 4, 29)]
+    assert told(checked(tmp_path, flow=FLOW)) == [("TL304", "flow.yaml", 4, 29)]
 
 
 def test_f12_data_models_that_do_not_fit_together_are_told_at_one_of_them(tmp_path: Path) -> None:
     other = LEAD.replace("spec: {", "spec: {relations: {owner: {model: Owner}}, ")
     report = checked(tmp_path, lead=other)
 
-    assert told(report) == [("TW309", "lead.yaml", 2, 18)]
+    assert told(report) == [("TL309", "lead.yaml", 2, 18)]
     assert report.findings[0].message == "Lead.owner leads to 'Owner', and there is no such model"
 
 
 def test_f14_a_test_document_with_mistakes_is_found(tmp_path: Path) -> None:
     report = checked(tmp_path, flow=FLOW, lead=LEAD, case="kind: Test\nname: x\nflow: leads\nexpct: {}\n")
 
-    assert [(code, file) for code, file, _, _ in told(report)] == [("TW011", "case.yaml")]
+    assert [(code, file) for code, file, _, _ in told(report)] == [("TL011", "case.yaml")]
 
 
 def test_only_what_is_asked_for_is_told(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_only_what_is_asked_for_is_told(tmp_path: Path) -> None:
 
     flows = check_project(project, lambda file: file.endswith("flow.yaml"))
     models = check_project(project, lambda file: file.endswith("lead.yaml"))
-    assert {one.code for one in flows.findings} == {"TW201"}
-    assert {one.code for one in models.findings} == {"TW011", "TW012", "TW401"}
+    assert {one.code for one in flows.findings} == {"TL201"}
+    assert {one.code for one in models.findings} == {"TL011", "TL012", "TL401"}
 
 
 def test_f15_of_a_file_without_a_project_no_data_models_are_known(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_f15_of_a_file_without_a_project_no_data_models_are_known(tmp_path: Path
 
 def test_f15_a_literal_secret_in_the_settings_is_found_and_a_variable_is_not() -> None:
     def found(text: str) -> list[tuple[str, int]]:
-        return [(one.code, one.line) for one in settings_secrets(text.encode(), file="turnwise.yaml")]
+        return [(one.code, one.line) for one in settings_secrets(text.encode(), file="turnline.yaml")]
 
-    assert found("name: x\nlog: postgresql://me:hunter22@db/log\n") == [("TW401", 2)]
+    assert found("name: x\nlog: postgresql://me:hunter22@db/log\n") == [("TL401", 2)]
     assert found("log: postgresql://me:${PASSWORD}@db/log\n") == []

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.study.finding import Path
-from turnwise.flow.check.reserved import reserved_keys
+from turnline.core.study.finding import Path
+from turnline.flow.check.reserved import reserved_keys
 
 from .flows import Step, flow, told, wait
 
@@ -47,14 +47,14 @@ def test_f2_a_reserved_key_that_a_document_would_write_is_found(
     path = ("spec", *where) if spec else ("spec", "steps", 0, *where)
     found = list(reserved_keys(flow({"id": "s", **(step or {"wait": {"for": "1s"}})}, **spec)))
 
-    assert told(found) == [("TW202", path)]
+    assert told(found) == [("TL202", path)]
     assert (found[0].severity, found[0].of_key) == ("error", True)
 
 
 def test_f2_a_reserved_key_that_would_be_shown_is_found() -> None:
     asked = {"id": "s", "human": {"title": "?", "show": ["name", "_user_id"]}}
 
-    assert told(reserved_keys(flow(asked))) == [("TW203", ("spec", "steps", 0, "human", "show", 1))]
+    assert told(reserved_keys(flow(asked))) == [("TL203", ("spec", "steps", 0, "human", "show", 1))]
 
 
 def test_f2_keys_inside_a_value_are_the_users_own() -> None:

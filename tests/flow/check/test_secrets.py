@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.study.finding import Path
-from turnwise.flow.check.secrets import literal_secrets
+from turnline.core.study.finding import Path
+from turnline.flow.check.secrets import literal_secrets
 
 from .flows import told
 

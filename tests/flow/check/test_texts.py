@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.core.study.finding import Path
-from turnwise.flow.check.texts import bad_texts
+from turnline.core.study.finding import Path
+from turnline.flow.check.texts import bad_texts
 
 from .flows import Step, flow, told
 
@@ -32,7 +32,7 @@ def call(**parts: object) -> Step:
     ],
 )
 def test_f9_a_text_that_cannot_be_read_is_found(step: Step, where: Path) -> None:
-    assert told(bad_texts(flow(step))) == [("TW204", (*STEPS, *where))]
+    assert told(bad_texts(flow(step))) == [("TL204", (*STEPS, *where))]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_f9_a_text_that_cannot_be_read_is_found(step: Step, where: Path) -> None
     ],
 )
 def test_f9_a_secret_anywhere_but_in_a_header_is_found(step: Step, where: Path) -> None:
-    assert told(bad_texts(flow(step))) == [("TW205", (*STEPS, *where))]
+    assert told(bad_texts(flow(step))) == [("TL205", (*STEPS, *where))]
 
 
 @pytest.mark.parametrize(

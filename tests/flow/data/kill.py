@@ -25,10 +25,10 @@ from typing import Any, Final, NoReturn
 
 from sqlalchemy import event
 
-from turnwise.flow.data.database import Database, open_data
-from turnwise.flow.data.unit_of_work import SqlUnitOfWork
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.lines import line
+from turnline.flow.data.database import Database, open_data
+from turnline.flow.data.unit_of_work import SqlUnitOfWork
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.lines import line
 
 from .stage import model, uses
 

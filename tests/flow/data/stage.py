@@ -13,16 +13,16 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
-from turnwise.core.envelope import JsonObject
-from turnwise.flow.data.database import Database, open_data
-from turnwise.flow.data.definition import ModelDefinition, read_model
-from turnwise.flow.data.row import Row
-from turnwise.flow.data.unit_of_work import SqlUnitOfWork
-from turnwise.flow.definition.flow import ModelUse
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.manual_clock import ManualClock
+from turnline.core.envelope import JsonObject
+from turnline.flow.data.database import Database, open_data
+from turnline.flow.data.definition import ModelDefinition, read_model
+from turnline.flow.data.row import Row
+from turnline.flow.data.unit_of_work import SqlUnitOfWork
+from turnline.flow.definition.flow import ModelUse
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.manual_clock import ManualClock
 
 
 def model(

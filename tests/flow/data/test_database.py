@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.errors import LogUnavailable, ModelsRefused, UnknownName
-from turnwise.flow.data.database import open_data
-from turnwise.flow.work import Data
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.lines import line, lines
+from turnline.errors import LogUnavailable, ModelsRefused, UnknownName
+from turnline.flow.data.database import open_data
+from turnline.flow.work import Data
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.lines import line, lines
 
 from .stage import LEAD, MODELS, emails, model, opened, sqlite, stored, unit
 
@@ -136,7 +136,7 @@ async def test_a_database_is_what_the_engine_takes_for_data(tmp_path: Path) -> N
 
 
 def test_a_definition_is_read_without_a_database_library() -> None:
-    code = "import sys, turnwise.flow.data.versions; print('sqlalchemy' in sys.modules)"
+    code = "import sys, turnline.flow.data.versions; print('sqlalchemy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "False"

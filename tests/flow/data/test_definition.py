@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from turnwise.flow.data.definition import ModelDefinition, columns_of, read_model
+from turnline.flow.data.definition import ModelDefinition, columns_of, read_model
 
 from .stage import COMPANY, LEAD, model
 

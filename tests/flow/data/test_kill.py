@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[3]
-KILLS: Final = 30 * (20 if os.environ.get("TURNWISE_SOAK") else 1)
+KILLS: Final = 30 * (20 if os.environ.get("TURNLINE_SOAK") else 1)
 STATEMENTS: Final = 10
 """At least: BEGIN, three rows, a savepoint, the packet and the channel's head, COMMIT."""
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.envelope import JsonObject
-from turnwise.errors import DataUnavailable, ModelsRefused, WriteRefused
-from turnwise.flow.data.definition import ModelDefinition
-from turnwise.flow.data.row import Row
+from turnline.core.envelope import JsonObject
+from turnline.errors import DataUnavailable, ModelsRefused, WriteRefused
+from turnline.flow.data.definition import ModelDefinition
+from turnline.flow.data.row import Row
 
 from .place import Place, SqlitePlace
 from .stage import model, opened, stored, unit

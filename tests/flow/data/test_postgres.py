@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import text
 
-from turnwise.errors import (
+from turnline.errors import (
     CommitRefused,
     DataUnavailable,
     MissingExtra,
@@ -22,12 +22,12 @@ from turnwise.errors import (
     UnknownName,
     WriteRefused,
 )
-from turnwise.flow.data import postgres as postgres_home
-from turnwise.flow.data.database import Database, open_data
-from turnwise.flow.data.postgres import CONNECTIONS
-from turnwise.flow.data.unit_of_work import SqlUnitOfWork
-from turnwise.flow.work import Services
-from turnwise.log.memory import MemoryLog
+from turnline.flow.data import postgres as postgres_home
+from turnline.flow.data.database import Database, open_data
+from turnline.flow.data.postgres import CONNECTIONS
+from turnline.flow.data.unit_of_work import SqlUnitOfWork
+from turnline.flow.work import Services
+from turnline.log.memory import MemoryLog
 
 from ...postgres import Postgres, run
 from ..stage import flows_of, stage
@@ -557,8 +557,8 @@ async def test_f7_whoever_waits_too_long_for_a_row_is_tried_again(postgres: Post
 
 async def test_a_driver_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    monkeypatch.delitem(sys.modules, "turnwise.flow.data.one_statement", raising=False)
-    with pytest.raises(MissingExtra, match=r"turnwise\[postgres\]") as error:
+    monkeypatch.delitem(sys.modules, "turnline.flow.data.one_statement", raising=False)
+    with pytest.raises(MissingExtra, match=r"turnline\[postgres\]") as error:
         await open_data(MODELS, log=MemoryLog(), url="postgresql://localhost/app")
 
     assert error.value.extra == "postgres"
@@ -567,9 +567,9 @@ async def test_a_driver_that_is_not_installed_is_told(monkeypatch: pytest.Monkey
 def test_the_driver_is_not_looked_for_on_another_database() -> None:
     code = """
 import asyncio, sys
-from turnwise.flow.data.database import open_data
-from turnwise.flow.data.unit_of_work import SqlUnitOfWork
-from turnwise.log.memory import MemoryLog
+from turnline.flow.data.database import open_data
+from turnline.flow.data.unit_of_work import SqlUnitOfWork
+from turnline.log.memory import MemoryLog
 async def main():
     await (await open_data([], log=MemoryLog())).close()
 asyncio.run(main())

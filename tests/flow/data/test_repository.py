@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from turnwise.core.json import normalised
-from turnwise.errors import BadField, ModelNotDeclared, WriteRefused
-from turnwise.flow.data import repository
-from turnwise.flow.data.database import Database
-from turnwise.flow.data.row import Row
-from turnwise.testing.manual_clock import ManualClock
+from turnline.core.json import normalised
+from turnline.errors import BadField, ModelNotDeclared, WriteRefused
+from turnline.flow.data import repository
+from turnline.flow.data.database import Database
+from turnline.flow.data.row import Row
+from turnline.testing.manual_clock import ManualClock
 
 from .stage import emails, model, opened, stored, unit
 

@@ -12,14 +12,14 @@ import pytest
 
 from tests.flow.stage import Stage, flows_of, stage
 from tests.hub.scenes import A_B_A, SAFETY_SECONDS, House, add_one, draft, house, refused
-from turnwise.core.envelope import Envelope
-from turnwise.errors import ChannelClosed, ClaimLost, EnvelopeIdReused, LogError, OutOfTurn, WriteRefused
-from turnwise.flow.data.database import Database, open_data
-from turnwise.flow.work import Services
-from turnwise.hub.worker import join, this_host
-from turnwise.log.memory import MemoryLog
-from turnwise.log.postgres import PostgresLog
-from turnwise.log.sqlite import SqliteLog
+from turnline.core.envelope import Envelope
+from turnline.errors import ChannelClosed, ClaimLost, EnvelopeIdReused, LogError, OutOfTurn, WriteRefused
+from turnline.flow.data.database import Database, open_data
+from turnline.flow.work import Services
+from turnline.hub.worker import join, this_host
+from turnline.log.memory import MemoryLog
+from turnline.log.postgres import PostgresLog
+from turnline.log.sqlite import SqliteLog
 
 from ...postgres import Postgres
 from .stage import MODELS, emails, sqlite, stored, unit

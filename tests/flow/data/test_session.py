@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from sqlalchemy import text
 
-from turnwise.errors import CommitRefused
-from turnwise.flow.data.session import StepSession
+from turnline.errors import CommitRefused
+from turnline.flow.data.session import StepSession
 
 from .stage import emails, opened, stored, unit
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from turnwise.errors import LogConflict, WriteRefused
-from turnwise.flow.data.sqlite_hold import HOLD_SECONDS
-from turnwise.testing.lines import line, lines
-from turnwise.testing.manual_clock import ManualClock
+from turnline.errors import LogConflict, WriteRefused
+from turnline.flow.data.sqlite_hold import HOLD_SECONDS
+from turnline.testing.lines import line, lines
+from turnline.testing.manual_clock import ManualClock
 
 from .stage import can_write, emails, opened, sqlite, stored, unit
 

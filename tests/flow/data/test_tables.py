@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import selectinload
 
-from turnwise.errors import BadField, WriteRefused
+from turnline.errors import BadField, WriteRefused
 
 from .stage import COMPANY, LEAD, emails, model, opened, stored, unit
 

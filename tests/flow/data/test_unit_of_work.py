@@ -13,11 +13,11 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError, StatementError
 
-from turnwise.errors import CommitRefused, DataUnavailable, WriteRefused
-from turnwise.flow.data.database import Database
-from turnwise.log.joined import Statements
-from turnwise.log.sqlite import SqliteLog
-from turnwise.testing.lines import line, lines
+from turnline.errors import CommitRefused, DataUnavailable, WriteRefused
+from turnline.flow.data.database import Database
+from turnline.log.joined import Statements
+from turnline.log.sqlite import SqliteLog
+from turnline.testing.lines import line, lines
 
 from .stage import can_write, emails, opened, sqlite, stored, unit
 

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from turnwise.flow.data.field import DataField
-from turnwise.flow.data.values import DataType, Unfit, given, taken
+from turnline.flow.data.field import DataField
+from turnline.flow.data.values import DataType, Unfit, given, taken
 
 UUID_TEXT = "2a57f7ee-b13b-4639-b6a4-016d3ea39e11"
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.errors import ModelsRefused, UnknownName, VersionMismatch
-from turnwise.flow.data.definition import ModelDefinition
-from turnwise.flow.data.versions import newest, problem_with, problems_of
-from turnwise.flow.definition.flow import ModelUse
+from turnline.errors import ModelsRefused, UnknownName, VersionMismatch
+from turnline.flow.data.definition import ModelDefinition
+from turnline.flow.data.versions import newest, problem_with, problems_of
+from turnline.flow.definition.flow import ModelUse
 
 from .stage import COMPANY, LEAD, model, opened, stored, unit
 

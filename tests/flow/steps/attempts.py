@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from turnwise.agent.journal import Unwritten
-from turnwise.core import event_types as ev
-from turnwise.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
-from turnwise.flow.definition.flow import Flow, read
-from turnwise.flow.work import Done, Paused, Services, Work
+from turnline.agent.journal import Unwritten
+from turnline.core import event_types as ev
+from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
+from turnline.flow.definition.flow import Flow, read
+from turnline.flow.work import Done, Paused, Services, Work
 
 from .children import FakeChildren
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from turnwise.core.channel import ChannelState
-from turnwise.core.envelope import JsonObject
-from turnwise.core.state import WorkflowState
-from turnwise.core.step_targets import step_id
+from turnline.core.channel import ChannelState
+from turnline.core.envelope import JsonObject
+from turnline.core.state import WorkflowState
+from turnline.core.step_targets import step_id
 
 
 class Crash(BaseException):

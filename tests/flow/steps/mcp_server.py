@@ -68,7 +68,7 @@ def header(name: str, context: Context[Any, Any]) -> str:
 def key(context: Context[Any, Any]) -> str:
     """The idempotency key of the call."""
     meta = context.request_context.meta or {}
-    return str(dict(meta).get("turnwise/idempotency-key"))
+    return str(dict(meta).get("turnline/idempotency-key"))
 
 
 @contextmanager

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from turnwise.agent.agent import Agent
-from turnwise.agent.context import Context
-from turnwise.agent.journal import Entry
-from turnwise.agent.messages import ModelReply, ToolCall, UserMessage
-from turnwise.agent.round import ToolAnswer
-from turnwise.agent.tool import Tool, tool
-from turnwise.agent.tool_result import ToolResult
-from turnwise.core.envelope import JsonObject
-from turnwise.core.routing import Handoff
-from turnwise.errors import (
+from turnline.agent.agent import Agent
+from turnline.agent.context import Context
+from turnline.agent.journal import Entry
+from turnline.agent.messages import ModelReply, ToolCall, UserMessage
+from turnline.agent.round import ToolAnswer
+from turnline.agent.tool import Tool, tool
+from turnline.agent.tool_result import ToolResult
+from turnline.core.envelope import JsonObject
+from turnline.core.routing import Handoff
+from turnline.errors import (
     AgentError,
     BadStepValue,
     ModelError,
@@ -27,9 +27,9 @@ from turnwise.errors import (
     TemplateFailed,
     UnknownName,
 )
-from turnwise.flow.steps import agent
-from turnwise.flow.work import Done, Services
-from turnwise.testing import ScriptedModel, call
+from turnline.flow.steps import agent
+from turnline.flow.work import Done, Services
+from turnline.testing import ScriptedModel, call
 
 from ..scenes import Notes, work_on
 
@@ -208,7 +208,7 @@ async def test_the_steps_model_goes_before_every_other(monkeypatch: pytest.Monke
 
 
 async def test_without_any_model_the_error_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TURNWISE_MODEL", raising=False)
+    monkeypatch.delenv("TURNLINE_MODEL", raising=False)
 
     with pytest.raises(NoModel, match="agent 'it' has no model"):
         await agent.perform(work_on({"agent": {"prompt": "x"}}))

@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from turnwise.core.envelope import JsonObject
-from turnwise.errors import AddressRefused, BadStepValue, TemplateFailed
-from turnwise.flow.steps import api_call
-from turnwise.flow.work import Done, Services
+from turnline.core.envelope import JsonObject
+from turnline.errors import AddressRefused, BadStepValue, TemplateFailed
+from turnline.flow.steps import api_call
+from turnline.flow.work import Done, Services
 
 from ..http_server import Answer, HttpServer
 from ..scenes import Notes, work_on

@@ -6,10 +6,10 @@ from typing import Literal
 
 import pytest
 
-from turnwise.core.channel import ChannelState
-from turnwise.core.state import WorkflowState
-from turnwise.flow.steps.below import Outcome, Progress
-from turnwise.flow.verdict import RunError
+from turnline.core.channel import ChannelState
+from turnline.core.state import WorkflowState
+from turnline.flow.steps.below import Outcome, Progress
+from turnline.flow.verdict import RunError
 
 OPEN = WorkflowState(status=ChannelState.ACTIVE)
 SUCCEEDED = WorkflowState(status=ChannelState.CLOSED, pending_close_reason="completed")

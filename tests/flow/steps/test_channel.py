@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.graph import TransitionGraph
-from turnwise.errors import BadGraph, ChildFailed
-from turnwise.flow.steps import channel
-from turnwise.flow.work import Done
+from turnline.core.graph import TransitionGraph
+from turnline.errors import BadGraph, ChildFailed
+from turnline.flow.steps import channel
+from turnline.flow.work import Done
 
 from .attempts import Attempt
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from turnwise.errors import BadStepValue, ChildFailed
-from turnwise.flow.steps import for_each
-from turnwise.flow.work import Done, Paused
+from turnline.errors import BadStepValue, ChildFailed
+from turnline.flow.steps import for_each
+from turnline.flow.work import Done, Paused
 
 from .attempts import Attempt
 from .children import Crash

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 import pytest
 
 from tests.flow.stage import flows_of, stage
-from turnwise.flow.work import Services
+from turnline.flow.work import Services
 
 Ctx = dict[str, Any]
 ONE = "steps: [{id: only, runner: work, routes: {hot: END, cold: END}}]"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.envelope import JsonObject
-from turnwise.errors import BadStepValue
-from turnwise.flow.steps import human
-from turnwise.flow.task import task_id
-from turnwise.flow.work import Paused
+from turnline.core.envelope import JsonObject
+from turnline.errors import BadStepValue
+from turnline.flow.steps import human
+from turnline.flow.task import task_id
+from turnline.flow.work import Paused
 
 from .attempts import NOON, RUN, Attempt
 

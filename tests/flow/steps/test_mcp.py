@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pytest
 
-from turnwise.core.envelope import JsonObject
-from turnwise.errors import BadStepValue, CallFailed, MissingExtra, ParseFailed, TemplateFailed, UnknownName
-from turnwise.flow.steps import mcp
-from turnwise.flow.work import Done, Services
+from turnline.core.envelope import JsonObject
+from turnline.errors import BadStepValue, CallFailed, MissingExtra, ParseFailed, TemplateFailed, UnknownName
+from turnline.flow.steps import mcp
+from turnline.flow.work import Done, Services
 
 from ..scenes import Notes, work_on
 from .mcp_server import served
@@ -197,5 +197,5 @@ async def test_a_server_that_is_described_wrongly_is_an_error(server: JsonObject
 async def test_without_the_sdk_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
 
-    with pytest.raises(MissingExtra, match=r"turnwise\[mcp\]"):
+    with pytest.raises(MissingExtra, match=r"turnline\[mcp\]"):
         await called("greet")

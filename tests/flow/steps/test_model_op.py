@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.envelope import JsonObject
-from turnwise.errors import BadStepValue, TemplateFailed, UnknownName
-from turnwise.flow.definition.flow import ModelUse
-from turnwise.flow.steps import model_op
-from turnwise.flow.work import Done, Services
-from turnwise.log.joined import Write
+from turnline.core.envelope import JsonObject
+from turnline.errors import BadStepValue, TemplateFailed, UnknownName
+from turnline.flow.definition.flow import ModelUse
+from turnline.flow.steps import model_op
+from turnline.flow.work import Done, Services
+from turnline.log.joined import Write
 
 from ..scenes import Notes, work_on
 
@@ -67,7 +67,7 @@ class Unit:
 
 
 class Models:
-    """See `turnwise.flow.work.Data`."""
+    """See `turnline.flow.work.Data`."""
 
     shares_log = False
 

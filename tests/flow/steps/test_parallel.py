@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from turnwise.errors import ChildFailed
-from turnwise.flow.steps import parallel
-from turnwise.flow.work import Done, Paused
+from turnline.errors import ChildFailed
+from turnline.flow.steps import parallel
+from turnline.flow.work import Done, Paused
 
 from .attempts import Attempt
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.flow.stage import stage
-from turnwise.core.conditions import Expr
-from turnwise.core.envelope import Envelope
-from turnwise.core.state import WorkflowState
-from turnwise.testing.lines import NOON
+from turnline.core.conditions import Expr
+from turnline.core.envelope import Envelope
+from turnline.core.state import WorkflowState
+from turnline.testing.lines import NOON
 
 ROUTER = """
 steps:

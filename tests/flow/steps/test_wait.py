@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from turnwise.core.envelope import JsonObject
-from turnwise.errors import BadStepValue
-from turnwise.flow.steps import wait
-from turnwise.flow.work import Done, Paused
+from turnline.core.envelope import JsonObject
+from turnline.errors import BadStepValue
+from turnline.flow.steps import wait
+from turnline.flow.work import Done, Paused
 
 from .attempts import NOON, Attempt
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from turnwise.errors import ChildFailed
-from turnwise.flow.steps import workflow
-from turnwise.flow.work import Done
+from turnline.errors import ChildFailed
+from turnline.flow.steps import workflow
+from turnline.flow.work import Done
 
 from .attempts import Attempt
 

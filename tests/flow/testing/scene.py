@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from turnwise.flow.testing.case import CaseResult, Surroundings, run_case
-from turnwise.flow.testing.definition import Case
-from turnwise.flow.testing.documents import cases_in
-from turnwise.flow.verdict import RunError
-from turnwise.flow.work import Data, Services
-from turnwise.flow.yaml_document import read_yaml
-from turnwise.hub.clock import Clock
+from turnline.flow.testing.case import CaseResult, Surroundings, run_case
+from turnline.flow.testing.definition import Case
+from turnline.flow.testing.documents import cases_in
+from turnline.flow.verdict import RunError
+from turnline.flow.work import Data, Services
+from turnline.flow.yaml_document import read_yaml
+from turnline.hub.clock import Clock
 
 from ..stage import flows_of
 

@@ -128,8 +128,8 @@ async def test_f14_an_unknown_flow_or_step_is_told_with_the_nearest_name() -> No
 
 
 async def test_f14_a_node_that_never_ends_is_a_problem_of_its_case(monkeypatch: Any) -> None:
-    monkeypatch.setattr("turnwise.flow.testing.stage.PATIENCE_SECONDS", 0.01)
-    monkeypatch.setattr("turnwise.flow.testing.stage.GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("turnline.flow.testing.stage.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("turnline.flow.testing.stage.GRACE_SECONDS", 0.01)
 
     async def hangs(ctx: dict[str, Any]) -> None:
         await asyncio.Event().wait()

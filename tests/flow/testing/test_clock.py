@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from turnwise.flow.testing.clock import START, JumpingClock
+from turnline.flow.testing.clock import START, JumpingClock
 
 
 async def test_whoever_sleeps_is_woken_by_the_jump_that_takes_it_so_far() -> None:

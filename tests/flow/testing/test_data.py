@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from turnwise.flow.data.definition import read_model
-from turnwise.flow.testing.data import in_memory
+from turnline.flow.data.definition import read_model
+from turnline.flow.testing.data import in_memory
 
 from .scene import house, played, told
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.flow.testing.definition import Answers, Gives, Raises
-from turnwise.flow.testing.documents import Cases, cases_in
-from turnwise.flow.yaml_document import read_yaml
+from turnline.flow.testing.definition import Answers, Gives, Raises
+from turnline.flow.testing.documents import Cases, cases_in
+from turnline.flow.yaml_document import read_yaml
 
 LONG = """\
 kind: Test

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.flow.definition.flow import read
-from turnwise.flow.testing.paths import known_paths, step_at
+from turnline.flow.definition.flow import read
+from turnline.flow.testing.paths import known_paths, step_at
 
 MAIN = read(
     {

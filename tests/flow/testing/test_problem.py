@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.flow.testing.problem import Problem, differing, is_same, lacking
+from turnline.flow.testing.problem import Problem, differing, is_same, lacking
 
 
 def told(problems: Any) -> list[tuple[str, str, str]]:

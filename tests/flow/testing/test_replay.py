@@ -10,16 +10,16 @@ from uuid import uuid4
 
 import pytest
 
-from turnwise.agent.agent import Agent
-from turnwise.agent.messages import ModelReply, Usage
-from turnwise.agent.scripted import ScriptedModel, call
-from turnwise.agent.tool import tool
-from turnwise.core.envelope import JsonObject
-from turnwise.errors import BadDocuments, RunConflict
-from turnwise.flow.testing.case import Surroundings
-from turnwise.flow.testing.fixture import export_run
-from turnwise.flow.testing.replay import Replayed, replay
-from turnwise.flow.work import Services
+from turnline.agent.agent import Agent
+from turnline.agent.messages import ModelReply, Usage
+from turnline.agent.scripted import ScriptedModel, call
+from turnline.agent.tool import tool
+from turnline.core.envelope import JsonObject
+from turnline.errors import BadDocuments, RunConflict
+from turnline.flow.testing.case import Surroundings
+from turnline.flow.testing.fixture import export_run
+from turnline.flow.testing.replay import Replayed, replay
+from turnline.flow.work import Services
 
 from ..stage import Stage, flows_of, stage
 from .scene import no_data, status_of

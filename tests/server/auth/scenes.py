@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from turnwise.errors import Unauthenticated
-from turnwise.server.auth.biscuit import mint
-from turnwise.server.auth.keys import RootKey
-from turnwise.server.auth.library import Biscuit, BiscuitBuilder, BlockBuilder, PublicKey
-from turnwise.server.auth.reading import Reading, read
+from turnline.errors import Unauthenticated
+from turnline.server.auth.biscuit import mint
+from turnline.server.auth.keys import RootKey
+from turnline.server.auth.library import Biscuit, BiscuitBuilder, BlockBuilder, PublicKey
+from turnline.server.auth.reading import Reading, read
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 """When a `ManualClock` starts."""

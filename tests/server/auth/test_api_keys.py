@@ -8,10 +8,10 @@ from hashlib import sha256
 import pytest
 from hypothesis import given, strategies as st
 
-from turnwise.errors import BadToken, Unauthenticated
-from turnwise.server.auth.api_keys import MAX_API_KEYS, ApiKey, ApiKeys
-from turnwise.server.auth.credentials import Credentials
-from turnwise.server.auth.principal import NEVER
+from turnline.errors import BadToken, Unauthenticated
+from turnline.server.auth.api_keys import MAX_API_KEYS, ApiKey, ApiKeys
+from turnline.server.auth.credentials import Credentials
+from turnline.server.auth.principal import NEVER
 
 SECRET = "twk_" + "a1B2" * 8
 OTHER = "twk_" + "zzzz" * 8
@@ -85,7 +85,7 @@ def test_a_table_that_is_none_is_an_error_that_shows_nothing_of_it(text: str) ->
     with pytest.raises(BadToken) as refused:
         ApiKeys.from_text(text)
 
-    assert "TURNWISE_API_KEYS" in str(refused.value)
+    assert "TURNLINE_API_KEYS" in str(refused.value)
     assert "canary" not in str(refused.value)
     assert refused.value.__cause__ is None
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.errors import BadKey, Unauthenticated
-from turnwise.hub.ids import sortable_ids
-from turnwise.log.memory import MemoryLog
-from turnwise.server.auth.assembly import development_token, open_development, open_production
-from turnwise.server.auth.credentials import Credentials
-from turnwise.server.auth.keys import development_key
-from turnwise.server.auth.operations import OPERATIONS, authorise
-from turnwise.server.auth.revocation import REFRESH_SECONDS, Revocations
-from turnwise.testing import ManualClock
+from turnline.errors import BadKey, Unauthenticated
+from turnline.hub.ids import sortable_ids
+from turnline.log.memory import MemoryLog
+from turnline.server.auth.assembly import development_token, open_development, open_production
+from turnline.server.auth.credentials import Credentials
+from turnline.server.auth.keys import development_key
+from turnline.server.auth.operations import OPERATIONS, authorise
+from turnline.server.auth.revocation import REFRESH_SECONDS, Revocations
+from turnline.testing import ManualClock
 
 from .scenes import KEY, LOOPBACK, NOW, OTHER_KEY, minted, reading
 
@@ -28,7 +28,7 @@ async def test_f13_a_production_server_lets_in_tokens_and_api_keys(tmp_path: Pat
     log, clock = MemoryLog(), ManualClock()
     new_id, text = sortable_ids(clock), minted()
     keys = json.dumps({"ci": {"sha256": sha256(API_KEY.encode()).hexdigest(), "scopes": ["runs:read"]}})
-    environ = {"TURNWISE_AUTH_PUBLIC_KEY": KEY.public, "TURNWISE_API_KEYS": keys}
+    environ = {"TURNLINE_AUTH_PUBLIC_KEY": KEY.public, "TURNLINE_API_KEYS": keys}
     async with open_production(environ, tmp_path, log, clock, new_id) as authenticator:
         assert (await authenticator.authenticate(Credentials(text))).user_id == "alice"
         assert (await authenticator.authenticate(Credentials(API_KEY))).user_id == "ci"
@@ -44,7 +44,7 @@ async def test_f13_a_production_server_lets_in_tokens_and_api_keys(tmp_path: Pat
 
 async def test_f13_a_production_start_refuses_a_development_key_or_none(tmp_path: Path) -> None:
     clock = ManualClock()
-    for environ in ({}, {"TURNWISE_AUTH_KEY": "development:" + "11" * 32}):
+    for environ in ({}, {"TURNLINE_AUTH_KEY": "development:" + "11" * 32}):
         opening = open_production(environ, tmp_path, MemoryLog(), clock, sortable_ids(clock))
         with pytest.raises(BadKey):
             await opening.__aenter__()
@@ -73,7 +73,7 @@ async def test_no_secret_is_in_an_error_a_log_line_or_on_the_log(
     """A canary in the key, in the token and in an API key."""
     log, clock = MemoryLog(), ManualClock()
     private, token = "ca" * 32, minted()
-    environ = {"TURNWISE_AUTH_KEY": private, "TURNWISE_API_KEYS": "{}"}
+    environ = {"TURNLINE_AUTH_KEY": private, "TURNLINE_API_KEYS": "{}"}
     told = []
     with caplog.at_level(logging.DEBUG):
         async with open_production(environ, tmp_path, log, clock, sortable_ids(clock)) as authenticator:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.errors import Unauthenticated
-from turnwise.server.auth.authenticator import Authenticator, ByShape, OnlyLoopback, authenticate_public
-from turnwise.server.auth.credentials import Credentials
-from turnwise.server.auth.principal import ANONYMOUS, Principal
+from turnline.errors import Unauthenticated
+from turnline.server.auth.authenticator import Authenticator, ByShape, OnlyLoopback, authenticate_public
+from turnline.server.auth.credentials import Credentials
+from turnline.server.auth.principal import ANONYMOUS, Principal
 
 
 class Knows:

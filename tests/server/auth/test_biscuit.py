@@ -6,11 +6,11 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from turnwise.errors import BadToken
-from turnwise.server.auth.biscuit import attenuate, look, mint, unverified
-from turnwise.server.auth.blocks import MAX_ALTERNATIVES
-from turnwise.server.auth.keys import development_key
-from turnwise.server.auth.reading import MAX_BLOCKS, read
+from turnline.errors import BadToken
+from turnline.server.auth.biscuit import attenuate, look, mint, unverified
+from turnline.server.auth.blocks import MAX_ALTERNATIVES
+from turnline.server.auth.keys import development_key
+from turnline.server.auth.reading import MAX_BLOCKS, read
 
 from .scenes import EXPIRY, HOUR, KEY, NOW, OTHER_KEY, appended, minted, reading, signed
 

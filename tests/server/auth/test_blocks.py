@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from turnwise.errors import Unauthenticated
-from turnwise.server.auth.blocks import MAX_ALTERNATIVES, MAX_CHECKS, check_symbols, combine, read_block
-from turnwise.server.auth.principal import Bound
+from turnline.errors import Unauthenticated
+from turnline.server.auth.blocks import MAX_ALTERNATIVES, MAX_CHECKS, check_symbols, combine, read_block
+from turnline.server.auth.principal import Bound
 
 from .scenes import EXPIRY
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from turnwise.errors import Unauthenticated
-from turnwise.server.auth.credentials import MAX_HEADER_CHARACTERS, credentials_of, is_loopback
+from turnline.errors import Unauthenticated
+from turnline.server.auth.credentials import MAX_HEADER_CHARACTERS, credentials_of, is_loopback
 
 
 def test_a_bearer_token_is_taken_as_it_is() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.errors import BadKey
-from turnwise.server.auth.keys import (
+from turnline.errors import BadKey
+from turnline.server.auth.keys import (
     KEY_FILE,
     KEY_VARIABLE,
     PUBLIC_KEY_VARIABLE,
@@ -74,12 +74,12 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_key_says_how_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(BadKey, match="turnwise token key"):
+    with pytest.raises(BadKey, match="turnline token key"):
         root_key(NOTHING, tmp_path)
 
 
 def test_a_folder_that_cannot_hold_a_key_is_told(tmp_path: Path) -> None:
-    (tmp_path / ".turnwise").write_text("a file where the folder belongs")
+    (tmp_path / ".turnline").write_text("a file where the folder belongs")
 
     with pytest.raises(BadKey, match=KEY_VARIABLE):
         ensure_root_key(NOTHING, tmp_path)
@@ -95,7 +95,7 @@ def test_what_is_no_key_is_refused_without_being_shown(text: str, tmp_path: Path
     assert "canary" not in said(refused)
     assert "1111" not in said(refused)
 
-    (tmp_path / ".turnwise").mkdir()
+    (tmp_path / ".turnline").mkdir()
     (tmp_path / KEY_FILE).write_text(text)
     (tmp_path / KEY_FILE).chmod(0o600)
     with pytest.raises(BadKey) as refused:

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from turnwise.errors import BadToken, Forbidden, Unauthenticated
-from turnwise.server.auth.operations import (
+from turnline.errors import BadToken, Forbidden, Unauthenticated
+from turnline.server.auth.operations import (
     OPERATIONS,
     SCOPES,
     authorise,
@@ -16,7 +16,7 @@ from turnwise.server.auth.operations import (
     covers,
     is_needed,
 )
-from turnwise.server.auth.principal import ANONYMOUS, Bound, Principal
+from turnline.server.auth.principal import ANONYMOUS, Bound, Principal
 
 from .scenes import NOW
 

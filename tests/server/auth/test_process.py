@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.errors import AccessBusy, Unauthenticated
-from turnwise.hub.clock import SystemClock
-from turnwise.server.auth.process import (
+from turnline.errors import AccessBusy, Unauthenticated
+from turnline.hub.clock import SystemClock
+from turnline.server.auth.process import (
     ANSWER_WITHIN_SECONDS,
     MAX_WAITING,
     START_WITHIN_SECONDS,
     ReadingProcess,
 )
-from turnwise.server.auth.reading import Reading
-from turnwise.testing import ManualClock
+from turnline.server.auth.reading import Reading
+from turnline.testing import ManualClock
 
 from .scenes import HOUR, KEY, NOW, OTHER_KEY, appended, minted, reading
 from .test_reading import FACTS, JOIN
@@ -133,7 +133,7 @@ async def test_after_a_crash_the_next_token_gets_a_new_process(tmp_path: Path) -
         f"import pathlib, runpy, sys; marker = pathlib.Path({str(marker)!r}); first = not marker.exists()\n"
         "marker.touch()\n"
         "if first: print('ready', flush=True); sys.stdin.readline(); raise SystemExit(1)\n"
-        "runpy.run_module('turnwise.server.auth.child', run_name='__main__', alter_sys=True)"
+        "runpy.run_module('turnline.server.auth.child', run_name='__main__', alter_sys=True)"
     )
     async with running(code) as process:
         with pytest.raises(Unauthenticated):
@@ -188,7 +188,7 @@ async def test_so_many_may_wait_and_no_more() -> None:
 async def test_the_process_is_given_nothing_of_the_environment_that_may_be_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("TURNWISE_AUTH_KEY", "canary")
+    monkeypatch.setenv("TURNLINE_AUTH_KEY", "canary")
     code = READY + (
         "number = json.loads(sys.stdin.readline())['number']\n"
         "print(json.dumps({'number': number, 'refused': 'it has ' + repr(dict(os.environ))}), flush=True)"
@@ -198,7 +198,7 @@ async def test_the_process_is_given_nothing_of_the_environment_that_may_be_secre
             await process.read(minted(), now=NOW)
 
     assert "canary" not in str(refused.value)
-    assert "TURNWISE" not in str(refused.value)
+    assert "TURNLINE" not in str(refused.value)
 
 
 async def test_closing_twice_and_reading_afterwards_is_allowed() -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from turnwise.errors import Unauthenticated
-from turnwise.server.auth.biscuit import attenuate
-from turnwise.server.auth.library import Biscuit, BiscuitBuilder, BlockBuilder, KeyPair, PrivateKey, PublicKey
-from turnwise.server.auth.principal import Bound
-from turnwise.server.auth.reading import (
+from turnline.errors import Unauthenticated
+from turnline.server.auth.biscuit import attenuate
+from turnline.server.auth.library import Biscuit, BiscuitBuilder, BlockBuilder, KeyPair, PrivateKey, PublicKey
+from turnline.server.auth.principal import Bound
+from turnline.server.auth.reading import (
     MAX_BLOCKS,
     MAX_TOKEN_BYTES,
     MAX_TOKEN_CHARACTERS,

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.client.embedded import Hub
-from turnwise.core.envelope import SCHEMA_VERSION, Envelope
-from turnwise.errors import BadToken, ChannelQuarantined, LogUnavailable
-from turnwise.hub.ids import sortable_ids
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
-from turnwise.log.sqlite import SqliteLog
-from turnwise.server.auth.revocation import (
+from turnline.client.embedded import Hub
+from turnline.core.envelope import SCHEMA_VERSION, Envelope
+from turnline.errors import BadToken, ChannelQuarantined, LogUnavailable
+from turnline.hub.ids import sortable_ids
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
+from turnline.server.auth.revocation import (
     EV_TOKEN_REVOKED,
     MAX_IDS,
     REFRESH_SECONDS,
     REVOCATIONS_CHANNEL,
     Revocations,
 )
-from turnwise.testing import ManualClock, flip_memory
+from turnline.testing import ManualClock, flip_memory
 
 from .scenes import NOW
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from turnwise.errors import LogUnavailable, Unauthenticated
-from turnwise.hub.ids import sortable_ids
-from turnwise.log.memory import MemoryLog
-from turnwise.server.auth.biscuit import attenuate, mint
-from turnwise.server.auth.credentials import Credentials
-from turnwise.server.auth.keys import development_key
-from turnwise.server.auth.operations import authorise
-from turnwise.server.auth.revocation import Revocations
-from turnwise.server.auth.tokens import (
+from turnline.errors import LogUnavailable, Unauthenticated
+from turnline.hub.ids import sortable_ids
+from turnline.log.memory import MemoryLog
+from turnline.server.auth.biscuit import attenuate, mint
+from turnline.server.auth.credentials import Credentials
+from turnline.server.auth.keys import development_key
+from turnline.server.auth.operations import authorise
+from turnline.server.auth.revocation import Revocations
+from turnline.server.auth.tokens import (
     MAX_REMEMBERED,
     DevelopmentAuthenticator,
     GoodTokens,
     TokenAuthenticator,
 )
-from turnwise.testing import ManualClock
+from turnline.testing import ManualClock
 
 from .scenes import HOUR, KEY, LOOPBACK, NOW, OTHER_KEY, InlineReader, minted, reading
 

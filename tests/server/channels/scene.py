@@ -12,18 +12,18 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.server.stage import Server, served
-from turnwise.agent.agent import Agent
-from turnwise.agent.scripted import ScriptedModel, ScriptItem
-from turnwise.client.hub_client import HubClient
-from turnwise.client.human_client import HumanClient
-from turnwise.client.link import LocalLink
-from turnwise.core.conditions import FromSpeaker
-from turnwise.core.envelope import JsonObject
-from turnwise.core.governance import Passport
-from turnwise.core.graph import Transition, TransitionGraph
-from turnwise.core.targets import AgentTarget, TerminateTarget
-from turnwise.log.base import Log
-from turnwise.log.memory import MemoryLog
+from turnline.agent.agent import Agent
+from turnline.agent.scripted import ScriptedModel, ScriptItem
+from turnline.client.hub_client import HubClient
+from turnline.client.human_client import HumanClient
+from turnline.client.link import LocalLink
+from turnline.core.conditions import FromSpeaker
+from turnline.core.envelope import JsonObject
+from turnline.core.governance import Passport
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
 
 HELP_DESK = TransitionGraph(
     "carol",

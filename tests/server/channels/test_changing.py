@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tests.server.stage import PEOPLE, person
-from turnwise.agent.tool import tool
-from turnwise.testing import call
+from turnline.agent.tool import tool
+from turnline.testing import call
 
 from .scene import scene
 
@@ -59,7 +59,7 @@ async def test_without_the_floor_a_person_interjects() -> None:
 async def test_an_interjection_that_would_wait_for_the_packet_too_long_is_not_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from turnwise.server.channels import changing
+    from turnline.server.channels import changing
 
     monkeypatch.setattr(changing, "WAIT_SECONDS", 0.01)
     gate = asyncio.Event()

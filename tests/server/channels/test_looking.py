@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.agent.context import Context
-from turnwise.agent.tool import tool
-from turnwise.core.event_types import EV_CONTEXT_SET
-from turnwise.core.graph import TransitionGraph
-from turnwise.core.targets import TerminateTarget
-from turnwise.testing import call
+from turnline.agent.context import Context
+from turnline.agent.tool import tool
+from turnline.core.event_types import EV_CONTEXT_SET
+from turnline.core.graph import TransitionGraph
+from turnline.core.targets import TerminateTarget
+from turnline.testing import call
 
 from .scene import HELP_DESK, scene
 

@@ -1,13 +1,13 @@
-"""A channel's picture is that of its graph, and a run's that of its flow: the one `turnwise graph` draws."""
+"""A channel's picture is that of its graph, and a run's that of its flow: the one `turnline graph` draws."""
 
 from __future__ import annotations
 
 from tests.server.stage import served
-from turnwise.core.channel import ChannelSpec, Participant
-from turnwise.core.state import State, WorkflowState
-from turnwise.core.study.drawing import graph_picture
-from turnwise.flow.picture import flow_picture
-from turnwise.server.channels.picture import channel_picture
+from turnline.core.channel import ChannelSpec, Participant
+from turnline.core.state import State, WorkflowState
+from turnline.core.study.drawing import graph_picture
+from turnline.flow.picture import flow_picture
+from turnline.server.channels.picture import channel_picture
 
 from .scene import HELP_DESK, scene
 

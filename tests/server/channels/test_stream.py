@@ -6,8 +6,8 @@ import asyncio
 import json
 
 from tests.server.stage import PEOPLE, Listening
-from turnwise.core.envelope import JsonObject
-from turnwise.server.auth.principal import Principal
+from turnline.core.envelope import JsonObject
+from turnline.server.auth.principal import Principal
 
 from .scene import Scene, scene
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import turnwise.network
-from turnwise.core.study import lint as lint_package
-from turnwise.core.study.lint import lint
+import turnline.network
+from turnline.core.study import lint as lint_package
+from turnline.core.study.lint import lint
 
 PAGE = (Path(__file__).parents[4] / "docs" / "lint.md").read_text()
 SECTIONS = {
@@ -20,7 +20,7 @@ SECTIONS = {
 
 
 def findings_of(block: str) -> list[Any]:
-    names: dict[str, Any] = dict(vars(turnwise.network))
+    names: dict[str, Any] = dict(vars(turnline.network))
     exec(block, names)
     return list(lint(names["graph"], **names.get("given", {})))
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.patterns import PATTERNS
-from turnwise.core.channel import Participant
-from turnwise.core.conditions import (
+from turnline.core.channel import Participant
+from turnline.core.conditions import (
     AllOf,
     Always,
     AtTurn,
@@ -23,10 +23,10 @@ from turnwise.core.conditions import (
     ToolCalled,
     TurnFailed,
 )
-from turnwise.core.graph import Transition, TransitionGraph, round_robin, sequence
-from turnwise.core.step_targets import FanOutTarget, NestedTarget
-from turnwise.core.study.lint import lint
-from turnwise.core.targets import (
+from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
+from turnline.core.step_targets import FanOutTarget, NestedTarget
+from turnline.core.study.lint import lint
+from turnline.core.targets import (
     AgentTarget,
     RevertToInitiatorTarget,
     RoundRobinTarget,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from turnwise import Agent, tool
-from turnwise.agent.messages import Message, ToolCall
-from turnwise.testing import ScriptedModel, call
+from turnline import Agent, tool
+from turnline.agent.messages import Message, ToolCall
+from turnline.testing import ScriptedModel, call
 
 
 def mark(name: str) -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from turnwise import node
+from turnline import node
 
 
 def folder() -> Path:

@@ -1,0 +1,5 @@
+"""`python -m turnline` is `turnline`."""
+
+from turnline.cli import main
+
+main()

@@ -1,0 +1,47 @@
+"""A journal: where a round's replies and tool answers are written down before it goes on (T2).
+
+A round outside of a channel needs none. On a channel the journal is the log:
+what an earlier attempt of the same turn recorded is answered from it, so no
+recorded model call is paid twice and no recorded tool runs twice (T3).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
+
+from turnline.agent.messages import ModelReply, ToolCall
+from turnline.agent.round import ToolAnswer
+
+Entry = ModelReply | ToolAnswer
+
+
+class Journal(Protocol):
+    """Where a round is written down."""
+
+    async def record(self, entry: Entry) -> None:
+        """Write `entry` down. When this returns it survives a crash, and the round may go on."""
+        ...
+
+
+class Unwritten:
+    """The journal of a round that nobody has to take up again."""
+
+    async def record(self, entry: Entry) -> None:
+        """Forget it."""
+
+
+class Recorded:
+    """What an earlier attempt of the round has written down, handed out once."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        known = list(entries)
+        self._replies = deque(entry for entry in known if isinstance(entry, ModelReply))
+        self._answers = {entry.call_id: entry for entry in known if isinstance(entry, ToolAnswer)}
+
+    def reply(self) -> ModelReply | None:
+        return self._replies.popleft() if self._replies else None
+
+    def answer(self, call: ToolCall) -> ToolAnswer | None:
+        return self._answers.pop(call.call_id, None)

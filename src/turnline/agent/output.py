@@ -1,0 +1,46 @@
+"""Structured output: a type the answer has to have (A2)."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from turnline.core.envelope import JsonObject
+
+T = TypeVar("T")
+
+_MOST_MISTAKES: Final = 3
+
+
+class Output(Generic[T]):
+    """What an answer has to be: anything pydantic can validate."""
+
+    def __init__(self, schema: type[T] | Any) -> None:
+        self._adapter: TypeAdapter[T] = TypeAdapter(schema)
+        self.schema: JsonObject = self._adapter.json_schema()
+
+    def read(self, text: str) -> T:
+        """Return the answer in `text`, which `wrong` has nothing against."""
+        return self._adapter.validate_json(_bare(text))
+
+    def wrong(self, text: str) -> str:
+        """Say in one line what is wrong with the answer; empty if nothing is."""
+        try:
+            self.read(text)
+        except ValidationError as error:
+            mistakes = error.errors(include_url=False, include_context=False)[:_MOST_MISTAKES]
+            return "; ".join(f"{_place(one['loc'])}: {one['msg']}" for one in mistakes) + "."
+        return ""
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    return ".".join(map(str, location)) or "the answer"
+
+
+def _bare(text: str) -> str:
+    """The JSON without the fence that models like to put around it."""
+    stripped = text.strip()
+    if not stripped.startswith("```"):
+        return stripped
+    return stripped.removeprefix("```json").removeprefix("```").removesuffix("```").strip()

@@ -1,0 +1,123 @@
+"""A round: one `Agent.ask`, as a generator without I/O.
+
+    AskModel(messages)  ->  ModelReply
+    CallTools(calls)    ->  a ToolAnswer for each call, in the order of the calls
+    return Outcome
+
+Rule 1: a round yields what has to be done and is sent what came of it; it does
+nothing itself. Driven by hand it is a test; driven with recorded answers first it
+goes on where a killed process stopped (T3).
+
+Rule 2: it ends when the model answers without calling a tool. `max_tool_rounds`
+ends it otherwise.
+
+Rule 3: an answer that has to have a form gets one chance to be repaired: the
+model is told what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import Struct
+
+from turnline.agent.messages import Message, ModelReply, ToolCall, ToolMessage, Usage, UserMessage
+from turnline.core.envelope import JsonObject
+from turnline.core.routing import Finish, Handoff, ToolOutcome
+from turnline.errors import BadOutput, ToolRoundsExceeded
+
+MAX_TOOL_ROUNDS: Final = 25
+
+
+class ToolAnswer(Struct, frozen=True, kw_only=True, tag="tool", omit_defaults=True):
+    """What came of one tool call. JSON when it is written down."""
+
+    call_id: str
+    tool: str
+    text: str
+    """What the model is told."""
+    failed: bool = False
+    returned: Handoff | Finish | None = None
+    context: JsonObject = {}
+    """Context variables the tool sets with its result."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """Ask the model; send back its reply."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallTools:
+    """Call these, at once; send back their answers in the same order."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a round came to."""
+
+    text: str
+    messages: tuple[Message, ...]
+    """The whole conversation, this round included."""
+    usage: Usage
+    outcomes: tuple[ToolOutcome, ...]
+    """Every tool call in order, and how it ended: what routing looks at (T4)."""
+
+
+Check = Callable[[str], str]
+"""Says in one line what is wrong with an answer; empty if nothing is."""
+
+Round = Generator[AskModel | CallTools, ModelReply | Sequence[ToolAnswer], Outcome]
+
+
+def start_round(
+    agent: str,
+    messages: Sequence[Message],
+    *,
+    max_tool_rounds: int = MAX_TOOL_ROUNDS,
+    check: Check | None = None,
+) -> Round:
+    """Return the round that answers `messages`."""
+    conversation = list(messages)
+    usage, outcomes = Usage(), list[ToolOutcome]()
+    repaired = tool_rounds = 0
+    while True:
+        reply = yield AskModel(tuple(conversation))
+        assert isinstance(reply, ModelReply)
+        conversation.append(reply)
+        usage += reply.usage
+        if reply.calls:
+            tool_rounds += 1
+            if tool_rounds > max_tool_rounds:
+                raise ToolRoundsExceeded(agent, rounds=max_tool_rounds)
+            answers = yield CallTools(tuple(reply.calls))
+            assert not isinstance(answers, ModelReply)
+            conversation += [_message(answer) for answer in answers]
+            outcomes += [_outcome(answer) for answer in answers]
+            continue
+        wrong = check(reply.text) if check is not None else ""
+        if not wrong:
+            return Outcome(
+                text=reply.text, messages=tuple(conversation), usage=usage, outcomes=tuple(outcomes)
+            )
+        if repaired:
+            raise BadOutput(agent, because=wrong)
+        repaired = 1
+        conversation.append(UserMessage(text=f"That answer cannot be used: {wrong} Answer again."))
+
+
+def _message(answer: ToolAnswer) -> ToolMessage:
+    return ToolMessage(call_id=answer.call_id, tool=answer.tool, text=answer.text, failed=answer.failed)
+
+
+def _outcome(answer: ToolAnswer) -> ToolOutcome:
+    return ToolOutcome(
+        tool=answer.tool, succeeded=not answer.failed, returned=answer.returned, reason=answer.reason
+    )

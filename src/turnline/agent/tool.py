@@ -1,0 +1,194 @@
+"""Tools: a function that a model may call (K1, K2).
+
+    @tool  ->  Tool: name, description, schema, and a plan of what is injected
+    tool.call(arguments, context) -> ToolOutput
+
+Everything that can be known of the function is read when the tool is made. A
+call takes four steps: what the model sent for injected parameters is dropped
+(V3), the rest is validated, the injected ones are filled, the function runs.
+
+Whatever goes wrong in a call is told to the model, with three exceptions, which
+leave it: cancellation, `MissingVariable` and `NobodyToAsk`. The first is not an
+answer; the others are the developer's to mend.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from functools import update_wrapper
+from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
+
+from pydantic import ValidationError
+
+from turnline.agent.context import Context
+from turnline.agent.docstring import documented
+from turnline.agent.injections import Resolution, injections_of
+from turnline.agent.model import ToolSpec
+from turnline.agent.parameters import parameters_of
+from turnline.agent.tool_result import ToolOutput, failure, output_of
+from turnline.agent.tool_schema import Arguments
+from turnline.core.envelope import JsonObject
+from turnline.errors import BadTool, MissingVariable, NobodyToAsk
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What every provider takes."""
+
+
+class Tool(Generic[P, R]):
+    """A function that a model may call. Called directly, it is that function."""
+
+    __name__: str
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        approval: bool = False,
+    ) -> None:
+        update_wrapper(self, function)
+        self.function = function
+        self.name = _checked_name(function, name)
+        self.approval = approval
+        """Whether a person has to say yes before a call runs."""
+        parameters, doc = parameters_of(function, self.name), documented(function)
+        self.description = doc.description if description is None else description
+        self._arguments = Arguments(self.name, parameters.model, doc.arguments)
+        self._injections = injections_of(parameters.injected, self.name)
+        self._injected = self._injections.names
+        self._run = _runner(function)
+
+    @property
+    def schema(self) -> JsonObject:
+        """JSON Schema of what the model sends. Injected parameters are not in it (V3)."""
+        return self._arguments.schema
+
+    def spec(self) -> ToolSpec:
+        """Return the tool as the model sees it."""
+        return ToolSpec(name=self.name, description=self.description, schema=self.schema)
+
+    def altered(self, *, name: str | None, description: str | None, approval: bool) -> Tool[P, R]:
+        """Return a tool of the same function, with what is given here in place of what this one has."""
+        return Tool(
+            self.function,
+            name=self.name if name is None else name,
+            description=self.description if description is None else description,
+            approval=self.approval or approval,
+        )
+
+    async def call(self, arguments: JsonObject, context: Context) -> ToolOutput:
+        """Run the tool with what the model sent, and return how it ended.
+
+        Raises `MissingVariable` and `NobodyToAsk`; everything else is in the output.
+        """
+        if not self._injected.isdisjoint(arguments):
+            arguments = {name: sent for name, sent in arguments.items() if name not in self._injected}
+        try:
+            given = self._arguments.validated(arguments)
+        except ValidationError as error:
+            return self._refused(error)
+        except Exception as error:  # A validator of the user's.
+            return failure(error, context.variables, context.dependencies)
+        return await self._ran(given, context, arguments.get("reason"))
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r})"
+
+    async def _ran(self, given: dict[str, Any], context: Context, reason: object) -> ToolOutput:
+        resolution = Resolution(context)
+        try:
+            returned = await self._run(given | await self._injections.values(resolution))
+        except (MissingVariable, NobodyToAsk):
+            raise
+        except Exception as error:
+            return failure(error, resolution.given, context.variables, context.dependencies)
+        return output_of(returned, reason if isinstance(reason, str) else "")
+
+    def _refused(self, error: ValidationError) -> ToolOutput:
+        wrong = self._arguments.told(error)
+        return ToolOutput(text=f"wrong arguments for {self.name!r}: {wrong}. Call it again.", failed=True)
+
+
+@overload
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = ...,
+    description: str | None = ...,
+    approval: bool = ...,
+) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    *, name: str | None = ..., description: str | None = ..., approval: bool = ...
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    approval: bool = False,
+) -> Any:
+    """Make a tool of a function: `@tool`, `@tool(name=..., approval=True)` or `tool(function)`.
+
+    The name is the function's, the description its docstring's. Raises `BadTool`
+    if the function cannot be one.
+    """
+
+    def make(function: Callable[..., Any]) -> Tool[..., Any]:
+        if isinstance(function, Tool):
+            return function.altered(name=name, description=description, approval=approval)
+        return Tool(function, name=name, description=description, approval=approval)
+
+    return make if function is None else make(function)
+
+
+def as_tool(function: Callable[..., Any]) -> Tool[..., Any]:
+    """Return the tool itself, or one made of a plain function."""
+    return function if isinstance(function, Tool) else Tool(function)
+
+
+def _checked_name(function: Callable[..., Any], given: str | None) -> str:
+    name = given if given is not None else getattr(function, "__name__", "")
+    if not inspect.isroutine(function):
+        raise BadTool(name or type(function).__name__, because="it is no function; expected one, or a method")
+    if not _NAME.fullmatch(name):
+        raise BadTool(name, because="its name is not 1 to 64 of A-Z a-z 0-9 _ -; give it one with name=...")
+    return name
+
+
+def _runner(function: Callable[..., Any]) -> Callable[[dict[str, Any]], Awaitable[Any]]:
+    """How to run the function: where it is async, on the loop; else in a thread, context variables kept."""
+    if inspect.iscoroutinefunction(function):
+
+        def on_the_loop(given: dict[str, Any]) -> Awaitable[Any]:
+            return function(**given)  # type: ignore[no-any-return]
+
+        return on_the_loop
+
+    def guarded(given: dict[str, Any]) -> Any:
+        try:
+            return function(**given)
+        except StopIteration:  # A future cannot carry it: whoever waits would wait for ever.
+            raise RuntimeError("the tool raised StopIteration") from None
+
+    async def in_a_thread(given: dict[str, Any]) -> Any:
+        returned = await asyncio.to_thread(guarded, given)
+        return await returned if inspect.isawaitable(returned) else returned
+
+    return in_a_thread

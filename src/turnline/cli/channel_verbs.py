@@ -1,0 +1,201 @@
+"""What the verbs of `turnline channels` do. Imported when one is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import typer
+
+from turnline.cli import answering, lines, tables
+from turnline.cli.open_log import looking_at
+from turnline.cli.plain import one_line, print_json, public
+from turnline.client.embedded import Hub
+from turnline.client.fixture import export_channel
+from turnline.core.channel import ChannelMetadata
+from turnline.core.envelope import JsonObject
+from turnline.core.event_types import EV_TURN_FAILED
+from turnline.core.state import State, metadata_of
+from turnline.core.study.looked import name_of
+from turnline.core.study.wording import turns_told
+from turnline.errors import BadSpec
+
+_VALUE_CHARACTERS: Final = 200
+
+
+class Verbs:
+    """The verbs, on one log."""
+
+    def __init__(self, log: str | None, folder: Path, *, as_json: bool = False) -> None:
+        self._log = log
+        self._folder = folder
+        self._as_json = as_json
+
+    async def list_channels(self, status: str | None, agent: str | None, limit: int) -> None:
+        async with looking_at(self._log, self._folder) as hub:
+            found = await hub.list_channels(agent_id=agent, state=status)
+        found = sorted(found, key=lambda one: (one.created_at, one.channel_id))[-limit:]
+        if self._as_json:
+            print_json([summary(one) for one in found])
+            return
+        rows = [_row(one) for one in found]
+        tables.show(("id", "type", "status", "turns", "lines", "floor", "participants"), rows)
+        if not found:
+            typer.echo("no channel is there.", err=True)
+
+    async def show(self, channel_id: str, *, at: int | None, last: int, every: bool) -> None:
+        async with looking_at(self._log, self._folder) as hub:
+            now = await hub.state(channel_id)
+            state = now if at is None else await hub.state_at(channel_id, at)
+            wal = [one for one in await hub.read_wal(channel_id) if one.seq <= state.seq]
+        if self._as_json:
+            told = [lines.as_json(one, state.spec) for one in (wal[-last:] if last else [])]
+            context = public(state.context_vars)
+            print_json({**summary(metadata_of(state)), **_origin(state), "context": context, "lines": told})
+            return
+        for text in _told(state):
+            typer.echo(text)
+        teller = lines.Teller(state.spec, every=every)
+        shown = [one for one in map(teller.tell, wal) if one]
+        for one in shown[-last:] if last else []:
+            tables.say(one)
+
+    async def tail(self, channel_id: str, *, since: int, every: bool) -> None:
+        async with looking_at(self._log, self._folder, follow=True) as hub:
+            then = await hub.state_at(channel_id, max(since, 1))
+            seq, spec = since, then.spec
+            teller = lines.Teller(spec, floor=then.expected_next_speaker, every=every)
+            while True:
+                for line in await hub.read_recent(channel_id, seq):
+                    seq, shown = line.seq, teller.tell(line)
+                    if self._as_json:
+                        typer.echo(msgspec.json.encode(lines.as_json(line, spec)).decode())
+                    elif shown is not None:
+                        tables.say(shown)
+                if not await hub.wait_beyond(channel_id, seq):
+                    return
+
+    async def why(self, channel_id: str, seq: int | None) -> None:
+        async with looking_at(self._log, self._folder) as hub:
+            told = await hub.why(channel_id, seq or await last_turn(hub, channel_id))
+        print_json(public(msgspec.to_builtins(told))) if self._as_json else tables.paragraph(str(told))
+
+    async def fork(self, channel_id: str, *, at: int, by: str | None) -> None:
+        async with looking_at(self._log, self._folder) as hub:
+            fork_id = await hub.fork(channel_id, at=at, by=by)
+            state = await hub.state(fork_id)
+        if self._as_json:
+            print_json({**summary(metadata_of(state)), **_origin(state)})
+            return
+        typer.echo(fork_id)
+        if state.expected_next_speaker is not None:
+            speaker = one_line(name_of(state.expected_next_speaker, state.spec), _VALUE_CHARACTERS)
+            typer.echo(f"{speaker} has the floor; it goes on wherever {speaker} is attached.", err=True)
+
+    async def retry(self, channel_id: str) -> None:
+        async with looking_at(self._log, self._folder) as hub:
+            at = await before_failure(hub, channel_id)
+        await self.fork(channel_id, at=at, by=None)
+
+    async def diff(self, a: str, b: str) -> None:
+        async with looking_at(self._log, self._folder) as hub:
+            told = await hub.history.diff(a, b)
+        if self._as_json:
+            print_json({"is_same": told.is_same, **_object(public(msgspec.to_builtins(told)))})
+        else:
+            tables.paragraph(str(told))
+
+    async def export(self, channel_id: str, output: Path | None) -> None:
+        async with looking_at(self._log, self._folder) as hub:
+            fixture = await export_channel(hub, channel_id)
+        print_json(fixture, output)
+
+    async def answer(self, channel_id: str, text: str | None, name: str | None) -> None:
+        async with looking_at(self._log, self._folder) as hub:
+            waiting = await answering.waiting(hub, channel_id, name)
+            said = text if text is not None else answering.ask(waiting)
+            line = await answering.answer(hub, waiting, said)
+            state = await hub.state(channel_id)
+        if self._as_json:
+            print_json(lines.as_json(line, state.spec))
+        elif (shown := lines.Teller(state.spec).tell(line)) is not None:
+            tables.say(shown)
+
+
+async def last_turn(hub: Hub, channel_id: str) -> int:
+    """The last line that moved the floor; the last line, if none did."""
+    wal = await hub.read_wal(channel_id)
+    return next((one.seq for one in reversed(wal) if one.decision is not None), wal[-1].seq)
+
+
+async def before_failure(hub: Hub, channel_id: str) -> int:
+    """The line that gave the last turn which failed. Raises `BadSpec` if there is none, or it is a run's."""
+    if "flow" in (await hub.state(channel_id)).spec.knobs:
+        raise BadSpec(
+            "channel", found=f"the run {channel_id!r}", expected="a channel; use `turnline runs retry`"
+        )
+    floor, found = 0, None
+    async for line, state in hub.history.states(channel_id):
+        found = floor if line.event_type == EV_TURN_FAILED else found
+        floor = state.floor_seq
+    if found is None:
+        expected = "one with a turn that failed; `fork --at SEQ` goes on from any line"
+        raise BadSpec("channel", found=repr(channel_id), expected=expected)
+    return found
+
+
+def summary(one: ChannelMetadata) -> JsonObject:
+    """What a list tells of a channel."""
+    names = {member.agent_id: member.name for member in one.participants}
+    return {
+        "channel_id": one.channel_id,
+        "type": one.type,
+        "status": one.status.value,
+        "reason": one.close_reason,
+        "turns": one.turn_count,
+        "seq": one.seq,
+        "floor": names.get(one.speaker_id or ""),
+        "participants": list(names.values()),
+        "labels": public(one.labels),
+        "created_at": one.created_at.isoformat(),
+        "parent_id": one.parent_id,
+    }
+
+
+def _row(one: ChannelMetadata) -> tuple[str, ...]:
+    told = summary(one)
+    status = f"{told['status']} ({told['reason']})" if told["reason"] else told["status"]
+    texts = (told["channel_id"], told["type"], status, str(told["turns"]), str(told["seq"]))
+    return tuple(
+        one_line(text, _VALUE_CHARACTERS)
+        for text in (*texts, told["floor"] or "", ", ".join(told["participants"]))
+    )
+
+
+def _origin(state: State) -> JsonObject:
+    origin = state.spec.forked_from
+    return {} if origin is None else {"forked_from": msgspec.to_builtins(origin)}
+
+
+def _told(state: State) -> list[str]:
+    told = summary(metadata_of(state))
+    status = f"{told['status']}: {told['reason']}" if told["reason"] else told["status"]
+    turns = turns_told(told["turns"])
+    texts = [
+        f"{told['channel_id']}  {told['type']}, {status}, {turns}, {told['seq']} lines",
+        f"participants: {', '.join(told['participants'])}",
+    ]
+    origin = state.spec.forked_from
+    texts += [f"forked from {origin.channel} at {origin.seq}"] if origin else []
+    texts += [f"the floor: {told['floor']}"] if told["floor"] else []
+    for key, value in _object(public(state.context_vars)).items():
+        texts.append(f"  {key} = {msgspec.json.encode(value).decode()}")
+    return [
+        one_line(text, _VALUE_CHARACTERS) if not text.startswith(" ") else f"  {one_line(text, 200)}"
+        for text in texts
+    ]
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,175 @@
+"""`turnline channels`: look at conversations, follow them, fork them, take a person's turn.
+
+Everything is read from the log. Nothing is changed but by `fork`, `retry` and `answer`. What the verbs
+do is in `channel_verbs`, which costs its imports only when one is called.
+"""
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from turnline.cli.options import AsJson, Every, Folder, LogAddress, Output, Since, run
+
+if TYPE_CHECKING:
+    from turnline.cli.channel_verbs import Verbs
+
+
+class Status(StrEnum):
+    """As `ChannelState`, which costs more to import."""
+
+    PENDING = "pending"
+    ACTIVE = "active"
+    CLOSED = "closed"
+    EXPIRED = "expired"
+
+
+app = typer.Typer(
+    name="channels",
+    help="Look at conversations, follow, explain and fork them. "
+    "A channel is one conversation on a log; --log or --dir says which log. Runs of flows: see `runs`.",
+    epilog="Example: turnline channels list --dir examples/support_desk",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+ChannelId = Annotated[str, typer.Argument(metavar="ID", help="The channel's id; `list` shows them.")]
+
+
+@app.command("list", epilog="Example: turnline channels list --status active --log story.db")
+def list_channels(
+    *,
+    status: Annotated[Status | None, typer.Option(help="Only those of this status.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only those of this participant, by name.")] = None,
+    limit: Annotated[int, typer.Option(help="How many, the newest.", min=1)] = 50,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """List channels, the newest last."""
+    run(_verbs(log, directory, as_json=as_json).list_channels(status, agent, limit))
+
+
+@app.command(epilog="Example: turnline channels show 06sdq... --at 12")
+def show(
+    channel_id: ChannelId,
+    *,
+    at: Annotated[int | None, typer.Option(metavar="SEQ", help="As it was after this line.")] = None,
+    last: Annotated[int, typer.Option("--lines", help="How many of its lines.", min=0)] = 20,
+    every: Every = False,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Show a channel's status, context variables and last lines."""
+    run(_verbs(log, directory, as_json=as_json).show(channel_id, at=at, last=last, every=every))
+
+
+@app.command(epilog="Example: turnline channels tail 06sdq... --log story.db")
+def tail(
+    channel_id: ChannelId,
+    *,
+    since: Since = 0,
+    every: Every = False,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Follow a conversation as it goes on, until it closes or Ctrl-C."""
+    run(_verbs(log, directory, as_json=as_json).tail(channel_id, since=since, every=every))
+
+
+@app.command(epilog="Example: turnline channels why 06sdq... 12")
+def why(
+    channel_id: ChannelId,
+    seq: Annotated[
+        int | None, typer.Argument(metavar="[SEQ]", help="Which line; else the last turn.")
+    ] = None,
+    *,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Say why the turn went to whom it did after a line. Every rule, and the one that decided."""
+    run(_verbs(log, directory, as_json=as_json).why(channel_id, seq))
+
+
+@app.command(epilog="Example: turnline channels fork 06sdq... --at 12")
+def fork(
+    channel_id: ChannelId,
+    *,
+    at: Annotated[int, typer.Option(metavar="SEQ", help="The last line that the fork shares.")],
+    by: Annotated[str | None, typer.Option("--as", help="As this participant; else as the operator.")] = None,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Open a new channel with the past of another up to a line. Prints its id."""
+    run(_verbs(log, directory, as_json=as_json).fork(channel_id, at=at, by=by))
+
+
+@app.command(epilog="Example: turnline channels retry 06sdq... --log story.db")
+def retry(
+    channel_id: ChannelId,
+    *,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Take the last turn that failed once more. Opens a fork from where it was given; prints its id."""
+    run(_verbs(log, directory, as_json=as_json).retry(channel_id))
+
+
+@app.command(epilog="Example: turnline channels diff 06sdq... 06sdr...-fork")
+def diff(
+    a: Annotated[str, typer.Argument(metavar="A", help="A channel.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another, a fork of it for example.")],
+    *,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Say where two channels part, and how they differ in the end. By context variables and cost."""
+    run(_verbs(log, directory, as_json=as_json).diff(a, b))
+
+
+@app.command(epilog="Example: turnline channels export 06sdq... -o tests/story.channel.json")
+def export(
+    channel_id: ChannelId,
+    *,
+    output: Output = None,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+) -> None:
+    """Write a channel down as a test fixture. `turnline test` plays it without a model."""
+    run(_verbs(log, directory).export(channel_id, output))
+
+
+@app.command(epilog='Example: turnline channels answer 06sdq... "Yes, go on." --as user')
+def answer(
+    channel_id: ChannelId,
+    text: Annotated[
+        str | None, typer.Argument(metavar="[TEXT]", help="What to say; else you are asked.")
+    ] = None,
+    *,
+    name: Annotated[
+        str | None, typer.Option("--as", help="Which person you are, if there are several.")
+    ] = None,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Take a person's turn, or answer what an agent has asked them."""
+    run(_verbs(log, directory, as_json=as_json).answer(channel_id, text, name))
+
+
+def _verbs(log: str | None, folder: Path, *, as_json: bool = False) -> Verbs:
+    from turnline.cli.channel_verbs import Verbs
+
+    return Verbs(log, folder, as_json=as_json)

@@ -1,0 +1,192 @@
+"""What the verbs of `turnline runs` do. Imported when one is called, with what reads flows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import typer
+
+from turnline.cli import steps, tables
+from turnline.cli.channel_verbs import last_turn
+from turnline.cli.given import object_of, types_of
+from turnline.cli.open_log import looking_at
+from turnline.cli.plain import one_line, plain, print_json, public
+from turnline.client.embedded import Hub
+from turnline.core.envelope import JsonObject
+from turnline.core.state import PERSON, WorkflowState
+from turnline.errors import RunNotWaiting, UnknownParticipant, UnknownRun
+from turnline.flow.driver import DRIVER, Driver
+from turnline.flow.events import RunEvent, event_of
+from turnline.flow.project import load_project
+from turnline.flow.runs import Runs
+from turnline.flow.testing.fixture import export_run
+from turnline.flow.verdict import Verdict, verdict
+from turnline.flow.work import Services
+from turnline.server.runs import summary
+from turnline.server.runtime import Runtime, open_runtime
+
+FAILED: Final = 1
+WAITS: Final = 3
+"""Exit code of a run that waits for somebody, as of `turnline run`."""
+_CHARACTERS: Final = 200
+_MOST: Final = 100_000
+"""Runs that are looked at to list the newest."""
+_HEAD: Final = ("id", "flow", "status", "step", "error")
+
+
+class Verbs:
+    """The verbs, on one log."""
+
+    def __init__(self, log: str | None, folder: Path, *, as_json: bool = False) -> None:
+        self._log = log
+        self._folder = folder
+        self._as_json = as_json
+
+    async def list_runs(self, flow: str | None, limit: int) -> None:
+        async with _reading(self._log, self._folder) as (_, runs):
+            found = [] if runs is None else await runs.runs(flow=flow, limit=_MOST)
+        told = [_summary(one) for one in sorted(found, key=lambda one: one.created_at)[-limit:]]
+        if self._as_json:
+            print_json(told)
+            return
+        tables.show(_HEAD, [_row(one) for one in told])
+        if not told:
+            typer.echo("no run is there.", err=True)
+
+    async def show(self, run_id: str) -> None:
+        async with _reading(self._log, self._folder) as (hub, runs):
+            state = await _state(runs, run_id)
+            events = await _events(hub, run_id, 0)
+        told, data = _summary(state), public(verdict(state).data)
+        if self._as_json:
+            print_json({**told, "data": data, "events": [msgspec.to_builtins(one) for one in events]})
+            return
+        tables.show(_HEAD, [_row(told)])
+        for event in events:
+            _say(event)
+        print_json(data)
+
+    async def tail(self, run_id: str, since: int) -> None:
+        async with _reading(self._log, self._folder, follow=True) as (hub, runs):
+            await _state(runs, run_id)
+            seq = since
+            while True:
+                reached = (await hub.state(run_id)).seq
+                for event in await _events(hub, run_id, seq):
+                    if self._as_json:
+                        typer.echo(msgspec.json.encode(event).decode())
+                    else:
+                        _say(event)
+                seq = max(seq, reached)
+                if not await hub.wait_beyond(run_id, seq):
+                    return
+
+    async def why(self, run_id: str, seq: int | None) -> None:
+        async with _reading(self._log, self._folder) as (hub, runs):
+            await _state(runs, run_id)
+            told = await hub.why(run_id, seq or await last_turn(hub, run_id))
+        print_json(public(msgspec.to_builtins(told))) if self._as_json else tables.paragraph(str(told))
+
+    async def fork(self, run_id: str, at: int) -> None:
+        async with _reading(self._log, self._folder) as (hub, runs):
+            await _state(runs, run_id)
+            fork_id = await hub.fork(run_id, at=at)
+        print_json({"run_id": fork_id, "forked_from": run_id, "at": at}) if self._as_json else typer.echo(
+            fork_id
+        )
+
+    async def retry(self, run_id: str, step: str | None) -> int:
+        """Return the exit code: 0, 1 for a run that failed, 3 for one that waits."""
+        async with self._runtime() as runtime:
+            new = await runtime.runs.retry(run_id, step=step)
+            return self._ended({"run_id": new, "retry_of": run_id}, await runtime.runs.wait(new))
+
+    async def answer(self, run_id: str, pairs: list[str], by: str) -> int:
+        """Return the exit code, as `retry` does."""
+        object_of(pairs, option="-i")  # What is no pair is told before anything is opened.
+        async with self._runtime() as runtime:
+            pause = (await runtime.runs.state(run_id)).pause
+            if pause is None or pause.reason != PERSON:
+                raise RunNotWaiting(run_id, what="a person")
+            form = (await runtime.tasks.get(pause.key)).form
+            given = object_of(pairs, option="-i", types=types_of(form))
+            await runtime.tasks.answer(pause.key, given, by=by)
+            return self._ended({"run_id": run_id}, await runtime.runs.wait(run_id))
+
+    def _runtime(self) -> AbstractAsyncContextManager[Runtime]:
+        project = load_project(self._folder)
+        project.report.raise_if_bad()
+        return open_runtime(project, log_address=self._log)
+
+    def _ended(self, run: JsonObject, found: Verdict) -> int:
+        told: JsonObject = {**run, "status": found.status, "data": public(found.data)}
+        if found.error is not None:
+            told["error"] = msgspec.to_builtins(found.error)
+        print_json(told) if self._as_json else _tell(told)
+        return {"succeeded": 0, "waiting": WAITS}.get(found.status, FAILED)
+
+    async def export(self, run_id: str, output: Path | None) -> None:
+        async with _reading(self._log, self._folder) as (_, runs):
+            await _state(runs, run_id)
+            assert runs is not None  # `_state` has seen the run.
+            fixture = await export_run(runs, run_id)
+        print_json(fixture, output)
+
+
+@asynccontextmanager
+async def _reading(
+    log: str | None, folder: Path, *, follow: bool = False
+) -> AsyncIterator[tuple[Hub, Runs | None]]:
+    """The runs on a log, to look at: nobody works on them here. None, where there never was one."""
+    async with looking_at(log, folder, follow=follow) as hub:
+        driver = Driver(hub, Services())
+        try:
+            driver.agent_id = hub.participant(DRIVER).agent_id
+        except UnknownParticipant:
+            yield hub, None
+        else:
+            yield hub, Runs(driver)
+
+
+async def _state(runs: Runs | None, run_id: str) -> WorkflowState:
+    if runs is None:
+        raise UnknownRun(run_id)
+    return await runs.state(run_id)
+
+
+async def _events(hub: Hub, run_id: str, after: int) -> list[RunEvent]:
+    return [event for event in map(event_of, await hub.read_wal(run_id, after)) if event is not None]
+
+
+def _summary(state: WorkflowState) -> JsonObject:
+    told = public(msgspec.to_builtins(summary(state)))
+    assert isinstance(told, dict)
+    return told
+
+
+def _row(told: JsonObject) -> tuple[str, ...]:
+    error = told.get("error")
+    because = f"{error['type']}: {error['message']}" if error else ""
+    texts = (told["run_id"], told["flow"], told["status"], told.get("step") or "", because)
+    return tuple(one_line(str(text), _CHARACTERS) for text in texts)
+
+
+def _say(event: RunEvent) -> None:
+    text = steps.told(event)
+    if event.type == "ended":
+        text = f"ended: {plain(event.reason)}"
+    if text:
+        typer.echo(f"{event.seq:>5} {event.at:%H:%M:%S} {text}")
+
+
+def _tell(told: JsonObject) -> None:
+    error = told.get("error")
+    typer.echo(f"{told['run_id']} {told['status']}")
+    if error:
+        typer.echo(plain(f"{error['type']}: {error['message']}"), err=True)
+    else:
+        print_json(told["data"])

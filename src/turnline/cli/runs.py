@@ -1,0 +1,146 @@
+"""`turnline runs`: look at the runs of flows, follow them, ask why, retry them, write them down.
+
+Everything is read from the log, and nothing private is shown (F2). Only `retry` needs the project's code.
+What the verbs do is in `run_verbs`, which costs its imports only when one is called.
+"""
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from turnline.cli.options import FIELD, AsJson, Folder, LogAddress, Output, Since, run
+from turnline.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from turnline.cli.run_verbs import Verbs
+
+app = typer.Typer(
+    name="runs",
+    help="Look at the runs of flows, follow, explain and retry them. "
+    "A run is one execution of a flow, on a log; --log or --dir says which log.",
+    epilog="Example: turnline runs list --dir examples/leads",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id; `list` shows them.")]
+
+
+@app.command("list", epilog="Example: turnline runs list --flow lead_processing --dir examples/leads")
+def list_runs(
+    *,
+    flow: Annotated[str | None, typer.Option(help="Only those of this flow.")] = None,
+    limit: Annotated[int, typer.Option(help="How many, the newest.", min=1)] = 50,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """List runs, the newest last. Those below another run are not in it."""
+    run(_verbs(log, directory, as_json=as_json).list_runs(flow, limit))
+
+
+@app.command(epilog="Example: turnline runs show 06sdq...")
+def show(
+    run_id: RunId, *, log: LogAddress = None, directory: Folder = Path(), as_json: AsJson = False
+) -> None:
+    """Show a run: where it stands, its public context, its steps."""
+    run(_verbs(log, directory, as_json=as_json).show(run_id))
+
+
+@app.command(epilog="Example: turnline runs tail 06sdq... --dir examples/leads")
+def tail(
+    run_id: RunId,
+    *,
+    since: Since = 0,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Follow a run's steps as they end, until it is over or Ctrl-C."""
+    run(_verbs(log, directory, as_json=as_json).tail(run_id, since))
+
+
+@app.command(epilog="Example: turnline runs why 06sdq... 9")
+def why(
+    run_id: RunId,
+    seq: Annotated[
+        int | None, typer.Argument(metavar="[SEQ]", help="Which line; else the last step.")
+    ] = None,
+    *,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Say why a run went where it did after a step. Every route, and the one that was taken."""
+    run(_verbs(log, directory, as_json=as_json).why(run_id, seq))
+
+
+@app.command(epilog="Example: turnline runs retry 06sdq... --step save --dir examples/leads")
+def retry(
+    run_id: RunId,
+    *,
+    step: Annotated[str | None, typer.Option(help="From which step; else from the last one.")] = None,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Start a run that goes on from a step of one that is over. Waits until it rests."""
+    run(_verbs(log, directory, as_json=as_json).retry(run_id, step))
+
+
+@app.command(epilog="Example: turnline runs fork 06sdq... --at 9")
+def fork(
+    run_id: RunId,
+    *,
+    at: Annotated[int, typer.Option(metavar="SEQ", help="The last line that the fork shares.")],
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Open a run with the past of another up to a line. A server on the log goes on with it."""
+    run(_verbs(log, directory, as_json=as_json).fork(run_id, at))
+
+
+@app.command(epilog="Example: turnline runs answer 06sdq... -i approved=yes --dir examples/leads")
+def answer(
+    run_id: RunId,
+    *,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option("-i", "--set", metavar="KEY=VALUE", help=FIELD.format("form")),
+    ] = None,
+    by: Annotated[str, typer.Option("--as", help="Who answers.")] = "operator",
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Answer the task that a run waits for, and wait until it rests."""
+    run(_verbs(log, directory, as_json=as_json).answer(run_id, pairs or [], by))
+
+
+@app.command(epilog="Example: turnline runs export 06sdq... -o tests/lead.fixture.json")
+def export(
+    run_id: RunId,
+    *,
+    output: Output = None,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+) -> None:
+    """Write a run down as a test fixture. `turnline test` plays it without a model."""
+    run(_verbs(log, directory).export(run_id, output))
+
+
+def _verbs(log: str | None, folder: Path, *, as_json: bool = False) -> Verbs:
+    try:
+        from turnline.cli.run_verbs import Verbs
+    except (ModuleNotFoundError, MissingExtra) as error:
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("turnline"):
+            raise
+        raise MissingExtra("flows", extra="server") from None
+    return Verbs(log, folder, as_json=as_json)

@@ -1,0 +1,212 @@
+"""A participant's handle on a channel.
+
+Every client gives its own, `client.channel(channel_id)`: it speaks as that
+participant and reads what that participant may see. Handles read the log at
+their own pace, so waiters never take anything from each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Struct
+
+from turnline.client.link import Seat
+from turnline.core.channel import ChannelMetadata
+from turnline.core.envelope import Close, Draft, Envelope, JsonObject
+from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_TEXT, EV_TURN_FAILED, SUBSTANTIVE
+from turnline.core.packet import body_of
+from turnline.core.state import State
+from turnline.errors import ChannelClosed
+from turnline.hub.opening import first_of
+from turnline.hub.texts import TurnText
+
+Predicate = Callable[[Envelope], bool]
+
+
+class ChannelResult(Struct, frozen=True, kw_only=True):
+    """How a conversation ended."""
+
+    channel_id: str
+    reason: str
+    text: str
+    """The last thing said."""
+    context_vars: dict[str, Any]
+    turns: int
+    cost: float
+    """What the model calls cost, in dollars, as far as their provider said."""
+    error: str = ""
+    """Why the turn failed that closed the channel; empty if none did."""
+
+
+class Channel:
+    """One participant's handle on one channel."""
+
+    def __init__(self, seat: Seat, channel_id: str, *, claim: int | None = None) -> None:
+        self.channel_id = channel_id
+        self._seat = seat
+        self._claim = claim
+        """What is said through a turn's own handle is part of that turn (C3, T1)."""
+
+    def __repr__(self) -> str:
+        return f"Channel({self.channel_id!r}, as {self._seat.agent_id!r})"
+
+    async def send(
+        self,
+        text: str = "",
+        event_type: str = EV_TEXT,
+        event_data: JsonObject | None = None,
+        audience: list[str] | None = None,
+        causation_id: str | None = None,
+        *,
+        interject: bool = False,
+        envelope_id: str | None = None,
+        priority: int = 0,
+    ) -> Envelope:
+        """Say something; return the envelope it became once that is on the log.
+
+        Raises `OutOfTurn` without the floor. With `envelope_id`, sending again
+        is answered with the first result.
+        """
+        data = dict(event_data or {})
+        if event_type == EV_TEXT:
+            data.setdefault("text", text)
+        draft = Draft(
+            envelope_id=envelope_id or self._seat.new_id(),
+            sender_id=self._seat.agent_id,
+            event_type=event_type,
+            event_data=data,
+            audience=audience,
+            causation_id=causation_id,
+            priority=priority,
+            interject=interject,
+            claim=None if interject else self._claim,
+            call=self._call(),
+        )
+        return await self._seat.post(self.channel_id, draft)
+
+    def _call(self) -> str:
+        """The tool call in which this is sent; a turn's own handle knows."""
+        return ""
+
+    async def interject(self, text: str, *, audience: list[str] | None = None) -> Envelope:
+        """Say something without having the floor; it waits for the packet in flight, if there is one (W9)."""
+        return await self.send(text, audience=audience, interject=True)
+
+    async def close(self, reason: str = "closed") -> None:
+        """End the channel. One that is closed already stays as it is."""
+        try:
+            await self._seat.close_channel(self.channel_id, reason)
+        except ChannelClosed:
+            return
+
+    async def info(self) -> ChannelMetadata:
+        return await self._seat.metadata(self.channel_id)
+
+    async def state(self) -> State:
+        """Return a copy of what the channel's log adds up to now."""
+        return await self._seat.state(self.channel_id)
+
+    async def stream(self, *, since: int = 0) -> AsyncIterator[Envelope]:
+        """Yield the envelopes behind `since`, and go on as they land, until the channel has closed."""
+        while True:
+            reading = await self._seat.read(self.channel_id, since)
+            for envelope in reading.envelopes:
+                yield envelope
+                if envelope.event_type == EV_CHANNEL_CLOSED:
+                    return
+            if reading.seq == since and not await self._seat.wait_beyond(self.channel_id, since):
+                return
+            since = reading.seq
+
+    async def stream_with_text(self, *, since: int = 0) -> AsyncIterator[Envelope | TurnText]:
+        """`stream`, and in between the words of the turn in flight as they come (L5).
+
+        The words are not on the log: what a listener misses is in the packet.
+        """
+        with self._seat.listen(self.channel_id) as listening:
+            while True:
+                rung = listening.bell.rung
+                for text in listening.take():
+                    yield text
+                reading = await self._seat.read(self.channel_id, since)
+                for envelope in reading.envelopes:
+                    yield envelope
+                    if envelope.event_type == EV_CHANNEL_CLOSED:
+                        return
+                if reading.seq == since:
+                    more = self._seat.wait_beyond(self.channel_id, since)
+                    await first_of(more, listening.bell.wait(rung))
+                since = reading.seq
+
+    async def wait_for(
+        self, predicate: Predicate, *, timeout: float | None = None, since: int = 0
+    ) -> Envelope:
+        """Return the first envelope behind `since`, past or to come, for which `predicate` holds.
+
+        Raises `TimeoutError`, and `ChannelClosed` if the channel closes without one.
+        """
+        async with _within(timeout, f"what was waited for has not come on channel {self.channel_id!r}"):
+            async for envelope in self.stream(since=since):
+                if predicate(envelope):
+                    return envelope
+        raise ChannelClosed(self.channel_id, reason=(await self.state()).pending_close_reason)
+
+    async def result(self, timeout: float | None = None) -> ChannelResult:
+        """Wait until the channel has closed and return how it ended. Raises `TimeoutError`."""
+        text, cost, error = "", 0.0, ""
+        async with _within(timeout, f"channel {self.channel_id!r} has not closed"):
+            async for envelope in self.stream():
+                if envelope.event_type in SUBSTANTIVE:
+                    text = body_of(envelope.event_type, envelope.event_data)
+                    cost += float(envelope.event_data.get("usage", {}).get("cost", 0.0))
+                elif envelope.event_type == EV_TURN_FAILED and isinstance(envelope.decision, Close):
+                    error = await self._told(envelope)
+        state = await self.state()
+        return ChannelResult(
+            channel_id=self.channel_id,
+            reason=state.pending_close_reason,
+            text=text,
+            context_vars=state.context_vars,
+            turns=state.turn_count,
+            cost=cost,
+            error=error,
+        )
+
+    async def _told(self, failed: Envelope) -> str:
+        who, error = failed.event_data["agent_id"], failed.event_data["error"]
+        name = next((one.name for one in (await self.info()).participants if one.agent_id == who), who)
+        return f"{name} could not take its turn: {error['type']}: {error['message']}"
+
+
+@asynccontextmanager
+async def _within(seconds: float | None, what: str) -> AsyncIterator[None]:
+    """`asyncio.timeout`, whose error says what took too long."""
+    try:
+        async with asyncio.timeout(seconds) as patience:
+            yield
+    except TimeoutError:
+        if not patience.expired():
+            raise
+        raise TimeoutError(
+            f"{what} within {seconds:g} s; it is on the log as it stands. "
+            "`await channel.state()` says who is to speak; wait again, or longer."
+        ) from None
+
+
+async def set_context(channel: Channel, key: str, value: Any) -> Envelope:
+    """Set one context variable of the channel; nobody is told, and conditions see it."""
+    return await update_context(channel, set={key: value})
+
+
+async def delete_context(channel: Channel, *keys: str) -> Envelope:
+    """Remove context variables of the channel."""
+    return await update_context(channel, delete=list(keys))
+
+
+async def update_context(channel: Channel, **parts: Any) -> Envelope:
+    """Apply `set`, `delete`, `increment`, `append` and `expect` in one step, or nothing of it (C1)."""
+    return await channel.send(event_type=EV_CONTEXT_SET, event_data=parts, audience=[])

@@ -1,0 +1,74 @@
+"""A program's connection to a hub: registers participants and gives their clients."""
+
+from __future__ import annotations
+
+import asyncio
+
+from turnline.client.agent_client import AgentClient
+from turnline.client.human_client import HumanClient
+from turnline.client.link import Link
+from turnline.client.participant import ParticipantClient
+from turnline.core.governance import Passport, Resume, Rule
+from turnline.errors import BadDraft
+from turnline.hub.hub import Hub
+
+
+class HubClient:
+    """Registers agents and people over one link."""
+
+    def __init__(self, link: Link, *, hub: Hub | None = None) -> None:
+        self._link = link
+        self.hub = hub
+        self._clients: list[ParticipantClient] = []
+
+    async def register(
+        self,
+        agent: object = None,
+        passport: Passport | None = None,
+        resume: Resume | None = None,
+        *,
+        rule: Rule | None = None,
+        attach_plugin: bool = True,
+        turns_at_once: int | None = None,
+    ) -> AgentClient:
+        """Register an agent, or find the one of that name, and attach it (L6).
+
+        With `attach_plugin=False` it gets none of the network's own tools. With `turns_at_once` this process
+        claims no more turns of it at once, so that others with the same agent take the rest. A turn keeps its
+        place while it waits for another agent: leave room for those that ask each other.
+        """
+        passport = passport or Passport(name=str(getattr(agent, "name", "")))
+        if passport.kind == "human":
+            raise BadDraft(
+                "passport.kind", found="'human'", expected="an agent's; use `register_human` for a person"
+            )
+        registration = await self._link.register(passport, resume, rule)
+        client = AgentClient(registration, agent, attach_plugin=attach_plugin, turns_at_once=turns_at_once)
+        await self._attach(client)
+        return client
+
+    async def register_human(
+        self,
+        passport: Passport,
+        *,
+        resume: Resume | None = None,
+        rule: Rule | None = None,
+        auto_ack_invites: bool = True,
+    ) -> HumanClient:
+        """Register a person, or find the one of that name, and attach it."""
+        if passport.kind != "human":
+            raise BadDraft("passport.kind", found=repr(passport.kind), expected="'human'")
+        registration = await self._link.register(passport, resume, rule)
+        client = HumanClient(registration, auto_ack_invites=auto_ack_invites)
+        await self._attach(client)
+        return client
+
+    async def close(self, *, grace_seconds: float = 0.0) -> None:
+        """Give up every seat. What is open stays open, on the log; see `ParticipantClient.close`."""
+        clients, self._clients = self._clients, []
+        await asyncio.gather(*(client.close(grace_seconds=grace_seconds) for client in clients))
+        await self._link.settle()
+
+    async def _attach(self, client: ParticipantClient) -> None:
+        await client.attach(self._link)
+        self._clients.append(client)

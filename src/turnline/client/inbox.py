@@ -1,0 +1,100 @@
+"""An inbox: what reaches one participant, channel by channel, in order.
+
+It keeps a place in each channel's log, not the envelopes: a slow participant
+costs no memory, and a place that is lost is only read again. Each channel with
+news has a task of its own, so one that is busy does not hold up the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+
+from turnline.client.link import Seat
+from turnline.client.retry import retried
+from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_CHANNEL_CLOSED
+from turnline.errors import TurnlineError
+from turnline.hub.delivery import concerns, is_for_a_step
+
+logger = logging.getLogger(__name__)
+
+Deliver = Callable[[Envelope], Awaitable[None]]
+Tools = Callable[[], Collection[str] | None]
+
+
+class Inbox:
+    """Where a participant has read to, and the reading on. A `Receiver`, and `KnowsTools`."""
+
+    def __init__(self, deliver: Deliver, tools: Tools = lambda: None) -> None:
+        self.tools = tools
+        """See `KnowsTools.tools`."""
+        self._deliver = deliver
+        self._seat: Seat | None = None
+        self._read_to: dict[str, int] = {}
+        self._news: dict[str, int] = {}
+        self._feeding: dict[str, asyncio.Task[None]] = {}
+
+    def start(self, seat: Seat) -> None:
+        """Begin to read; what has been announced before is read now."""
+        self._seat = seat
+        for channel_id in list(self._news):
+            self._feed(channel_id)
+
+    def wake(self, channel_id: str, seq: int) -> None:
+        """See `Receiver.wake`."""
+        self._read_to.setdefault(channel_id, seq - 1)
+        self._news[channel_id] = max(seq, self._news.get(channel_id, 0))
+        if self._seat is not None:
+            self._feed(channel_id)
+
+    async def stop(self) -> None:
+        """Read no further; what is announced from now on is only noted."""
+        self._seat = None
+        feeding = list(self._feeding.values())
+        for task in feeding:
+            task.cancel()
+        await asyncio.gather(*feeding, return_exceptions=True)
+
+    def _feed(self, channel_id: str) -> None:
+        if channel_id not in self._feeding:
+            task = asyncio.create_task(self._read_on(channel_id))
+            self._feeding[channel_id] = task
+
+    async def _read_on(self, channel_id: str) -> None:
+        try:
+            while self._news.get(channel_id, 0) > self._read_to.get(channel_id, 0):
+                await self._read_once(channel_id)
+        except TurnlineError as error:
+            logger.warning("reading channel %s stopped: %s", channel_id, error)
+            self._news.pop(channel_id, None)
+        finally:
+            self._feeding.pop(channel_id, None)
+
+    async def _read_once(self, channel_id: str) -> None:
+        seat = self._seat
+        assert seat is not None
+        read = partial(seat.read, channel_id, self._read_to[channel_id])
+        reading = await retried(seat, read, f"{channel_id} is not read")
+        for envelope in reading.envelopes:
+            self._read_to[channel_id] = envelope.seq
+            if concerns(envelope, seat.agent_id) or is_for_a_step(envelope):
+                await self._tell(envelope)
+            if envelope.event_type == EV_CHANNEL_CLOSED:
+                self._forget(channel_id)
+                return
+        self._read_to[channel_id] = max(reading.seq, self._read_to[channel_id])
+
+    async def _tell(self, envelope: Envelope) -> None:
+        try:
+            await self._deliver(envelope)
+        except Exception:  # A user's callback may raise anything; the next envelope is another matter.
+            logger.exception(
+                "a callback raised on %s of channel %s", envelope.event_type, envelope.channel_id
+            )
+
+    def _forget(self, channel_id: str) -> None:
+        self._read_to.pop(channel_id, None)
+        self._news.pop(channel_id, None)

@@ -1,0 +1,138 @@
+"""A link: the way to a hub. `LocalLink` is the one within a process."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from turnline.core.channel import ChannelMetadata
+from turnline.core.envelope import Draft, Envelope, JsonObject
+from turnline.core.governance import Passport, Registration, Resume, Rule
+from turnline.core.state import Claim, State
+from turnline.hub.delivery import Receiver
+from turnline.hub.hub import Hub
+from turnline.hub.request import OpenRequest
+from turnline.hub.seat import Peer, Reading, Seat as HubSeat
+from turnline.hub.texts import Listening
+
+
+class Seat(Protocol):
+    """What one participant can do at a hub; the sender of everything is the participant."""
+
+    @property
+    def agent_id(self) -> str: ...
+
+    def new_id(self) -> str:
+        """Return a fresh envelope id: sending again under the same one never doubles (E1)."""
+        ...
+
+    async def peers(self) -> list[Peer]:
+        """Return everybody whom the participant may address."""
+        ...
+
+    async def channels(self) -> list[ChannelMetadata]:
+        """Return the open channels the participant is on."""
+        ...
+
+    async def open(self, request: OpenRequest) -> str:
+        """Open a channel. Raises `DelegationCycle` where one of the asked waits for this turn."""
+        ...
+
+    async def post(self, channel_id: str, draft: Draft) -> Envelope: ...
+
+    async def answer_invite(self, channel_id: str, *, rejected_because: str | None = None) -> None: ...
+
+    async def close_channel(self, channel_id: str, reason: str) -> None: ...
+
+    async def read(self, channel_id: str, after: int) -> Reading: ...
+
+    def listen(self, channel_id: str) -> Listening:
+        """Listen to the words of the turns in flight; a context manager."""
+        ...
+
+    def is_heard(self, channel_id: str) -> bool:
+        """Whether anybody listens to the words of a turn in flight."""
+        ...
+
+    def tell_text(self, channel_id: str, text: str) -> None:
+        """Tell whoever listens a piece of what is about to be said."""
+        ...
+
+    async def wait_beyond(self, channel_id: str, seq: int) -> bool:
+        """Return True once the channel has a line behind `seq`, False if it never will."""
+        ...
+
+    async def state(self, channel_id: str) -> State: ...
+
+    async def metadata(self, channel_id: str) -> ChannelMetadata: ...
+
+    async def as_step(self, channel_id: str, step: str) -> Seat:
+        """Return the seat of a step of a channel that this participant has opened."""
+        ...
+
+    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "") -> Claim:
+        """Claim the turn; again under the same `envelope_id`, where no answer came, it is the same claim."""
+        ...
+
+    async def wait_unclaimed(self, channel_id: str) -> None:
+        """Return when another worker's claim has ended, or that worker can be replaced."""
+        ...
+
+    def kept(self, channel_id: str, claim: Claim) -> AbstractAsyncContextManager[None]:
+        """Within this, others know that the claim's worker is alive, however long its turn is silent."""
+        ...
+
+    async def record(self, channel_id: str, claim: int, event_type: str, data: JsonObject) -> None:
+        """Write an entry of the round down, under the claim (T2)."""
+        ...
+
+    async def recorded(self, channel_id: str) -> list[Envelope]:
+        """Return what the turn in progress has recorded so far (T3)."""
+        ...
+
+    async def summary(self, channel_id: str) -> JsonObject | None:
+        """Return the last summary this agent recorded on the channel."""
+        ...
+
+    async def release(self, channel_id: str, claim: int) -> None: ...
+
+    async def fail(self, channel_id: str, claim: int, error: JsonObject) -> None: ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass, as the hub's clock has it."""
+        ...
+
+    def leave(self) -> None: ...
+
+
+class Link(Protocol):
+    """The way to a hub."""
+
+    async def register(self, passport: Passport, resume: Resume | None, rule: Rule | None) -> Registration:
+        """Register a participant, or find the one of that name."""
+        ...
+
+    async def attach(self, registration: Registration, receiver: Receiver) -> Seat:
+        """Take the participant's seat; `receiver` is woken when there is something for it."""
+        ...
+
+    async def settle(self) -> None:
+        """Return once the seats that were left are free."""
+        ...
+
+
+class LocalLink:
+    """The way to a hub of the same process."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    async def register(self, passport: Passport, resume: Resume | None, rule: Rule | None) -> Registration:
+        return await self._hub.enrol(passport, resume, rule)
+
+    async def attach(self, registration: Registration, receiver: Receiver) -> Seat:
+        self._hub.attach(registration.agent_id, receiver)
+        return HubSeat(self._hub, registration)
+
+    async def settle(self) -> None:
+        """Leaving a seat of this process frees it at once."""

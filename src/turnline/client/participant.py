@@ -1,0 +1,194 @@
+"""What an agent's client and a person's have in common: opening, reading, waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from functools import partial
+from inspect import isawaitable
+from typing import Any
+
+from turnline.client.channel import Channel, Predicate
+from turnline.client.inbox import Inbox
+from turnline.client.link import Link, Seat
+from turnline.client.retry import retried
+from turnline.client.steps import handler_of
+from turnline.client.turn import take_turn
+from turnline.core.channel import ACK_TIMEOUT_SECONDS, Expectation
+from turnline.core.envelope import Envelope, JsonObject, gives_floor_to
+from turnline.core.event_types import EV_CHANNEL_INVITE
+from turnline.core.governance import Passport, Registration
+from turnline.errors import ChannelClosed, NotDue
+from turnline.hub.delivery import concerns, is_for_a_step
+from turnline.hub.request import OpenRequest, names
+
+logger = logging.getLogger(__name__)
+
+OnEnvelope = Callable[[Envelope], Awaitable[None] | None]
+
+
+class ParticipantClient:
+    """One attached participant."""
+
+    def __init__(self, registration: Registration, *, auto_ack_invites: bool) -> None:
+        self._registration = registration
+        self._auto_ack = auto_ack_invites
+        self._callbacks: list[OnEnvelope] = []
+        self._inbox = Inbox(self._deliver, self._tools)
+        self._seat: Seat | None = None
+        self._working: dict[asyncio.Task[None], str] = {}
+        """What is being done, and which line asked for it."""
+        self._at_work: set[str] = set()
+        """The lines that gave the turns which are claimed from here."""
+
+    @property
+    def agent_id(self) -> str:
+        return self._registration.agent_id
+
+    @property
+    def passport(self) -> Passport:
+        return self._registration.passport
+
+    @property
+    def name(self) -> str:
+        return self._registration.name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    async def attach(self, link: Link) -> None:
+        """Take the seat and begin to read."""
+        self._seat = await link.attach(self._registration, self._inbox)
+        self._inbox.start(self._seat)
+
+    async def close(self, *, grace_seconds: float = 0.0) -> None:
+        """Give the seat up. What is open stays open, on the log.
+
+        No further turn begins; those in progress may end, for so long. What is left is released: another
+        process takes it up at once.
+        """
+        await self._inbox.stop()
+        in_progress = [task for task, line in self._working.items() if line in self._at_work]
+        if in_progress and grace_seconds > 0:
+            await asyncio.wait(in_progress, timeout=grace_seconds)
+        left = list(self._working)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        seat, self._seat = self._seat, None
+        if seat is not None:  # Closing twice must not take the seat from whoever sits there by then.
+            seat.leave()
+
+    async def open(
+        self,
+        type: str = "workflow",
+        target: str | Iterable[str] | None = None,
+        knobs: JsonObject | None = None,
+        *,
+        ttl: float | None = None,
+        message: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        expectations: Iterable[Expectation] | None = None,
+        ack_timeout: float = ACK_TIMEOUT_SECONDS,
+        channel_id: str | None = None,
+        parent: str | None = None,
+    ) -> Channel:
+        """Open a channel and return it once everybody has accepted (L1).
+
+        With `channel_id`, opening again (the same script, started anew) gives
+        the channel that is there; `message` is said once. What an agent opens in a
+        turn of its own is below that turn's channel (T7); else `parent` says so.
+        """
+        request = OpenRequest(
+            type=type,
+            target=names(target),
+            knobs=dict(knobs or {}),
+            ttl_seconds=ttl,
+            message=message,
+            labels=dict(labels or {}),
+            expectations=None if expectations is None else list(expectations),
+            ack_timeout_seconds=ack_timeout,
+            channel_id=channel_id,
+            parent_id=parent or self._turn_channel(),
+        )
+        return self.channel(await self.seat.open(request))
+
+    def _tools(self) -> Collection[str] | None:
+        """The names of this participant's tools, as far as they are known."""
+        return None
+
+    def _turn_channel(self) -> str | None:
+        """The channel of the turn this is called in, if it is called in one of this participant's."""
+        return None
+
+    def channel(self, channel_id: str) -> Channel:
+        """Return this participant's own handle on a channel."""
+        return Channel(self.seat, channel_id)
+
+    def on_envelope(self, callback: OnEnvelope) -> OnEnvelope:
+        """Call `callback` with every envelope that concerns this participant. Works as a decorator."""
+        self._callbacks.append(callback)
+        return callback
+
+    async def wait_for_channel_event(
+        self, channel_id: str, predicate: Predicate, timeout: float | None = None, *, since: int = 0
+    ) -> Envelope:
+        """Return the channel's first envelope, past or to come, for which `predicate` holds."""
+        return await self.channel(channel_id).wait_for(predicate, timeout=timeout, since=since)
+
+    async def accept(self, channel_id: str) -> None:
+        """Accept an invitation."""
+        await self.seat.answer_invite(channel_id)
+
+    async def reject(self, channel_id: str, reason: str = "") -> None:
+        """Decline an invitation; the channel closes."""
+        await self.seat.answer_invite(channel_id, rejected_because=reason)
+
+    @property
+    def seat(self) -> Seat:
+        if self._seat is None:
+            raise RuntimeError(f"{self!r} is not attached; use HubClient.register")
+        return self._seat
+
+    async def _deliver(self, envelope: Envelope) -> None:
+        if envelope.event_type == EV_CHANNEL_INVITE and self._auto_ack:
+            await self._acknowledge(envelope.channel_id)
+        if is_for_a_step(envelope):
+            self._begin(self._work_on_step(envelope), envelope)
+        if concerns(envelope, self.agent_id):
+            await self._handle(envelope)
+
+    async def _work_on_step(self, envelope: Envelope) -> None:
+        """Work on a step of a channel that this participant has opened."""
+        channel_id, step = envelope.channel_id, gives_floor_to(envelope)
+        state = await retried(self.seat, partial(self.seat.state, channel_id), f"{channel_id} is not read")
+        if state.creator_id != self.agent_id or step is None:
+            return
+        handler = handler_of(self, state, step)
+        if handler is not None:
+            work = partial(self.seat.as_step, channel_id, step)
+            seat = await retried(self.seat, work, f"{channel_id} is not read")
+            await take_turn(seat, envelope, handler, at_work=self._at_work)
+
+    def _begin(self, work: Coroutine[Any, Any, None], asked_by: Envelope) -> None:
+        task = asyncio.create_task(work)
+        self._working[task] = asked_by.envelope_id
+        task.add_done_callback(self._working.pop)
+
+    async def _handle(self, envelope: Envelope) -> None:
+        for callback in self._callbacks:
+            try:
+                answer = callback(envelope)
+                if isawaitable(answer):
+                    await answer
+            except Exception:  # It may raise anything; the next callback and envelope are another matter.
+                what, where = envelope.event_type, envelope.channel_id
+                logger.exception("a callback of %s raised on %s of channel %s", self.name, what, where)
+
+    async def _acknowledge(self, channel_id: str) -> None:
+        what = f"the invitation to {channel_id} could not be answered"
+        try:
+            await retried(self.seat, partial(self.accept, channel_id), what)
+        except (NotDue, ChannelClosed):
+            return  # Told of it twice, or too late: the invitation is settled.

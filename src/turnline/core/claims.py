@@ -1,0 +1,102 @@
+"""Claims: who works on the current turn.
+
+Rule 1: a turn has at most one live claim, and only a packet that names it is
+accepted while it lives (T1, T6). A worker that slept through a takeover is
+refused, whatever its clock says.
+
+Rule 2: `decide` does not know whether a worker is dead. Whoever takes over says
+which claim it replaces, and what it last heard of it; if that claim is no longer the
+live one it lost the race, and if there is a later sign of life it was wrong.
+
+Rule 3: whoever claims a turn anew goes on after its last recorded entry (T3): the
+context writes up to there stay, later ones are undone, for they will be made
+again. Giving up the turn undoes them all (T5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from turnline.core import event_types as ev
+from turnline.core.batch import Batch
+from turnline.core.envelope import Draft, Envelope, JsonObject
+from turnline.core.state import State
+from turnline.errors import ClaimLost, OutOfTurn, TurnTaken
+
+MAX_CLAIMS: Final = 5
+"""So many claims without a packet, and the turn is given up."""
+LEASE_SECONDS: Final = 60.0
+"""How long a worker elsewhere may be silent before it is replaced."""
+
+TakeTurn = Callable[[Batch[Any], Envelope], None]
+"""Decides where the floor goes after an envelope, and adds it with all that follows."""
+
+
+def claim(batch: Batch[Any], take_turn: TakeTurn) -> None:
+    """Somebody wants to work on the turn."""
+    state, data = batch.state, batch.draft.event_data
+    _check_floor(state, data)
+    live = state.claim
+    believed = data.get("replaces"), data.get("heard", state.alive_seq)
+    if live is not None and believed != (live.seq, state.alive_seq):
+        raise TurnTaken(state.channel_id, turn=state.turn, worker=live.worker)
+    if state.claims >= MAX_CLAIMS:
+        error = {"type": "TooManyClaims", "message": f"claimed {state.claims} times without a packet"}
+        give_up(batch, error, take_turn)
+    else:
+        batch.accept()
+
+
+def claim_next(batch: Batch[Any]) -> None:
+    """Whoever brought the floor to a step goes on with it, if it said so: the claim is in the same append."""
+    state, worker = batch.state, batch.draft.goes_on
+    member = state.spec.participant(state.expected_next_speaker or "")
+    if worker and member is not None and member.kind == "step":
+        data = {"agent_id": member.agent_id, "worker": worker, "turn": state.turn}
+        batch.write(ev.EV_TURN_CLAIMED, data | {"lease_seconds": LEASE_SECONDS}, audience=[])
+
+
+def release(batch: Batch[Any]) -> None:
+    """The worker stops without a packet; the turn is anybody's again."""
+    check_claim(batch.state, batch.draft)
+    batch.accept()
+
+
+def record(batch: Batch[Any]) -> None:
+    """A model reply or a tool result of the round goes on the log (T2), or that the worker is alive."""
+    if batch.draft.claim is None:
+        raise ClaimLost(batch.state.channel_id, claim=None, live=_live(batch.state))
+    check_claim(batch.state, batch.draft)
+    batch.accept()
+
+
+def fail(batch: Batch[Any], take_turn: TakeTurn) -> None:
+    """The worker gives the turn up."""
+    _check_floor(batch.state, batch.draft.event_data)
+    check_claim(batch.state, batch.draft)
+    give_up(batch, batch.draft.event_data.get("error", {}), take_turn)
+
+
+def give_up(batch: Batch[Any], error: JsonObject, take_turn: TakeTurn) -> None:
+    """Undo the turn's context writes, say that it failed, and move on (T5)."""
+    turn = {"agent_id": batch.state.expected_next_speaker, "turn": batch.state.turn}
+    batch.write(ev.EV_TURN_ABANDONED, turn, audience=[])
+    take_turn(batch, batch.next(ev.EV_TURN_FAILED, turn | {"error": error, "claims": batch.state.claims}))
+
+
+def check_claim(state: State, draft: Draft) -> None:
+    """Refuse a draft that is not made under the live claim."""
+    live = _live(state)
+    if draft.claim != live:
+        raise ClaimLost(state.channel_id, claim=draft.claim, live=live)
+
+
+def _check_floor(state: State, data: JsonObject) -> None:
+    agent_id = str(data.get("agent_id"))
+    if agent_id != state.expected_next_speaker or data.get("turn", state.turn) != state.turn:
+        raise OutOfTurn(state.channel_id, sender=agent_id, speaker=str(state.expected_next_speaker))
+
+
+def _live(state: State) -> int | None:
+    return None if state.claim is None else state.claim.seq

@@ -1,0 +1,172 @@
+"""Deadlines: what falls due on a channel, and when.
+
+    deadlines(state, awake_since) -> the moments at which the hub has to post something
+
+Rule 1: time enters as envelopes. A deadline is computed from the state; when it
+passes, the hub posts the draft it names, and `decide` checks that the moment it
+speaks of is still the current one. So it fires once, whoever posts it.
+
+Rule 2: an outage expires nothing. Deadlines are measured from `awake_since`, when
+the hub began to serve, where that is later than the moment itself; a TTL leaves
+the participants `GRACE_SECONDS` after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec import Struct
+
+from turnline.core.channel import ChannelState, Expectation
+from turnline.core.envelope import JsonObject
+from turnline.core.event_types import (
+    EV_CHANNEL_CLOSED,
+    EV_CHANNEL_EXPIRED,
+    EV_EXPECTATION_VIOLATED,
+    EV_TIMER_FIRED,
+)
+from turnline.core.state import EVENT, PERSON, State
+from turnline.core.variables import is_number
+from turnline.errors import BadSpec, UnknownName
+
+GRACE_SECONDS: Final = 60.0
+MAX_SECONDS: Final = 100 * 365 * 86_400.0
+"""Of a TTL, an ack timeout, an expectation: a hundred years."""
+INVITE_TIMEOUT: Final = "invite_timeout"
+TTL_EXPIRED: Final = "ttl_expired"
+HANDLERS: Final = ("warn", "auto_close")
+
+
+class Deadline(Struct, frozen=True, kw_only=True):
+    """At `at`, unless the channel has moved on, the hub posts this."""
+
+    at: datetime
+    event_type: str
+    event_data: JsonObject
+
+
+class Moment(Struct, frozen=True):
+    """What an expectation is measured from: a line of the log, and its time."""
+
+    seq: int
+    at: datetime
+
+
+def turn_within(seconds: float, handler: str = "warn") -> Expectation:
+    """Whoever has the floor takes the turn within so many seconds."""
+    return Expectation("turn_within", seconds, handler)
+
+
+def reply_within(seconds: float, handler: str = "warn") -> Expectation:
+    """After a turn, the next one comes within so many seconds."""
+    return Expectation("reply_within", seconds, handler)
+
+
+def max_silence(seconds: float, handler: str = "warn") -> Expectation:
+    """Somebody says something, interjections included, at least every so many seconds."""
+    return Expectation("max_silence", seconds, handler)
+
+
+def acks_within(seconds: float, handler: str = "warn") -> Expectation:
+    """Everybody invited answers within so many seconds."""
+    return Expectation("acks_within", seconds, handler)
+
+
+def check_expectations(expectations: Iterable[Expectation]) -> None:
+    """Refuse unknown names, unknown handlers and impossible times (W11)."""
+    for one in expectations:
+        if one.name not in _MOMENTS:
+            raise UnknownName("expectation", one.name, _MOMENTS)
+        if one.handler not in HANDLERS:
+            raise UnknownName("expectation handler", one.handler, HANDLERS)
+        check_seconds(one.seconds, f"{one.name}.seconds")
+
+
+def check_seconds(value: object, field: str) -> None:
+    """Refuse a time that no deadline can be computed from."""
+    if not is_number(value) or not 0 < value <= MAX_SECONDS:
+        raise BadSpec(field, found=repr(value)[:80], expected=f"a number above 0, at most {MAX_SECONDS:g}")
+
+
+def deadlines(state: State, expectations: Iterable[Expectation], awake_since: datetime) -> list[Deadline]:
+    """Return everything that can fall due as things stand, soonest first."""
+    if state.is_over or not state.seq:
+        return []
+    due = [*_lifetime(state, awake_since), *_violations(state, expectations, awake_since)]
+    due += _pause(state, awake_since)
+    return sorted(due, key=lambda deadline: deadline.at)
+
+
+def current_moment(state: State, name: str) -> Moment | None:
+    """What the expectation is measured from as things stand; None if nothing is expected."""
+    measure = _MOMENTS.get(name)
+    return None if measure is None else measure(state)
+
+
+def _lifetime(state: State, awake_since: datetime) -> Iterable[Deadline]:
+    spec = state.spec
+    if state.status is ChannelState.PENDING:
+        at = max(state.created_at, awake_since) + timedelta(seconds=spec.ack_timeout_seconds)
+        yield Deadline(at=at, event_type=EV_CHANNEL_CLOSED, event_data={"reason": INVITE_TIMEOUT})
+    if spec.ttl_seconds is not None and state.pause is None:
+        ends = state.created_at + timedelta(seconds=spec.ttl_seconds + state.rested_seconds)
+        if ends < awake_since + timedelta(seconds=GRACE_SECONDS) and state.created_at < awake_since:
+            ends = awake_since + timedelta(seconds=GRACE_SECONDS)
+        yield Deadline(at=ends, event_type=EV_CHANNEL_EXPIRED, event_data={"reason": TTL_EXPIRED})
+
+
+def _pause(state: State, awake_since: datetime) -> Iterable[Deadline]:
+    """A turn that waits is taken up again. Whom it waits for was perhaps shut out while nobody served."""
+    pause = state.pause
+    if pause is not None and pause.until is not None:
+        waits_for_others = pause.reason in (PERSON, EVENT) and pause.at < awake_since
+        at = (
+            max(pause.until, awake_since + timedelta(seconds=GRACE_SECONDS))
+            if waits_for_others
+            else pause.until
+        )
+        yield Deadline(at=at, event_type=EV_TIMER_FIRED, event_data={"pause": pause.seq})
+
+
+def _violations(
+    state: State, expectations: Iterable[Expectation], awake_since: datetime
+) -> Iterable[Deadline]:
+    for index, one in enumerate(expectations):
+        moment = current_moment(state, one.name)
+        if moment is None or state.warned.get(str(index)) == moment.seq:
+            continue
+        data = {"expectation": index, "name": one.name, "seconds": one.seconds, "handler": one.handler}
+        yield Deadline(
+            at=max(moment.at, awake_since) + timedelta(seconds=one.seconds),
+            event_type=EV_EXPECTATION_VIOLATED,
+            event_data=data | {"since": moment.seq},
+        )
+
+
+def _turn(state: State) -> Moment | None:
+    waits = state.status is ChannelState.ACTIVE and state.expected_next_speaker is not None
+    return Moment(state.floor_seq, state.floor_at) if waits else None
+
+
+def _reply(state: State) -> Moment | None:
+    return _turn(state) if state.turn_count else None
+
+
+def _silence(state: State) -> Moment | None:
+    if state.status is not ChannelState.ACTIVE:
+        return None
+    return Moment(state.spoken_seq, max(state.spoken_at, state.opened_at))
+
+
+def _acks(state: State) -> Moment | None:
+    return Moment(1, state.created_at) if state.status is ChannelState.PENDING else None
+
+
+_MOMENTS: Final[dict[str, Callable[[State], Moment | None]]] = {
+    "turn_within": _turn,
+    "reply_within": _reply,
+    "max_silence": _silence,
+    "acks_within": _acks,
+}

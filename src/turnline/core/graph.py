@@ -1,0 +1,181 @@
+"""The graph of a workflow channel: who speaks first, and who after whom.
+
+    TransitionGraph(initial_speaker, transitions, default_target, max_turns)
+    Transition(when=condition, then=target, priority=0)
+
+Rule 1: transitions are tried in ascending priority, ties in list order; the
+first whose condition holds wins; if none does, `default_target` answers (W2).
+
+Rule 2: a graph is data. It can be written before anyone has registered, with
+names instead of ids, and `loads(to_dict())` gives an equal one (W1, L2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from turnline.core.conditions import Always, AtTurn, Condition, FromSpeaker, conditions
+from turnline.core.envelope import JsonObject
+from turnline.core.targets import AgentTarget, RoundRobinTarget, TerminateTarget, TransitionTarget, targets
+from turnline.errors import BadGraph
+
+if TYPE_CHECKING:
+    from turnline.core.study.exploration import Exploration
+    from turnline.core.study.simulation import Script, Simulation
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """When this holds, then the floor goes there."""
+
+    when: Condition
+    then: TransitionTarget
+    priority: int = 0
+    """Lower is tried first; negatives are allowed."""
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.when, "evaluate"):
+            raise BadGraph(
+                "Transition.when", found=repr(self.when)[:80], expected="a condition, e.g. FromSpeaker(...)"
+            )
+        if not hasattr(self.then, "resolve"):
+            raise BadGraph(
+                "Transition.then", found=repr(self.then)[:80], expected="a target, e.g. AgentTarget(...)"
+            )
+
+    def to_dict(self) -> JsonObject:
+        return {
+            "when": conditions.to_dict(self.when),
+            "then": targets.to_dict(self.then),
+            "priority": self.priority,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionGraph:
+    """Who speaks first, who after whom, and when it ends."""
+
+    initial_speaker: str
+    transitions: Sequence[Transition]
+    default_target: TransitionTarget
+    max_turns: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "transitions", tuple(self.transitions))
+        _check(self)
+
+    @classmethod
+    def sequence(cls, steps: Iterable[str]) -> TransitionGraph:
+        """Each speaks once per mention, in this order; then the channel closes with `sequence_complete`."""
+        order = _names(steps, "sequence")
+        if len(set(order)) == len(order):
+            whens: list[Condition] = [FromSpeaker(step) for step in order]
+        else:
+            # A speaker that comes twice does not say where we are; the number of the turn does.
+            whens = [AtTurn(turn) for turn in range(1, len(order) + 1)]
+        pairs = zip(whens, order[1:], strict=False)
+        return cls(
+            order[0], [Transition(w, AgentTarget(s)) for w, s in pairs], TerminateTarget("sequence_complete")
+        )
+
+    @classmethod
+    def round_robin(cls, participants: Iterable[str], max_turns: int | None = None) -> TransitionGraph:
+        """Everybody in turn, in this order, until `max_turns`."""
+        order = _names(participants, "round_robin")
+        turn = Transition(Always(), RoundRobinTarget(order))
+        return cls(order[0], [turn], TerminateTarget("round_robin_complete"), max_turns)
+
+    def simulate(self, script: Script, **options: Any) -> Simulation:
+        """See `turnline.core.study.simulation.simulate`."""
+        from turnline.core.study.simulation import simulate  # noqa: PLC0415  Nobody who routes studies.
+
+        return simulate(self, script, **options)
+
+    def explore(self, **options: Any) -> Exploration:
+        """See `turnline.core.study.exploration.explore`."""
+        from turnline.core.study.exploration import explore  # noqa: PLC0415
+
+        return explore(self, **options)
+
+    def to_dict(self) -> JsonObject:
+        return {
+            "initial_speaker": self.initial_speaker,
+            "transitions": [transition.to_dict() for transition in self.transitions],
+            "default_target": targets.to_dict(self.default_target),
+            "max_turns": self.max_turns,
+        }
+
+    def dumps(self) -> str:
+        return msgspec.json.encode(self.to_dict()).decode()
+
+    @classmethod
+    def loads(cls, data: JsonObject | str) -> TransitionGraph:
+        """Return the graph that `to_dict` or `dumps` gave."""
+        match _parsed(data) if isinstance(data, str) else data:
+            case {
+                "initial_speaker": initial_speaker,
+                "transitions": list(transitions),
+                "default_target": default,
+                **rest,
+            } if rest.keys() <= {"max_turns"}:
+                return cls(
+                    initial_speaker=initial_speaker,
+                    transitions=[_transition(index, one) for index, one in enumerate(transitions)],
+                    default_target=targets.from_dict(default),
+                    max_turns=rest.get("max_turns"),
+                )
+        raise BadGraph("the graph", found=repr(data)[:80], expected="what `TransitionGraph.to_dict()` gave")
+
+
+def sequence(steps: Iterable[str]) -> TransitionGraph:
+    """See `TransitionGraph.sequence`."""
+    return TransitionGraph.sequence(steps)
+
+
+def round_robin(participants: Iterable[str], max_turns: int | None = None) -> TransitionGraph:
+    """See `TransitionGraph.round_robin`."""
+    return TransitionGraph.round_robin(participants, max_turns)
+
+
+def _parsed(text: str) -> JsonObject:
+    try:
+        return msgspec.json.decode(text, type=JsonObject)
+    except msgspec.DecodeError as error:
+        raise BadGraph("the graph", found=f"not JSON ({error})", expected="what `dumps` gave") from error
+
+
+def _transition(index: int, data: object) -> Transition:
+    match data:
+        case {"when": when, "then": then, **rest} if rest.keys() <= {"priority"}:
+            priority = rest.get("priority", 0)
+            if isinstance(priority, int):
+                return Transition(conditions.from_dict(when), targets.from_dict(then), priority)
+    raise BadGraph(f"transitions[{index}]", found=repr(data)[:80], expected="when, then and perhaps priority")
+
+
+def _check(graph: TransitionGraph) -> None:
+    if not isinstance(graph.initial_speaker, str) or not graph.initial_speaker:
+        raise BadGraph(
+            "initial_speaker", found=repr(graph.initial_speaker)[:80], expected="a participant's id or name"
+        )
+    if not hasattr(graph.default_target, "resolve"):
+        raise BadGraph("default_target", found=repr(graph.default_target)[:80], expected="a target")
+    for index, one in enumerate(graph.transitions):
+        if not isinstance(one, Transition):
+            raise BadGraph(f"transitions[{index}]", found=repr(one)[:80], expected="a Transition(when, then)")
+    limit = graph.max_turns
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise BadGraph("max_turns", found=repr(limit), expected="a whole number from 1 on, or None")
+
+
+def _names(names: Iterable[str], factory: str) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise BadGraph(factory, found=f"the text {names!r}", expected="a list of ids or names")
+    order = tuple(names)
+    if not order:
+        raise BadGraph(factory, found="an empty list", expected="at least one participant")
+    return order

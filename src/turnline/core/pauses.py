@@ -1,0 +1,58 @@
+"""Pauses: a turn that waits without anybody working on it (F7).
+
+    turn.paused {"reason", "until", "key", "data"}     the worker lets go of the turn
+    timer.fired, human.answered, turn.resumed          {"pause": seq} ends it, once
+
+Rule: whatever ends a pause names it. A second answer, a timer that comes too late,
+an answer after the timer: each finds that the pause is over, and is refused.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from turnline.core import claims, event_types as ev
+from turnline.core.batch import Batch
+from turnline.core.state import State
+from turnline.errors import BadDraft, ClaimLost, NotDue
+
+
+def pause(batch: Batch[Any]) -> None:
+    """The worker lets go: the turn waits."""
+    state, draft = batch.state, batch.draft
+    if draft.claim is None or state.claim is None:
+        raise ClaimLost(state.channel_id, claim=draft.claim, live=None)
+    claims.check_claim(state, draft)
+    until = draft.event_data.get("until")
+    if until is not None and moment_of(until) is None:
+        raise BadDraft(
+            "event_data.until", found=repr(until)[:80], expected="a time with its offset, as ISO text"
+        )
+    batch.accept()
+
+
+def resume(batch: Batch[Any]) -> None:
+    """What the turn waited for has come."""
+    state, draft = batch.state, batch.draft
+    live = state.pause
+    if live is None or draft.event_data.get("pause") != live.seq:
+        raise NotDue(state.channel_id, timer=f"the pause {draft.event_data.get('pause')}")
+    if draft.event_type == ev.EV_TIMER_FIRED and (live.until is None or batch.accepted_at < live.until):
+        raise NotDue(state.channel_id, timer=f"the pause {live.seq}")
+    batch.accept()
+
+
+def refuse_while_paused(state: State) -> None:
+    """Nobody works on a turn that waits."""
+    if state.pause is not None:
+        raise NotDue(state.channel_id, timer=f"the turn paused at {state.pause.seq}")
+
+
+def moment_of(text: object) -> datetime | None:
+    """The time that an ISO text with an offset names; None for anything else."""
+    try:
+        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return moment if moment is not None and moment.tzinfo is not None else None

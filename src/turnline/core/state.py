@@ -1,0 +1,147 @@
+"""What a channel's log adds up to.
+
+A state is computed from the log and from nothing else, and it is bounded: its
+size follows the channel's participants and context variables, never the number
+of envelopes. The first nine fields are public, and the seeds name them.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from msgspec import Struct
+
+from turnline.core.channel import ChannelMetadata, ChannelSpec, ChannelState
+from turnline.core.envelope import JsonObject
+from turnline.core.undo import Write
+
+KEPT_SAID: Final = 64
+"""So many of the last things said are found without reading the log from its beginning."""
+
+LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
+"""The time of whatever has not happened yet."""
+
+
+PERSON: Final = "person"
+EVENT: Final = "event"
+"""What a turn waits for that others have to bring."""
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """The note on the log that somebody works on the current turn."""
+
+    seq: int
+    """Where the note stands: a packet names it, and only the live claim's packet is accepted."""
+    envelope_id: str
+    agent_id: str
+    worker: str
+    lease_seconds: float
+
+
+class Pause(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The turn in progress waits: for a time, a person, an event, its children. Nobody works on it."""
+
+    seq: int
+    """Where the note stands: whatever ends the pause names it, so that it ends once."""
+    reason: str
+    at: datetime
+    until: datetime | None = None
+    """When it ends by itself."""
+    key: str = ""
+    """What the awaited answer or event has to name."""
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """What the log of any channel with turns adds up to."""
+
+    participant_order: list[str] = []
+    expected_next_speaker: str | None = None
+    """Who has the floor."""
+    last_speaker_id: str | None = None
+    last_envelope_id: str | None = None
+    """Of the last turn."""
+    turn_count: int = 0
+    pending_close_reason: str = ""
+    creator_id: str = ""
+    context_vars: dict[str, Any] = {}
+
+    turn_vars: dict[str, Any] = {}
+    """The context variables as the turn in progress found them."""
+    turn_writes: list[Write] = []
+    """What has been written since, from the turn's first own write on: what undoing it needs (T3, T5)."""
+    spec: ChannelSpec = ChannelSpec()
+    status: ChannelState = ChannelState.PENDING
+    seq: int = 0
+    created_at: datetime = LONG_AGO
+    opened_at: datetime = LONG_AGO
+    last_at: datetime = LONG_AGO
+    """When the last line was accepted; the next is never earlier."""
+    said: list[tuple[int, str]] = []
+    """Where the last things said to everybody stand, and who said them: what a view starts from."""
+    said_by: dict[str, int] = {}
+    """How much everybody has said to everybody, from the beginning."""
+    spoken_seq: int = 0
+    """Of the last thing anybody said, interjections included."""
+    spoken_at: datetime = LONG_AGO
+    floor_seq: int = 0
+    """The line that gave the floor to whoever has it."""
+    floor_at: datetime = LONG_AGO
+    claim: Claim | None = None
+    claims: int = 0
+    """How often this turn has been claimed."""
+    alive_seq: int = 0
+    """The last line that was made under the live claim: its worker was alive then."""
+    pause: Pause | None = None
+    rested_seconds: float = 0.0
+    """How long its turns have been paused, all together; a TTL does not count it."""
+    private_vars: dict[str, Any] = {}
+    """The keys with `_` that the steps of a flow keep for the run. Nobody is ever shown them (F2)."""
+    awaiting: list[str] = []
+    """Invited, and not heard from yet."""
+    warned: dict[str, int] = {}
+    """Expectation -> the line since which it was violated, so that each moment is told once."""
+    closed_at: datetime | None = None
+
+    @property
+    def channel_id(self) -> str:
+        return self.spec.channel_id
+
+    @property
+    def turn(self) -> int:
+        """The number of the turn in progress."""
+        return self.turn_count + 1
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in (ChannelState.CLOSED, ChannelState.EXPIRED)
+
+
+class WorkflowState(State, frozen=True, kw_only=True):
+    """What the log of a `workflow` channel adds up to."""
+
+    graph_data: JsonObject = {}
+    """The graph as it was given to `open`."""
+    graph_key: str = ""
+    """What the compiled graph is remembered by."""
+
+
+def metadata_of(state: State) -> ChannelMetadata:
+    spec = state.spec
+    return ChannelMetadata(
+        channel_id=spec.channel_id,
+        type=spec.type,
+        status=state.status,
+        creator_id=spec.creator_id,
+        participants=spec.participants,
+        knobs=spec.knobs,
+        labels=spec.labels,
+        created_at=state.created_at,
+        seq=state.seq,
+        turn_count=state.turn_count,
+        speaker_id=state.expected_next_speaker,
+        close_reason=state.pending_close_reason or None,
+        closed_at=state.closed_at,
+        ttl_seconds=spec.ttl_seconds,
+        parent_id=spec.parent_id,
+    )

@@ -1,0 +1,61 @@
+"""What a channel's model calls used, as its lines say.
+
+A packet says it of its turn. Of a turn that failed, or is not over, its recorded replies do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_PACKET, EV_TURN_FAILED, EV_TURN_MODEL
+from turnline.core.variables import is_number
+
+
+class Spent(Struct, frozen=True, kw_only=True):
+    """Requests and tokens; dollars, as far as the price is known."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost=self.cost + other.cost,
+        )
+
+    def __str__(self) -> str:
+        cost = f", ${self.cost:.4f}" if self.cost else ""
+        return f"{self.requests} requests, {self.input_tokens} + {self.output_tokens} tokens{cost}"
+
+
+def spent(lines: Iterable[Envelope]) -> Spent:
+    """Return what all of it used."""
+    total = unfinished = Spent()
+    for line in lines:
+        data = line.event_data
+        if line.event_type == EV_TURN_MODEL:
+            entry = data.get("entry")
+            unfinished += _usage(
+                data.get("usage") or (entry.get("usage") if isinstance(entry, dict) else None)
+            )
+        elif line.event_type in (EV_PACKET, EV_TURN_FAILED):
+            total += _usage(data.get("usage")) if line.event_type == EV_PACKET else unfinished
+            unfinished = Spent()
+    return total + unfinished
+
+
+def _usage(data: object) -> Spent:
+    known = data if isinstance(data, dict) else {}
+    counts = {name: known[name] for name in ("requests", "input_tokens", "output_tokens") if name in known}
+    cost = known.get("cost", 0.0)
+    return Spent(
+        **{name: int(value) for name, value in counts.items() if is_number(value)},
+        cost=float(cost) if is_number(cost) else 0.0,
+    )

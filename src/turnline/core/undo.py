@@ -1,0 +1,66 @@
+"""What has been written into the context since the turn began, so that the turn's part of it can be undone.
+
+    by others       stays, whatever becomes of the turn
+    by the turn     undone if the turn is given up (T5)
+    recorded        by the turn, in a call whose answer is on the log: kept when the turn is claimed anew (T3)
+
+Applied again in their order, the writes that stay give what is gone back to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from turnline.core.envelope import JsonObject
+from turnline.core.variables import Variables, applied
+
+OTHERS: Final = ""
+RECORDED: Final = "+"
+_OWN: Final = "*"
+
+
+class Write(Struct, frozen=True, array_like=True):
+    """One accepted `context.set`."""
+
+    by: str
+    """`OTHERS`, `RECORDED`, or the call of the turn that made it."""
+    update: JsonObject
+
+
+def own(call: str) -> str:
+    """Who made a write: this call of the turn."""
+    return _OWN + call
+
+
+def has_own(writes: Iterable[Write]) -> bool:
+    """Whether the turn itself has written anything."""
+    return any(write.by != OTHERS for write in writes)
+
+
+def recorded(writes: Iterable[Write], call: str | None) -> list[Write]:
+    """The writes, with those of `call` (None: of every call) recorded."""
+    return [Write(RECORDED, one.update) if _is_of(one, call) else one for one in writes]
+
+
+def kept(writes: Iterable[Write]) -> list[Write]:
+    """What stays when the turn is claimed anew."""
+    return [one for one in writes if one.by in (OTHERS, RECORDED)]
+
+
+def others(writes: Iterable[Write]) -> list[Write]:
+    """What stays when the turn is given up."""
+    return [one for one in writes if one.by == OTHERS]
+
+
+def written(base: Variables, writes: Iterable[Write]) -> Variables:
+    """Return `base` after the writes."""
+    for write in writes:
+        base = applied(base, write.update)
+    return base
+
+
+def _is_of(write: Write, call: str | None) -> bool:
+    return write.by.startswith(_OWN) if call is None else write.by == own(call)

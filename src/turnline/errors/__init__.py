@@ -1,0 +1,203 @@
+"""Everything Turnline raises on purpose.
+
+    TurnlineError
+    ├── Refused                   a draft the rules do not allow; nothing was written
+    │   ├── BadDraft              a field is not what it has to be
+    │   ├── ReservedEventType     only the hub writes this event type
+    │   ├── NotParticipant        the sender is not a member of the channel
+    │   ├── ChannelPending        not everyone has accepted the invitation yet
+    │   ├── ChannelClosed         the last word has been said
+    │   ├── ChannelBusy           too many drafts wait for the channel
+    │   ├── OutOfTurn             the floor belongs to somebody else
+    │   ├── NotYet                an interjection came while a packet was in flight; the hub tries again
+    │   ├── TurnTaken             somebody else has claimed the turn
+    │   ├── ClaimLost             the claim was taken over, or the turn is over
+    │   ├── ContextMismatch       a context variable is not what `expect` said
+    │   ├── BadTarget             a target or handoff names nobody on this channel
+    │   ├── RoutingFailed         a registered condition or target raised
+    │   ├── NotDue                a timer fired for a moment that has passed
+    │   ├── EnvelopeIdReused      one id, two different drafts
+    │   └── Denied                an access rule or the arbiter said no
+    ├── OpenFailed                the channel was not opened
+    │   ├── InviteRejected
+    │   └── InviteTimeout
+    ├── BadSpec                   what `open` was given does not describe a channel
+    │   └── BadGraph              the graph is not one
+    ├── BadExpression             an expression does not parse, or may not be evaluated
+    ├── UnknownName               a name nobody registered
+    │   ├── UnknownParticipant
+    │   └── UnknownChannel
+    ├── NameTaken                 a name that is registered or attached already
+    ├── ChannelQuarantined        one channel cannot be read; every other one works
+    ├── HubClosed
+    ├── AgentError                an agent could not do its round
+    │   ├── NoModel               nobody said which model to use
+    │   ├── ModelError            the model did not answer, or not in a way that can be understood
+    │   ├── ScriptExhausted       a scripted model was asked once more than it has replies
+    │   ├── ToolRoundsExceeded    the model went on calling tools
+    │   ├── BadTool               a function that cannot be a tool
+    │   ├── MissingVariable       a tool asks for a variable or dependency nobody gave
+    │   ├── NobodyToAsk           a tool asks for a person, and there is none
+    │   ├── DelegationCycle       an agent asked somebody who waits for it
+    │   ├── NoAnswer              whoever was asked gave no answer
+    │   ├── StepFailed            somebody a step asked did not answer
+    │   └── BadOutput             the reply is not what the response schema asks for
+    ├── BadDocuments              documents with mistakes; nothing was started
+    ├── BadNode                   a function that cannot be a node
+    ├── FlowError                 a flow could not do what it says
+    │   ├── ParseFailed           an answer is not what the step asked for
+    │   ├── MissingContextKey     a node reads a key that the run's context does not have; also a KeyError
+    │   ├── BadReturn             a node returned something that is no result of a step
+    │   ├── TemplateFailed        a template reads what is not there, or costs too much
+    │   ├── AddressRefused        a step may not reach this address
+    │   ├── CallFailed            another system did not answer as it should
+    │   ├── BadStepValue          a value is not what the step needs
+    │   └── ChildFailed           a run or a conversation below the step failed
+    ├── RunProblem                something was asked of a run that cannot be
+    │   ├── UnknownRun
+    │   ├── RunConflict           the run is over, or was started with something else
+    │   ├── RunNotWaiting         it does not wait for this, or no longer
+    │   ├── TaskExpired           nobody answered in time
+    │   └── BadAnswer             the form does not allow this answer
+    ├── AccessError               somebody may not do what they asked, or it cannot be told whether they may
+    │   ├── Unauthenticated       nothing that was sent tells who is asking
+    │   ├── Forbidden             whoever asks is known, and may not do this
+    │   ├── AccessBusy            no token can be read just now
+    │   ├── BadToken              a token that cannot be made
+    │   └── BadKey                the key that signs or verifies tokens cannot be used
+    ├── LinkError                 a link to a hub elsewhere did not do what it was asked
+    │   ├── LinkLost              the hub cannot be reached, or the link was closed
+    │   ├── BadFrame              what came over a link is not a frame that may come
+    │   └── RemoteFailed          something is wrong at the other end
+    ├── MissingExtra              packages that are installed only on request are not there
+    ├── DataError                 what was asked of the data models cannot be done
+    │   ├── ModelNotDeclared      the flow does not declare the data model; also a PermissionError
+    │   ├── VersionMismatch       the flow is written for another version of a data model
+    │   ├── BadField              a field is unknown, or a value is not what it holds
+    │   ├── WriteRefused          the database does not take what a step wrote
+    │   ├── CommitRefused         a step tried to commit by itself
+    │   └── ModelsRefused         data models that do not fit together, or not their tables
+    └── LogError                  the log did not do what it was asked
+        ├── LogConflict           somebody appended first; read, fold and decide again
+        ├── DuplicateEnvelope     the channel has an envelope with this id already
+        ├── CorruptRecord         bytes that are not what was written
+        ├── BadExport             a file is not an export of a log, or not all of one
+        ├── ChannelDiffers        an import meets another channel of the same id
+        └── LogUnavailable        the storage failed; nothing is known to be written
+            └── DataUnavailable   the data models' own database did
+
+A message says what was found, what was expected, and what to do about it.
+The same facts are attributes, so no caller ever parses a message.
+"""
+
+from __future__ import annotations
+
+from turnline.errors.access import (
+    AccessBusy as AccessBusy,
+    AccessError as AccessError,
+    BadKey as BadKey,
+    BadToken as BadToken,
+    Forbidden as Forbidden,
+    MissingExtra as MissingExtra,
+    Unauthenticated as Unauthenticated,
+)
+from turnline.errors.agents import (
+    AgentError as AgentError,
+    BadOutput as BadOutput,
+    BadTool as BadTool,
+    DelegationCycle as DelegationCycle,
+    MissingVariable as MissingVariable,
+    ModelError as ModelError,
+    NoAnswer as NoAnswer,
+    NobodyToAsk as NobodyToAsk,
+    NoModel as NoModel,
+    ScriptExhausted as ScriptExhausted,
+    StepFailed as StepFailed,
+    ToolRoundsExceeded as ToolRoundsExceeded,
+)
+from turnline.errors.base import (
+    Refused as Refused,
+    TurnlineError as TurnlineError,
+)
+from turnline.errors.channels import (
+    BadExpression as BadExpression,
+    BadGraph as BadGraph,
+    BadSpec as BadSpec,
+    ChannelQuarantined as ChannelQuarantined,
+    HubClosed as HubClosed,
+    InviteRejected as InviteRejected,
+    InviteTimeout as InviteTimeout,
+    OpenFailed as OpenFailed,
+)
+from turnline.errors.data import (
+    BadField as BadField,
+    CommitRefused as CommitRefused,
+    DataError as DataError,
+    DataUnavailable as DataUnavailable,
+    ModelNotDeclared as ModelNotDeclared,
+    ModelsRefused as ModelsRefused,
+    VersionMismatch as VersionMismatch,
+    WriteRefused as WriteRefused,
+)
+from turnline.errors.flows import (
+    BadDocuments as BadDocuments,
+    BadNode as BadNode,
+)
+from turnline.errors.links import (
+    BadFrame as BadFrame,
+    LinkError as LinkError,
+    LinkLost as LinkLost,
+    RemoteFailed as RemoteFailed,
+)
+from turnline.errors.logs import (
+    BadExport as BadExport,
+    ChannelDiffers as ChannelDiffers,
+    CorruptRecord as CorruptRecord,
+    DuplicateEnvelope as DuplicateEnvelope,
+    LogConflict as LogConflict,
+    LogError as LogError,
+    LogUnavailable as LogUnavailable,
+)
+from turnline.errors.names import (
+    NameTaken as NameTaken,
+    UnknownChannel as UnknownChannel,
+    UnknownName as UnknownName,
+    UnknownParticipant as UnknownParticipant,
+)
+from turnline.errors.refusals import (
+    BadDraft as BadDraft,
+    BadTarget as BadTarget,
+    ChannelBusy as ChannelBusy,
+    ChannelClosed as ChannelClosed,
+    ChannelPending as ChannelPending,
+    ClaimLost as ClaimLost,
+    ContextMismatch as ContextMismatch,
+    Denied as Denied,
+    EnvelopeIdReused as EnvelopeIdReused,
+    NotDue as NotDue,
+    NotParticipant as NotParticipant,
+    NotYet as NotYet,
+    OutOfTurn as OutOfTurn,
+    ReservedEventType as ReservedEventType,
+    RoutingFailed as RoutingFailed,
+    TurnTaken as TurnTaken,
+)
+from turnline.errors.runs import (
+    BadAnswer as BadAnswer,
+    RunConflict as RunConflict,
+    RunNotWaiting as RunNotWaiting,
+    RunProblem as RunProblem,
+    TaskExpired as TaskExpired,
+    UnknownRun as UnknownRun,
+)
+from turnline.errors.steps import (
+    AddressRefused as AddressRefused,
+    BadReturn as BadReturn,
+    BadStepValue as BadStepValue,
+    CallFailed as CallFailed,
+    ChildFailed as ChildFailed,
+    FlowError as FlowError,
+    MissingContextKey as MissingContextKey,
+    ParseFailed as ParseFailed,
+    TemplateFailed as TemplateFailed,
+)

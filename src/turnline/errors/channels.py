@@ -1,0 +1,79 @@
+"""A channel that does not open, cannot be read, or is not described rightly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from turnline.errors.base import TurnlineError, short
+
+
+class OpenFailed(TurnlineError):
+    """The channel was not opened."""
+
+    def __init__(self, channel_id: str, *, reason: str, message: str) -> None:
+        self.channel_id = channel_id
+        self.reason = reason
+        super().__init__(message)
+
+
+class InviteRejected(OpenFailed):
+    """Somebody declined the invitation."""
+
+    def __init__(self, channel_id: str, *, agent_id: str, because: str) -> None:
+        self.agent_id = agent_id
+        self.because = because
+        message = f"{agent_id!r} rejected the invite to {channel_id!r}{f': {because}' if because else '.'}"
+        super().__init__(channel_id, reason="invite_rejected", message=message)
+
+
+class InviteTimeout(OpenFailed):
+    """Somebody did not answer the invitation in time."""
+
+    def __init__(self, channel_id: str, *, awaiting: Iterable[str], seconds: float) -> None:
+        self.awaiting = tuple(awaiting)
+        self.seconds = seconds
+        silent = f"{', '.join(self.awaiting)} did not accept the invite to {channel_id!r} in {seconds:g} s."
+        message = f"{silent} Is it registered in a running process?"
+        super().__init__(channel_id, reason="invite_timeout", message=message)
+
+
+class BadSpec(TurnlineError):
+    """What `open` was given does not describe a channel."""
+
+    def __init__(self, field: str, *, found: str, expected: str) -> None:
+        self.field = field
+        self.found = found
+        self.expected = expected
+        super().__init__(f"{field} is {found}; expected {expected}. The channel was not opened.")
+
+
+class BadGraph(BadSpec):
+    """A transition graph cannot be one."""
+
+
+class BadExpression(TurnlineError):
+    """An expression does not parse, or asks for something that is not allowed."""
+
+    def __init__(self, text: str, *, because: str) -> None:
+        self.text = text
+        self.because = because
+        super().__init__(f"the expression {short(text)} was refused: {because}.")
+
+
+class ChannelQuarantined(TurnlineError):
+    """One channel cannot be read; every other one works."""
+
+    def __init__(self, channel_id: str, *, cause: BaseException) -> None:
+        self.channel_id = channel_id
+        self.cause = cause
+        super().__init__(
+            f"channel {channel_id!r} is quarantined: {type(cause).__name__}: {cause} "
+            f"Other channels are not affected."
+        )
+
+
+class HubClosed(TurnlineError):
+    """The hub was used after it had been closed."""
+
+    def __init__(self) -> None:
+        super().__init__("this hub is closed; open a new one on the same log to go on.")

@@ -1,0 +1,72 @@
+"""A log that did not do what it was asked."""
+
+from __future__ import annotations
+
+from turnline.errors.base import TurnlineError
+
+
+class LogError(TurnlineError):
+    """The log did not do what it was asked."""
+
+
+class LogConflict(LogError):
+    """Somebody appended to the channel first; read, fold and decide again."""
+
+    def __init__(self, channel_id: str, *, after: int, found: int) -> None:
+        self.channel_id = channel_id
+        self.after = after
+        self.found = found
+        super().__init__(f"channel {channel_id!r} is at seq {found}, not {after}.")
+
+
+class DuplicateEnvelope(LogError):
+    """The channel has an envelope with this id already; nothing was written."""
+
+    def __init__(self, channel_id: str, *, envelope_id: str) -> None:
+        self.channel_id = channel_id
+        self.envelope_id = envelope_id
+        super().__init__(f"channel {channel_id!r} has an envelope {envelope_id!r} already.")
+
+
+class CorruptRecord(LogError):
+    """Bytes on the log are not what was written."""
+
+    def __init__(self, channel_id: str, *, seq: int, because: str) -> None:
+        self.channel_id = channel_id
+        self.seq = seq
+        self.because = because
+        super().__init__(
+            f"record {seq} of channel {channel_id!r} is damaged: {because}. Restore it from a backup."
+        )
+
+
+class LogUnavailable(LogError):
+    """The storage failed; nothing is known to be written."""
+
+    what = "log"
+
+    def __init__(self, address: str, *, because: str) -> None:
+        self.address = address
+        self.because = because
+        super().__init__(f"the {self.what} at {address} cannot be used: {because}.")
+
+
+class BadExport(LogError):
+    """A file is not an export of a log, or not all of one."""
+
+    def __init__(self, line: int, *, because: str) -> None:
+        self.line = line
+        self.because = because
+        super().__init__(f"line {line} of the export is damaged: {because}. Export the log again.")
+
+
+class ChannelDiffers(LogError):
+    """The log has the channel already, with something else on it; nothing was written."""
+
+    def __init__(self, channel_id: str, *, seq: int, found: str, expected: str) -> None:
+        self.channel_id = channel_id
+        self.seq = seq
+        super().__init__(
+            f"channel {channel_id!r} is there already, and differs at seq {seq}: found {found}, expected "
+            f"{expected}. Import into an empty log, or leave this channel out with --channel."
+        )

@@ -1,0 +1,45 @@
+"""A name nobody knows, or that somebody has already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from turnline.errors.base import TurnlineError, hint
+
+
+class UnknownName(TurnlineError):
+    """A registry was asked for a name nobody registered."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str], *, do: str = "") -> None:
+        self.what = what
+        self.name = name
+        self.known = tuple(sorted(known))
+        listed = ", ".join(self.known) or "none"
+        told = f"no {what} is known as {name!r}; known: {listed}.{hint(name, self.known)}"
+        super().__init__(f"{told} {do}".rstrip())
+
+
+class UnknownParticipant(UnknownName):
+    """Nobody is registered under this id or name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__("participant", name, known, do="Register it first, or use one of these.")
+
+
+class UnknownChannel(UnknownName):
+    """No channel has this id."""
+
+    def __init__(self, channel_id: str) -> None:
+        TurnlineError.__init__(
+            self, f"no channel {channel_id!r} is on this log; `hub.list_channels()` lists them."
+        )
+        self.what, self.name, self.known = "channel", channel_id, ()
+
+
+class NameTaken(TurnlineError):
+    """A name that is registered or attached already."""
+
+    def __init__(self, what: str, name: str, *, do: str) -> None:
+        self.what = what
+        self.name = name
+        super().__init__(f"the {what} {name!r} is taken. {do}")

@@ -1,0 +1,103 @@
+"""Which context keys there can be at each step, and the texts that read others (F15).
+
+Rule 1: a key is there if some path to a step can produce it. What a step writes is counted
+on every way out of it, an error's too.
+
+Rule 2: where anything may have been written (a Python function, an agent whose output
+nothing is said about), and where a run begins with anything (no `trigger.input`), every
+key may be there, and nothing is said. A trigger that names its input is taken at its word,
+unless `extra: true` is written beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from turnline.core.study.finding import Path
+from turnline.errors import BadExpression
+from turnline.flow.check.names import Known
+from turnline.flow.check.paths import edges_of
+from turnline.flow.check.problem import Problem, Scope, inside, outermost
+from turnline.flow.check.texts import Text, read, texts_of
+from turnline.flow.check.writes import ANYTHING, NOTHING, Keys, writes
+from turnline.flow.context import is_private
+from turnline.flow.definition import steps as define
+from turnline.flow.definition.flow import Flow, Trigger
+from turnline.flow.definition.steps import Step
+from turnline.flow.finding import listed, nearest
+
+NEVER_WRITTEN: Final = "TL201"
+
+_PARAMETER: Final = re.compile(r"{(\w+)}")
+
+
+def keys_never_written(flow: Flow, known: Known) -> Iterator[Problem]:
+    """Texts that read a key which no path produces."""
+    pending = [(outermost(flow), beginning(flow))]
+    while pending:
+        scope, first = pending.pop(0)
+        for place, there in known_at(scope, first, known).items():
+            step = scope.steps[place]
+            for text in texts_of(step):
+                yield from _never_written((*scope.at(place), *text.path), text, there)
+            pending += [(inner, there | _given(step)) for inner in inside(scope, place)]
+
+
+def beginning(flow: Flow) -> Keys:
+    """Return the keys that a run begins with."""
+    return _body(flow.spec.trigger) | Keys.of(*flow.spec.context.defaults)
+
+
+def known_at(scope: Scope, first: Keys, known: Known) -> dict[int, Keys]:
+    """Return the keys that may be there before each step that a path leads to, by its place."""
+    places = {step.id: place for place, step in enumerate(scope.steps)}
+    edges = edges_of(scope.steps)
+    written = [writes(step, known) for step in scope.steps]
+    there, pending = {0: first}, [0]
+    while pending:
+        place = pending.pop()
+        after = there[place] | written[place]
+        for target in edges[scope.steps[place].id] & places.keys():
+            there_before = there.get(places[target])
+            there_now = (there_before or NOTHING) | after
+            if there_now != there_before:
+                there[places[target]] = there_now
+                pending.append(places[target])
+    return there
+
+
+def _body(trigger: Trigger | None) -> Keys:
+    if trigger is None or trigger.input is None:
+        return ANYTHING
+    if "extra" in trigger.model_fields_set and trigger.extra:
+        return ANYTHING
+    return Keys.of(*trigger.input, *_PARAMETER.findall(trigger.path))
+
+
+def _given(step: Step) -> Keys:
+    """What inner steps find beside the context."""
+    if isinstance(step, define.ForEachStep):
+        return Keys.of(step.for_each.as_, step.for_each.index)
+    return NOTHING
+
+
+def _never_written(path: Path, text: Text, there: Keys) -> Iterator[Problem]:
+    if text.sort == "mapped" and text.text in there:
+        return  # A key as it is, whatever it would be as an expression.
+    try:
+        names = read(text).keys
+    except BadExpression:
+        return  # `bad_texts` says so.
+    for name in sorted(name for name in names if name not in there and not is_private(name)):
+        yield Problem(
+            code=NEVER_WRITTEN,
+            path=path,
+            message=f"{name!r} is read here, and no path to this step produces it",
+            found=name,
+            expected=listed(there.names),
+            fix=nearest(name, there.names)
+            or f"add {name!r} to trigger.input, to defaults, or write it before",
+            severity="warning",
+        )

@@ -1,0 +1,52 @@
+"""A run's context: what goes into it, what comes out of it, what stays inside (F1-F3).
+
+Rule 1: top-level keys that start with `_` are the engine's. Nothing from outside can
+set one: `from_outside` drops them and says which.
+
+Rule 2: what a step stores is the difference. A public value that is not JSON is an
+error that names its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from turnline.core.envelope import JsonObject
+from turnline.core.json import normalised
+
+
+def is_private(key: str) -> bool:
+    return key.startswith("_")
+
+
+def public(context: Mapping[str, Any]) -> JsonObject:
+    """What may leave the server."""
+    return {key: value for key, value in context.items() if not is_private(key)}
+
+
+def private(context: Mapping[str, Any]) -> JsonObject:
+    return {key: value for key, value in context.items() if is_private(key)}
+
+
+def from_outside(data: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
+    """Return what may go into the context, and the reserved keys that were dropped."""
+    return public(data), sorted(private(data))
+
+
+def difference(before: JsonObject, after: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
+    """Return the keys that were set, and those that were deleted. Raises `BadDraft` for what is not JSON."""
+    now = {key: normalised({key: value}, field="ctx")[key] for key, value in after.items()}
+    updates = {key: value for key, value in now.items() if key not in before or not _same(before[key], value)}
+    return updates, [key for key in before if key not in now]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal as JSON: 1, 1.0 and true are three values."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)

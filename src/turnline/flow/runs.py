@@ -1,0 +1,228 @@
+"""Runs: start them, wait for them, answer, wake, cancel and retry them.
+
+What a server or a command line calls. Everything it tells is computed from the
+runs' channels, so it is the same on every process and after every restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from turnline.core import event_types as ev
+from turnline.core.envelope import Envelope
+from turnline.core.json import normalised
+from turnline.core.state import EVENT, PERSON, State, WorkflowState
+from turnline.core.step_targets import STEP_PREFIX
+from turnline.errors import (
+    ChannelQuarantined,
+    Refused,
+    RunConflict,
+    RunNotWaiting,
+    UnknownChannel,
+    UnknownName,
+    UnknownRun,
+)
+from turnline.flow.context import from_outside
+from turnline.flow.definition.flow import Flow, digest
+from turnline.flow.driver import Driver
+from turnline.flow.run import RunKnob, first_private, request_for, run_knob
+from turnline.flow.verdict import CANCELLED, Verdict, verdict
+
+_PAGE: Final = 256
+
+
+class Runs:
+    """The runs on one log, as seen through one driver."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._hub = driver.hub
+
+    @property
+    def flows(self) -> Mapping[str, Flow]:
+        return self._driver.services.flows
+
+    async def start(
+        self,
+        flow: str | Flow,
+        input: Mapping[str, Any],
+        *,
+        run_id: str | None = None,
+        user_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> str:
+        """Start a run and return its id; with `run_id`, start it once.
+
+        Keys of `input` that start with `_` are dropped and audited (F1). Raises
+        `RunConflict` if there is a run of that id that began with something else.
+        """
+        flow = self._flow(flow) if isinstance(flow, str) else flow
+        given, dropped = from_outside(normalised(dict(input), field="input"))
+        pins = {one.name: await self._driver.definitions.keep(one) for one in self._reachable(flow)}
+        knob = RunKnob(
+            name=flow.name,
+            digest=pins[flow.name],
+            pins=pins,
+            private=first_private(flow, user_id),
+            input=digest(given),
+        )
+        context = {**flow.spec.context.defaults, **given}
+        request = request_for(flow, knob, context, run_id=run_id, labels=labels)
+        name = await self._driver.open(request)
+        self._driver.note_dropped(name, "body", dropped)
+        if run_id is not None:
+            began = run_knob(await self.state(run_id))
+            if began is None or (began.name, began.input) != (knob.name, knob.input):
+                raise RunConflict(run_id, because="was started with something else")
+        return name
+
+    async def state(self, run_id: str) -> WorkflowState:
+        """Return what the run's channel adds up to. Raises `UnknownRun` for what is no run."""
+        try:
+            state = await self._hub.state(run_id)
+        except (UnknownChannel, ChannelQuarantined):
+            raise UnknownRun(run_id) from None
+        is_ours = state.creator_id == self._driver.agent_id and run_knob(state) is not None
+        if not is_ours or not isinstance(state, WorkflowState):
+            raise UnknownRun(run_id)
+        return state
+
+    async def definition(self, run_id: str) -> Flow:
+        """Return the definition that the run began with, and finishes on (F8)."""
+        knob = run_knob(await self.state(run_id))
+        assert knob is not None  # `state` has seen it.
+        return await self._driver.definitions.get(knob.digest)
+
+    async def verdict(self, run_id: str) -> Verdict:
+        return verdict(await self.state(run_id))
+
+    async def wait(self, run_id: str, *, timeout: float | None = None) -> Verdict:
+        """Return the verdict once the run is over, or waits for somebody or for longer than `timeout`.
+
+        Raises `TimeoutError` if neither comes about in time; the run goes on.
+        """
+        patience = None if timeout is None else self._hub.clock.monotonic() + timeout
+        bell = self._driver.bell(run_id)
+        async with asyncio.timeout(timeout):
+            while True:
+                seen = bell.rung
+                state = await self.state(run_id)
+                if state.is_over or await self._waits(state, patience):
+                    return verdict(state)
+                await bell.wait(seen)
+
+    async def runs(self, *, flow: str | None = None, after: str = "", limit: int = 50) -> list[WorkflowState]:
+        """Return runs behind the id `after` (ids sort by time), perhaps one flow's, and no children."""
+        found: list[WorkflowState] = []
+        while len(found) < limit:
+            heads = await self._hub.log.channels(after=after, limit=_PAGE)
+            for head in heads:
+                after = head.channel_id
+                with suppress(UnknownRun):
+                    state = await self.state(head.channel_id)
+                    if state.spec.parent_id is None and flow in (None, state.spec.labels.get("flow")):
+                        found.append(state)
+            if len(heads) < _PAGE:
+                break
+        return found[:limit]
+
+    async def lines(self, run_id: str, *, after: int = 0) -> list[Envelope]:
+        """Return the run's lines behind `after`. They hold private keys; `flow.events` shows them."""
+        await self.state(run_id)
+        return await self._hub.read_recent(run_id, after)
+
+    async def wait_beyond(self, run_id: str, seq: int) -> bool:
+        return await self._hub.wait_beyond(run_id, seq)
+
+    async def cancel(self, run_id: str, *, by: str = "") -> None:
+        """Close the run, and what is below it. Raises `RunConflict` if it is over."""
+        state = await self.state(run_id)
+        if state.is_over:
+            raise RunConflict(run_id, because="is over")
+        await self._hub.write(run_id, ev.EV_CHANNEL_CLOSED, {"reason": CANCELLED, "by": by or "operator"})
+
+    async def retry(self, run_id: str, *, step: str | None = None) -> str:
+        """Start a run that goes on from a step of one that is over, with what that step was given.
+
+        Without `step`, from the one that was last. Raises `UnknownName` for a step the
+        run never came to.
+        """
+        state = await self.state(run_id)
+        knob = run_knob(state)
+        if not state.is_over or knob is None:
+            raise RunConflict(run_id, because="is not over; wait for its end, or cancel it first")
+        if state.spec.parent_id is not None:
+            raise RunConflict(run_id, because=f"is part of {state.spec.parent_id!r}; retry that one")
+        flow = await self._driver.definitions.get(knob.digest)
+        before = await self._before(state, step)
+        knob = msgspec.structs.replace(knob, private=before.private_vars, retry_of=run_id)
+        start = (before.expected_next_speaker or "").removeprefix(STEP_PREFIX)
+        labels = {**state.spec.labels, "retry_of": run_id}
+        request = request_for(flow, knob, before.context_vars, labels=labels, start=start)
+        return await self._driver.open(request)
+
+    async def post_event(self, run_id: str, event: str, data: Mapping[str, Any]) -> None:
+        """Wake a run that waits for this event. Raises `RunNotWaiting` if it does not."""
+        state = await self.state(run_id)
+        pause = state.pause
+        if pause is None or pause.reason != EVENT or pause.key != event:
+            raise RunNotWaiting(run_id, what=f"the event {event!r}")
+        given, dropped = from_outside(normalised(dict(data), field="data"))
+        self._driver.note_dropped(run_id, "event", dropped)
+        told = {"pause": pause.seq, "event": event, "data": given}
+        try:
+            await self._hub.write(run_id, ev.EV_TURN_RESUMED, told)
+        except Refused:
+            raise RunNotWaiting(run_id, what=f"the event {event!r}") from None
+
+    # Inside.
+
+    def _flow(self, name: str) -> Flow:
+        if name not in self.flows:
+            raise UnknownName("flow", name, self.flows)
+        return self.flows[name]
+
+    def _reachable(self, flow: Flow) -> Sequence[Flow]:
+        """The flow, and those its steps can start: what has to be pinned with it (F8)."""
+        found, left = {flow.name: flow}, [flow]
+        while left:
+            for name in left.pop().flows_used():
+                if name in self.flows and name not in found:
+                    found[name] = self.flows[name]
+                    left.append(found[name])
+        return list(found.values())
+
+    async def _waits(self, state: State, patience: float | None) -> bool:
+        """Whether the run waits for somebody, or for longer than a caller does."""
+        pause = state.pause
+        if pause is None:
+            return False
+        if pause.reason == "children":
+            below = [await self._hub.state(one) for one in self._driver.children_of(state.channel_id)]
+            waiting = [await self._waits(one, patience) for one in below if not one.is_over]
+            return bool(waiting) and all(waiting)
+        if pause.reason in (PERSON, EVENT):
+            return True
+        if pause.until is None or patience is None:
+            return False
+        left = (pause.until - self._hub.clock.now()).total_seconds()
+        return left > patience - self._hub.clock.monotonic()
+
+    async def _before(self, state: State, step: str | None) -> State:
+        """The run's state when a step was last given the floor."""
+        adapter = self._hub.adapter(state.spec.type)
+        found: State | None = None
+        then: State = adapter.initial(state.spec)
+        for line in await self._hub.read_wal(state.channel_id):
+            then = adapter.fold(then, line)
+            floor = (then.expected_next_speaker or "").removeprefix(STEP_PREFIX)
+            if then.floor_seq == line.seq and floor and step in (None, floor):
+                found = then
+        if found is None:
+            raise UnknownName("step", str(step), [one.name for one in state.spec.participants])
+        return found

@@ -1,0 +1,203 @@
+"""`agent`: one round of an agent, and what becomes of its answer.
+
+The agent is the project's that `agent.name` names, or is made of what the block says; a
+step without a block is the project's agent of the step's name, if there is one. It is
+told the step's prompt, or else the public context, and what form its answer has to have.
+
+Rule 1: the model sees public context only, and what it answers is from outside (F1).
+
+Rule 2: an answer that cannot be used gets one chance to be repaired, in the same round,
+so nothing that is recorded of a killed attempt is paid twice (T3). Then it is `ParseFailed`.
+
+Rule 3: the floor is the step's. A tool that hands it off is refused, and one that asks
+a person raises `NobodyToAsk`: people are asked by `human` steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+import msgspec
+
+from turnline.agent.agent import Agent, Config, Conversation, Surroundings
+from turnline.agent.journal import Entry, Journal
+from turnline.agent.messages import UserMessage
+from turnline.agent.output import Output as Form
+from turnline.agent.round import Outcome, ToolAnswer
+from turnline.agent.tool import Tool
+from turnline.agent.tool_result import ToolOutput, failure
+from turnline.core.envelope import JsonObject
+from turnline.errors import AgentError, BadOutput, BadStepValue, ParseFailed, TurnlineError, UnknownName
+from turnline.flow.compile import ERRORS
+from turnline.flow.definition.steps import AgentBlock, AgentStep
+from turnline.flow.fields import json_schema
+from turnline.flow.output import Written, read, wants_json, written
+from turnline.flow.values import render
+from turnline.flow.work import DEFAULT, Done, Work
+
+_NO_BLOCK: Final = AgentBlock()
+
+
+async def perform(work: Work[AgentStep]) -> Done:
+    agent = _agent(work)
+    talk = agent.conversation(config=_config(work, agent), tools=_tools(work, agent), key=work.key)
+    wanted = _Wanted(work.step, talk.output)
+    notes = _Notes(work.journal, work.recorded)
+    talk = replace(
+        talk,
+        messages=(UserMessage(text=_message(work, wanted)),),
+        # A round asks its output for the schema, and for what is wrong with an answer: this one knows both.
+        output=cast("Form[Any]", wanted),
+    )
+    around = Surroundings(
+        journal=notes,
+        recorded=work.recorded,
+        context_vars=work.public,
+        sleep=work.sleep,
+        review=_without_routing,
+    )
+    outcome = await _performed(work.step, agent, talk, around)
+    answer = wanted.written(outcome.text)
+    if answer.dropped:
+        work.dropped("model", answer.dropped)
+    return Done(
+        signal=answer.signal,
+        updates={**notes.context, **answer.updates},
+        body=outcome.text,
+        usage=msgspec.to_builtins(outcome.usage),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the answer has to be: what the step says, and the agent's own form, if it has one."""
+
+    step: AgentStep
+    form: Form[Any] | None
+
+    @property
+    def schema(self) -> JsonObject | None:
+        fields = self.step.agent.output.schema_
+        if fields is not None:
+            return json_schema(fields, extra=False)
+        return None if self.form is None else self.form.schema
+
+    def written(self, text: str) -> Written:
+        output, step = self.step.agent.output, self.step.id
+        return written(output, read(output, text, step=step), step=step, signals=self._signals())
+
+    def wrong(self, text: str) -> str:
+        """Say in one line what is wrong with the answer; empty if nothing is."""
+        try:
+            self.written(text)
+        except ParseFailed as failed:
+            return f"it is {failed.found}; expected {failed.expected}."
+        return "" if self.form is None else self.form.wrong(text)
+
+    def told(self) -> str:
+        """What the model is told of it, where no schema tells it."""
+        output = self.step.agent.output
+        if output.format == "signal" and self._signals():
+            return f"Answer with one of these words and nothing else: {', '.join(self._signals())}."
+        if self.schema is not None or not wants_json(output):
+            return ""
+        keys = dict.fromkeys([*output.map, *([output.signal_from] if output.signal_from else [])])
+        if not keys:
+            return "Answer with JSON and write nothing else."
+        return f"Answer with one JSON object that has {', '.join(keys)}, and write nothing else."
+
+    def _signals(self) -> tuple[str, ...]:
+        """The signals it may say; with a route for whatever else it says, any."""
+        routes = self.step.routes
+        return () if DEFAULT in routes else tuple(signal for signal in routes if signal not in ERRORS)
+
+
+class _Notes:
+    """The round's journal, and the context variables that its tools have set."""
+
+    def __init__(self, journal: Journal, recorded: Sequence[Entry]) -> None:
+        self._journal = journal
+        self.context: JsonObject = {}
+        for entry in recorded:
+            self._note(entry)
+
+    async def record(self, entry: Entry) -> None:
+        """See `Journal.record`."""
+        await self._journal.record(entry)
+        self._note(entry)
+
+    def _note(self, entry: Entry) -> None:
+        if isinstance(entry, ToolAnswer):
+            self.context |= entry.context
+
+
+async def _performed(step: AgentStep, agent: Agent, talk: Conversation, around: Surroundings) -> Outcome:
+    try:
+        return await agent.perform(talk, around)
+    except BadOutput as bad:
+        found = f"not usable, even after it was asked for again ({bad.because.rstrip('.')})"
+        raise ParseFailed(step.id, found=found, expected="the form the step asks for") from None
+    except (TurnlineError, TimeoutError):
+        raise
+    except Exception as error:  # A prompt's, a hook's or a model's of the user's own. It goes on the log.
+        raise AgentError(failure(error, talk.variables, talk.dependencies).text) from None
+
+
+def _agent(work: Work[AgentStep]) -> Agent:
+    step, known = work.step, work.services.agents
+    if step.agent.name is None:
+        is_known = step.agent == _NO_BLOCK and step.id in known
+        return known[step.id] if is_known else Agent(step.id, _as_it_is(_system(work)))
+    if step.agent.name not in known:
+        do = "Write it in agents/, or leave out `name`: then the step makes its own."
+        raise UnknownName("agent", step.agent.name, known, do=do)
+    if step.agent.system:
+        expected = f"none: agent {step.agent.name!r} has its own prompt"
+        raise BadStepValue("agent.system", found="a text", expected=expected)
+    return known[step.agent.name]
+
+
+def _system(work: Work[AgentStep]) -> str:
+    return render(work.step.agent.system, work.public, at="agent.system")
+
+
+def _as_it_is(text: str) -> Callable[[], str]:
+    """A prompt that is no template, whatever was filled in: what a function returns is text."""
+
+    def prompt() -> str:
+        return text
+
+    return prompt
+
+
+def _config(work: Work[AgentStep], agent: Agent) -> Config:
+    """The step's model, else the agent's, else the project's."""
+    if work.step.agent.model is not None:
+        return work.step.agent.model
+    return work.services.model if agent.config is None else None
+
+
+def _tools(work: Work[AgentStep], agent: Agent) -> list[Tool[..., Any]]:
+    known = work.services.tools
+    for name in work.step.agent.tools:
+        if name not in known:
+            raise UnknownName("tool", name, known, do="Write it with @tool in the project.")
+    return [known[name] for name in work.step.agent.tools if agent.tools.get(known[name].name) is None]
+
+
+def _message(work: Work[AgentStep], wanted: _Wanted) -> str:
+    prompt = work.step.agent.prompt
+    if prompt is None:
+        asked = msgspec.json.encode(work.public).decode()
+    else:
+        asked = render(prompt, work.public, at="agent.prompt")
+    return "\n\n".join(text for text in (asked.rstrip("\n"), wanted.told()) if text)
+
+
+def _without_routing(output: ToolOutput) -> ToolOutput:
+    if output.returned is None:
+        return output
+    text = "nobody else takes part in this step, so the floor cannot be given away; answer yourself."
+    return ToolOutput(text=text, failed=True)

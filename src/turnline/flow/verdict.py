@@ -1,0 +1,78 @@
+"""What became of a run: the one answer that HTTP, streams and the runs API all give (F5).
+
+Pure: a function of the run's state.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from turnline.core.envelope import JsonObject
+from turnline.core.state import WorkflowState
+from turnline.core.step_targets import STEP_PREFIX
+from turnline.flow.context import public
+
+COMPLETED: Final = "completed"
+"""The one close reason that is a success."""
+STEP_FAILED: Final = "step_failed"
+UNROUTED: Final = "unrouted_signal"
+FAILED: Final = "failed"
+"""The flow itself said FAIL."""
+CANCELLED: Final = "cancelled"
+
+RunStatus = Literal["running", "waiting", "succeeded", "failed"]
+
+
+class RunError(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a run failed."""
+
+    type: str
+    message: str
+    step: str | None = None
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """Where a run stands."""
+
+    status: RunStatus
+    data: JsonObject
+    """What the caller gets: the response step's payload, or the public context."""
+    http_status: int = 200
+    error: RunError | None = None
+
+
+def verdict(state: WorkflowState) -> Verdict:
+    """Return where the run stands."""
+    response = state.private_vars.get("_response")
+    data = response if isinstance(response, dict) else public(state.context_vars)
+    if not state.is_over:
+        return Verdict(status="running" if state.pause is None else "waiting", data=data)
+    if state.pending_close_reason == COMPLETED:
+        given = state.private_vars.get("_response_status")
+        return Verdict(status="succeeded", data=data, http_status=given if isinstance(given, int) else 200)
+    return Verdict(status="failed", data=data, error=_error(state))
+
+
+def _error(state: WorkflowState) -> RunError:
+    reason = state.pending_close_reason
+    step = (state.last_speaker_id or "").removeprefix(STEP_PREFIX) or None
+    last = state.private_vars.get("_last_error")
+    if reason == STEP_FAILED:
+        kind = state.private_vars.get("_last_error_type")
+        return RunError(type=str(kind or "error"), message=str(last or "the step failed"), step=step)
+    if reason == FAILED:
+        return RunError(type=FAILED, message=str(last or "the flow ended with FAIL"), step=step)
+    kind, message = _REASONS.get(reason, (reason or "failed", f"the run ended with {reason!r}"))
+    return RunError(type=kind, message=message, step=step)
+
+
+_REASONS: Final = {
+    UNROUTED: (UNROUTED, "the step ended with a signal that no route takes"),
+    "max_turns": ("max_steps", "the run took more steps than its limit"),
+    "ttl_expired": ("timeout", "the run worked longer than its limit"),
+    CANCELLED: (CANCELLED, "the run was cancelled"),
+    "turn_failed": ("turn_failed", "the step was begun several times and never ended; retry it from there"),
+}
+"""Close reason -> what a caller is told."""

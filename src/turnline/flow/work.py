@@ -1,0 +1,182 @@
+"""A step in progress: what whoever performs it is given, and what it gives back.
+
+    async def perform(work: Work[RouterStep]) -> Done | Paused
+
+One module in `flow/steps/` for each kind, each with one such function. It reads the
+work and returns; the engine claims the turn, posts the packet, keeps the timers and
+tries again. What it raises becomes a signal: `TimeoutError` is `timeout`, `ParseFailed`
+is `parse_error`, anything else is `error` (F5).
+
+A step that has to wait for something returns `Paused`. Nothing of it stays in memory:
+when the time has come, or the answer, or the children have closed, `perform` is called
+again, and `work.history` holds what came meanwhile. So it is written as a function
+of what is on the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+
+from turnline.agent.agent import Agent, Config
+from turnline.agent.journal import Entry, Journal
+from turnline.agent.tool import Tool
+from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.state import State
+from turnline.flow.definition.flow import Flow, ModelUse
+from turnline.flow.definition.steps import Step
+from turnline.log.joined import Transaction
+
+DEFAULT: Final = "default"
+LIVE_KEYS: Final = frozenset({"_session", "_db"})
+"""Handles that are laid over the context for a step and are never stored (F2)."""
+
+S = TypeVar("S", bound=Step)
+
+Node = Callable[[dict[str, Any]], object]
+"""A `@node` function: sync or async, one argument."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How a step ended. It becomes the packet."""
+
+    signal: str = DEFAULT
+    updates: JsonObject = field(default_factory=dict)
+    """Public keys it sets. Whatever came from outside has been through `context.from_outside` (F1)."""
+    deletes: Sequence[str] = ()
+    private: JsonObject = field(default_factory=dict)
+    """Keys with `_` it sets: kept for the run, never shown to anybody (F2)."""
+    private_deletes: Sequence[str] = ()
+    body: str = ""
+    """For people who read the log."""
+    usage: JsonObject = field(default_factory=dict)
+    commit: UnitOfWork | None = None
+    """Database work that lands with the packet (F7)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """The step waits. It is performed again when `until` has passed, or when `key` is answered."""
+
+    reason: Literal["retry", "time", "person", "event", "children"]
+    until: datetime | None = None
+    key: str = ""
+    """What the answer, or the event, has to name."""
+    data: JsonObject = field(default_factory=dict)
+    """For whoever reads the log: the form of a human task, say."""
+
+
+class UnitOfWork(Transaction, Protocol):
+    """One step's database work: nothing lands before its packet does (F7, F12)."""
+
+    db: Any
+    """`ctx["_db"]`: `db["Lead"].add(...)`."""
+    session: Any
+    """`ctx["_session"]`: an `AsyncSession`."""
+
+    async def commit_alone(self) -> None:
+        """Commit where the log is not in the same database: before the packet, as near to it as can be."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything; what is not committed is undone. Closing twice is allowed."""
+        ...
+
+
+class Data(Protocol):
+    """The data models of a project."""
+
+    shares_log: bool
+    """Whether they live in the log's own database: then a unit of work is committed with the packet."""
+
+    def begin(self, declared: Sequence[ModelUse], versions: Mapping[str, str]) -> UnitOfWork:
+        """Return a step's unit of work. Costs nothing until it is used; knows only `declared` models."""
+        ...
+
+
+class Children(Protocol):
+    """Channels below a run, at places a step names. Opening one that is there already changes nothing."""
+
+    async def run_inner(self, place: str, inner: str, context: JsonObject) -> None:
+        """Run the step's own inner steps (`definition.flow.inner_steps`, by name) with this context."""
+        ...
+
+    async def run_flow(self, place: str, flow: str, input: JsonObject) -> None:
+        """Run another flow of the project, on the definition it had when the run began."""
+        ...
+
+    async def converse(
+        self, place: str, agents: Sequence[str], graph: JsonObject, message: str, context: JsonObject
+    ) -> None:
+        """Open a conversation between registered agents."""
+        ...
+
+    async def state(self, place: str) -> State | None:
+        """Return the child's state, or None if there is no child at this place."""
+        ...
+
+    async def last_words(self, place: str) -> str:
+        """Return what was said last on a conversation that has closed; empty if nothing was."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What the project and its surroundings give to steps."""
+
+    flows: Mapping[str, Flow] = field(default_factory=dict)
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    agents: Mapping[str, Agent] = field(default_factory=dict)
+    tools: Mapping[str, Tool[..., Any]] = field(default_factory=dict)
+    model: Config = None
+    """The default model of agent steps."""
+    data: Data | None = None
+    secret: Callable[[str], str | None] = lambda name: None
+    """The value of a secret, by name; asked only for headers, at the last moment."""
+    allow_private: bool = False
+    """Whether every `api_call` may reach private addresses, not only those that say so."""
+    mcp_servers: Mapping[str, JsonObject] = field(default_factory=dict)
+    http_transport: Any = None
+    """An httpx2 transport for `api_call`; None is the network."""
+    resolve_host: Callable[[str, int], Awaitable[Sequence[str]]] | None = None
+    """Host and port -> addresses, for `api_call`; None is the system's resolver."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work(Generic[S]):
+    """One attempt at a step."""
+
+    step: S
+    run_id: str
+    flow: Flow
+    """The definition the run began with."""
+    turn: int
+    attempt: int
+    """1 the first time; one more after every retry."""
+    public: JsonObject
+    """The run's context, without anything private: what templates, prompts and conditions see. A copy."""
+    private: JsonObject
+    """The keys with `_`. A copy."""
+    history: Sequence[Envelope]
+    """What is on the log of this attempt: recorded entries, pauses, what ended them. In order."""
+    now: datetime
+    services: Services
+    children: Children
+    journal: Journal
+    """Writes the entries of an agent's round on the log."""
+    recorded: Sequence[Entry]
+    """The entries of the round that are there already: a killed attempt's."""
+    sleep: Callable[[float], Awaitable[None]]
+    dropped: Callable[[str, Sequence[str]], None]
+    """Notes in the audit that reserved keys from a source were dropped (F1)."""
+
+    @property
+    def key(self) -> str:
+        """The same for every attempt at this turn, also after a crash, and for no other one."""
+        return f"{self.run_id}:{self.turn}"
+
+
+Perform = Callable[[Work[Any]], Awaitable[Done | Paused]]

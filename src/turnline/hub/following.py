@@ -1,0 +1,96 @@
+"""Following the log: what other processes append reaches whoever is attached here (T1, T6).
+
+Rule 1: the tail says how far a channel goes, never what happened; what is new is read, folded
+and told as after an append of our own. What is known already costs a comparison.
+
+Rule 2: a channel that is being posted to, or opened, by this hub is left alone meanwhile:
+whoever posts meets what others appended, or has appended it. Then it is looked at: what was
+written may have been answered with an error, so that nobody here has been told.
+
+Rule 3: what goes wrong with one channel costs that channel; the others are followed on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from turnline.core.directory import DIRECTORY_CHANNEL
+from turnline.errors import ChannelQuarantined, LogError, UnknownChannel
+from turnline.hub.channels import Channels
+from turnline.hub.clock import Clock
+from turnline.hub.directory import HubDirectory
+from turnline.hub.entry import Entry
+from turnline.hub.opening import Opening
+from turnline.hub.posting import Posting
+from turnline.hub.timers import Timers
+from turnline.log.base import Head, Log
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 1.0
+
+
+class Following:
+    """Reads a log's tail for a hub, until it is cancelled."""
+
+    def __init__(
+        self,
+        log: Log,
+        channels: Channels,
+        posting: Posting,
+        opening: Opening,
+        directory: HubDirectory,
+        *,
+        timers: Timers,
+        clock: Clock,
+        found: Callable[[Entry], None],
+    ) -> None:
+        self._log = log
+        self._channels = channels
+        self._posting = posting
+        self._opening = opening
+        self._directory = directory
+        self._timers = timers
+        self._clock = clock
+        self._found = found
+        """Told of a channel that was not in memory, or that nobody has been told of."""
+
+    async def run(self, position: int) -> None:
+        """Follow what stands behind `position`; while the log cannot be read, try again."""
+        while True:
+            try:
+                async for head in self._log.tail(after=position):
+                    await self._look_safely(head)
+                    position = head.position
+            except LogError as error:
+                logger.warning("the log could not be followed; trying again: %s", error)
+                # Nobody here could be told of anything: an outage expires nothing (page 08, rule 8).
+                self._timers.awake_since = self._clock.now()
+                await self._clock.sleep(RETRY_SECONDS)
+            else:
+                return  # The log was closed.
+
+    async def _look_safely(self, head: Head) -> None:
+        try:
+            await self._look(head)
+        except LogError:
+            raise  # Looked at again, once the log can be read.
+        except Exception:  # A receiver's own, or a mistake of ours: the others are to be told.
+            logger.exception("channel %s could not be followed", head.channel_id)
+
+    async def _look(self, head: Head) -> None:
+        if head.channel_id == DIRECTORY_CHANNEL:
+            await self._directory.hydrate()
+        elif not head.channel_id.startswith("_"):
+            await self._opening.settled(head.channel_id)
+            entry = self._channels.cached(head.channel_id)
+            if entry is not None and entry.told_seq < head.seq <= entry.state.seq:
+                self._found(entry)  # Somebody has read it before we came.
+            elif entry is not None:
+                self._posting.follow(entry, head.seq)
+            elif not head.closed:  # One that was opened and closed elsewhere meanwhile waits for nobody.
+                with suppress(UnknownChannel, ChannelQuarantined):
+                    self._found(await self._channels.get(head.channel_id))

@@ -1,0 +1,100 @@
+"""What is asked before, and told after.
+
+An arbiter is asked before anything is decided and may say no. A rule of a
+participant is enforced here where it needs the hub's memory (rates, inboxes);
+`core.governance` says what it means. A listener is told after the fact and can
+change nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from turnline.core.channel import ChannelMetadata, ChannelSpec
+from turnline.core.directory import Directory
+from turnline.core.envelope import Draft, Envelope
+from turnline.core.governance import Allowance, Registration, check_invited, check_open
+from turnline.core.state import State, metadata_of
+from turnline.errors import Denied
+from turnline.hub.audit import AuditLog
+
+logger = logging.getLogger(__name__)
+
+Listener = Callable[[Envelope], None]
+"""Called with every envelope after it is on the log. What it raises is logged and goes no further."""
+
+
+class Arbiter(Protocol):
+    """Asked before. Raise `Denied`, or return."""
+
+    async def may_open(self, opener: Registration, spec: ChannelSpec) -> None: ...
+
+    async def may_post(self, sender: Registration, draft: Draft, channel: ChannelMetadata) -> None: ...
+
+
+class Rates:
+    """How much of its rate each participant has left."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, Allowance] = {}
+
+    def spend(self, who: Registration, now: float) -> None:
+        """Count one post, or raise `Denied`."""
+        per_minute = who.rule.posts_per_minute
+        if per_minute is None:
+            return
+        left = self._left.get(who.agent_id, Allowance(float(per_minute), now)).spent(per_minute, now)
+        if left is None:
+            because = f"its rule allows {per_minute} posts a minute"
+            raise Denied(who.name, what="post so often", because=because)
+        self._left[who.agent_id] = left
+
+
+class Gate:
+    """Where rules and the arbiter are asked before anything is decided. A no is audited."""
+
+    def __init__(self, arbiter: Arbiter | None, audit: AuditLog) -> None:
+        self._arbiter = arbiter
+        self._audit = audit
+        self._rates = Rates()
+
+    async def may_open(
+        self, opener: Registration, spec: ChannelSpec, directory: Directory, waited_for: Callable[[str], int]
+    ) -> None:
+        """Raise `Denied` if the opener's rule, an invitee's or the arbiter says no."""
+        with self._audited(None):
+            check_open(opener, spec)
+            for agent_id in spec.invited:
+                check_invited(directory.resolve(agent_id), opener, waited_for(agent_id))
+            if self._arbiter is not None:
+                await self._arbiter.may_open(opener, spec)
+
+    async def may_post(self, sender: Registration, draft: Draft, state: State, now: float) -> None:
+        """Raise `Denied` if the sender's rate is used up or the arbiter says no."""
+        with self._audited(state.channel_id):
+            self._rates.spend(sender, now)
+            if self._arbiter is not None:
+                await self._arbiter.may_post(sender, draft, metadata_of(state))
+
+    @contextmanager
+    def _audited(self, channel_id: str | None) -> Iterator[None]:
+        try:
+            yield
+        except Denied as denied:
+            facts = {"who": denied.who, "may_not": denied.what, "because": denied.because}
+            self._audit.note("denied", channel_id=channel_id, **facts)
+            raise
+
+
+def tell(listeners: Sequence[Listener], envelopes: Sequence[Envelope]) -> None:
+    for listener in listeners:
+        for envelope in envelopes:
+            try:
+                listener(envelope)
+            except Exception:
+                logger.exception(
+                    "a listener raised on %s of channel %s", envelope.event_type, envelope.channel_id
+                )

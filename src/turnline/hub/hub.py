@@ -1,0 +1,375 @@
+"""The hub: one log, the channels on it, and whoever is attached.
+
+    post = decide, append, fold, deliver
+
+The hub decides nothing itself: rules are the adapters', storage is the log's.
+It brings them together, and everything it holds in memory can be read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, Self, Unpack
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from turnline import tracing
+from turnline.core import event_types as ev
+from turnline.core.adapter import AnyAdapter
+from turnline.core.adapters import built_in
+from turnline.core.channel import ChannelMetadata, ChannelSpec, ChannelState
+from turnline.core.claims import LEASE_SECONDS
+from turnline.core.directory import DIRECTORY_CHANNEL
+from turnline.core.envelope import Draft, Envelope, JsonObject
+from turnline.core.expectations import Deadline
+from turnline.core.governance import Passport, Registration, Resume, Rule
+from turnline.core.state import State, metadata_of
+from turnline.errors import ChannelQuarantined, HubClosed, LogConflict, NameTaken, UnknownChannel
+from turnline.hub import worker
+from turnline.hub.audit import AuditLog
+from turnline.hub.channels import CACHED_CHANNELS, Channels
+from turnline.hub.clock import Clock, SystemClock
+from turnline.hub.delivery import Delivery, Receiver
+from turnline.hub.directory import HubDirectory
+from turnline.hub.entry import Entry
+from turnline.hub.following import Following
+from turnline.hub.governance import Gate, Listener, tell
+from turnline.hub.health import Health
+from turnline.hub.history import History
+from turnline.hub.ids import sortable_ids
+from turnline.hub.observed import Observed, observed
+from turnline.hub.opening import Opening
+from turnline.hub.options import HubOptions
+from turnline.hub.posting import Posting
+from turnline.hub.request import OpenRequest, spec_of
+from turnline.hub.sweep import Sweep
+from turnline.hub.texts import Texts
+from turnline.hub.timers import Timers
+from turnline.hub.turns import Turns
+from turnline.log.base import Log
+from turnline.log.forks import with_forks
+from turnline.log.joined import Transaction
+
+OWN_PREFIX: Final = "_"
+"""What the id of a channel of the hub's own starts with: the directory, the audit, definitions of flows."""
+
+
+class Hub:
+    """Open one with `Hub.open(log)`; everything else is on the clients."""
+
+    def __init__(self, log: Log, *, ttl_sweep_interval: float, **options: Unpack[HubOptions]) -> None:
+        """Use `Hub.open`, which also picks up what is on the log."""
+        self.clock: Clock = options.get("clock") or SystemClock()
+        self.new_id = options.get("new_id") or sortable_ids(self.clock)
+        self.log = log
+        self.lines = with_forks(log)
+        """The log as channels are read and written: a fork reads on from the past it shares."""
+        known = built_in()
+        for adapter in options.get("adapters", ()):
+            known.register(adapter)
+        self.audit_log = AuditLog(log, self.clock, self.new_id)
+        self._audit_log = self.audit_log  # The name a seed uses.
+        self._gate = Gate(options.get("arbiter"), self.audit_log)
+        self._listeners = list(options.get("listeners", ()))
+        self._channels = Channels(self.lines, known, cached=options.get("cached_channels", CACHED_CHANNELS))
+        self._directory = HubDirectory(log, self.clock, self.new_id)
+        self.follows = options.get("follow", False)
+        self._delivery = Delivery(follows=self.follows)
+        self._timers = Timers(self.clock.now())
+        self._posting = Posting(self.lines, self._channels, self.clock, self._appended, self._landed)
+        self._opening = Opening(
+            self.lines,
+            self._channels,
+            self._posting,
+            timers=self._timers,
+            clock=self.clock,
+            new_id=self.new_id,
+            tools_of=self._delivery.tools_of,
+        )
+        self.history = History(
+            self.lines, self._channels, self._opening, participant=self.participant, may_open=self._may_open
+        )
+        self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
+        self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
+        lease_seconds, process = options.get("lease_seconds", LEASE_SECONDS), options.get("process", worker)
+        self.turns = Turns(self, lease_seconds=lease_seconds, process=process)
+        if self.follows:
+            self._listeners.append(self.turns.note)
+        self.texts = Texts()
+        self._open: set[str] = set()
+        self._naming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Two that open the same channel id at once open one channel."""
+        self._sweep_seconds = ttl_sweep_interval
+        self._tasks: list[asyncio.Task[None]] = []
+        """What goes on for as long as the hub does."""
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls, store: Log, *, ttl_sweep_interval: float = 30.0, **options: Unpack[HubOptions]
+    ) -> Self:
+        """Open a hub on a log, and pick up what is open on it.
+
+        With `ttl_sweep_interval=0` nothing happens by itself when time passes:
+        call `tick`.
+        """
+        hub = cls(store, ttl_sweep_interval=ttl_sweep_interval, **options)
+        await hub._hydrate()
+        return hub
+
+    async def close(self) -> None:
+        """Finish what was posted and let go of the log. What is open stays open, on the log."""
+        if self._closed:
+            return
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._posting.settle()
+        self._channels.dismiss(HubClosed())
+        await self._channels.settle()
+        try:
+            await self.audit_log.flush()
+        finally:
+            await self.log.close()
+
+    # Participants.
+
+    async def enrol(self, passport: Passport, resume: Resume | None, rule: Rule | None) -> Registration:
+        """Register a participant, or find the one of that name (L6)."""
+        self._check_open()
+        before = self._directory.known.seq
+        registration = await self._directory.register(passport, resume, rule)
+        if self._directory.known.seq != before:
+            self.audit_log.note("registered", agent_id=registration.agent_id, name=registration.name)
+        return registration
+
+    def attach(self, agent_id: str, receiver: Receiver) -> None:
+        """From now on `receiver` is woken for this participant; also for what waits for it already."""
+        self._check_open()
+        self._delivery.attach(agent_id, self.participant(agent_id).name, receiver)
+
+    def detach(self, agent_id: str) -> None:
+        self._delivery.detach(agent_id)
+
+    def participant(self, name: str) -> Registration:
+        """Return who is registered by this id or name."""
+        return self._directory.known.resolve(name)
+
+    def participants(self) -> list[Registration]:
+        return list(self._directory.known.by_id.values())
+
+    async def observed(self, name: str) -> Observed:
+        """Count what the log says of a participant's turns and tasks. Nothing of it is stored elsewhere."""
+        self._check_open()
+        return await observed(self.lines, self.participant(name).agent_id)
+
+    async def resume(self, name: str) -> Resume:
+        """Return the participant's resume, with its observed record as of now."""
+        record = msgspec.to_builtins(await self.observed(name))
+        return msgspec.structs.replace(self.participant(name).resume, observed=record)
+
+    # Channels.
+
+    async def open_channel(self, request: OpenRequest, opener_id: str) -> str:
+        """Open a channel and return its id once everybody has accepted (L1)."""
+        self._check_open()
+        with tracing.span(f"open_channel {request.type}") as recording:
+            channel_id = await self._opened(request, self.participant(opener_id))
+            recording.note({tracing.CONVERSATION: channel_id})
+            await self._opening.wait(channel_id, self._sweep.channel)
+        return channel_id
+
+    async def post(
+        self, channel_id: str, draft: Draft, *, within: Transaction | None = None
+    ) -> tuple[Envelope, ...]:
+        """Return the envelopes `draft` brought about, or raise what refused it. Nothing is half-written.
+
+        `within` is committed with them, or not at all (F7).
+        """
+        self._check_open()
+        if draft.traceparent is None and (traceparent := tracing.current()) is not None:
+            draft = msgspec.structs.replace(draft, traceparent=traceparent)
+        entry = await self._channels.get(channel_id)
+        with entry.pinned():
+            sender = self._directory.known.by_id.get(draft.sender_id)
+            if sender is not None:  # Neither the hub nor a step of a flow has a rule.
+                await self._gate.may_post(sender, draft, entry.state, self.clock.monotonic())
+            return await self._posting.post(entry, draft, within)
+
+    async def write(
+        self, channel_id: str, event_type: str, data: JsonObject, **fields: Any
+    ) -> tuple[Envelope, ...]:
+        """Post something the hub itself says."""
+        fields["envelope_id"] = fields.get("envelope_id") or self.new_id()
+        draft = Draft(sender_id=ev.HUB, event_type=event_type, event_data=data, **fields)
+        return await self.post(channel_id, draft)
+
+    async def read_wal(self, channel_id: str, since: int = 0) -> list[Envelope]:
+        """Return the channel's envelopes behind `since`, in order."""
+        self._check_open()
+        envelopes = [envelope async for envelope in self.lines.read(channel_id, after=since)]
+        if not envelopes and await self.lines.head(channel_id) is None:
+            raise UnknownChannel(channel_id)
+        return envelopes
+
+    async def read_recent(self, channel_id: str, after: int) -> list[Envelope]:
+        """`read_wal`, from memory where it reaches back far enough."""
+        recent = (await self._channels.get(channel_id)).recent(after)
+        return await self.read_wal(channel_id, after) if recent is None else recent
+
+    async def wait_beyond(self, channel_id: str, seq: int) -> bool:
+        """Return True once the channel has a line behind `seq`, False if it never will."""
+        entry = await self._channels.get(channel_id)
+        with entry.pinned():
+            while entry.state.seq <= seq and not entry.state.is_over:
+                self._check_open()
+                await entry.bell.wait(entry.bell.rung)
+        return entry.state.seq > seq
+
+    async def state(self, channel_id: str) -> State:
+        """Return what the channel's log adds up to now. Read it; do not change what is in it."""
+        self._check_open()
+        return (await self._channels.get(channel_id)).state
+
+    def adapter(self, channel_type: str) -> AnyAdapter:
+        """Return the rules of a channel type."""
+        return self._channels.adapter(channel_type)
+
+    async def list_channels(
+        self, *, agent_id: str | None = None, state: ChannelState | str | None = None
+    ) -> list[ChannelMetadata]:
+        """List channels, perhaps only those of one participant or of one status."""
+        self._check_open()
+        wanted = None if state is None else ChannelState(state)
+        closed = None if wanted is None else wanted in (ChannelState.CLOSED, ChannelState.EXPIRED)
+        found = []
+        for head in await self.lines.channels(closed=closed):
+            if head.channel_id.startswith(OWN_PREFIX):
+                continue
+            with suppress(ChannelQuarantined):
+                found.append(metadata_of(await self.state(head.channel_id)))
+        return [one for one in found if _matches(one, agent_id, wanted)]
+
+    # Time.
+
+    async def tick(self) -> None:
+        """Do whatever has fallen due by now."""
+        self._check_open()
+        await self._sweep.once()
+
+    # Governance.
+
+    def add_listener(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def health(self) -> Health:
+        quarantined: dict[str, BaseException] = dict(self._channels.quarantined)
+        if self._directory.damage is not None:
+            quarantined[DIRECTORY_CHANNEL] = self._directory.damage
+        return Health(
+            log=self.log.address,
+            durability=self.log.durability,
+            open_channels=len(self._open),
+            cached_channels=len(self._channels),
+            quarantined={name: str(error) for name, error in quarantined.items()},
+        )
+
+    # Inside.
+
+    async def _hydrate(self) -> None:
+        # What is behind these heads is followed, so everything is read after them: nothing falls between.
+        heads, position = await self.lines.channels(closed=False), 0
+        await self._directory.hydrate()
+        await self.audit_log.hydrate()
+        for head in heads:
+            position = max(position, head.position)
+            if head.channel_id.startswith(OWN_PREFIX):
+                continue
+            try:
+                entry = await self._channels.get(head.channel_id)
+            except ChannelQuarantined as error:
+                self.audit_log.note("quarantined", channel_id=head.channel_id, error=str(error.cause))
+            else:
+                self._watch(entry)
+                entry.told_seq = entry.state.seq
+        if self._sweep_seconds > 0:
+            self._tasks.append(asyncio.create_task(self._sweep.run(self._sweep_seconds)))
+        if self.follows:
+            known = (self.lines, self._channels, self._posting, self._opening, self._directory)
+            following = Following(*known, timers=self._timers, clock=self.clock, found=self._found)
+            self._tasks.append(asyncio.create_task(following.run(position)))
+
+    def _appended(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
+        """Everything that follows an append of this hub."""
+        self._landed(entry, envelopes)
+        self.audit_log.note_envelopes(envelopes)
+
+    def _landed(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
+        """Everything that follows an append, also of another hub on the same log."""
+        self._channels.keep(entry)
+        self._timers.met(entry, self.clock.now())
+        self._watch(entry)
+        self._delivery.landed(entry, envelopes)
+        if self._listeners:
+            tell(self._listeners, envelopes)
+
+    def _found(self, entry: Entry) -> None:
+        self._timers.met(entry, self.clock.now())
+        self._watch(entry)
+        self._delivery.found(entry)
+
+    def _watch(self, entry: Entry) -> None:
+        if entry.state.is_over:
+            self._open.discard(entry.channel_id)
+        else:
+            self._open.add(entry.channel_id)
+        self._timers.watch(entry)
+        self._delivery.observe(entry.state)
+
+    async def _fire(self, channel_id: str, deadline: Deadline) -> None:
+        await self.write(channel_id, deadline.event_type, deadline.event_data)
+
+    async def _opened(self, request: OpenRequest, opener: Registration) -> str:
+        if request.channel_id is None:
+            return await self._invite(request, opener)
+        channel_id = request.channel_id
+        async with self._naming.setdefault(channel_id, asyncio.Lock()):
+            if await self.lines.head(channel_id) is None:
+                with suppress(LogConflict):  # Another hub on the same log was faster.
+                    await self._invite(request, opener)
+        if (await self.state(channel_id)).creator_id != opener.agent_id:
+            raise NameTaken("channel", channel_id, do="Somebody else opened it; choose another id.")
+        return channel_id
+
+    async def _invite(self, request: OpenRequest, opener: Registration) -> str:
+        spec = await self._spec(request, opener)
+        await self._may_open(opener, spec)
+        await self._opening.invite(spec, worker=request.worker)
+        return spec.channel_id
+
+    async def _may_open(self, opener: Registration, spec: ChannelSpec) -> None:
+        await self._gate.may_open(opener, spec, self._directory.known, self._delivery.waited_for)
+
+    async def _spec(self, request: OpenRequest, opener: Registration) -> ChannelSpec:
+        parent = await self.state(request.parent_id) if request.parent_id else None
+        return spec_of(
+            request,
+            opener,
+            self._directory.known,
+            channel_id=request.channel_id or self.new_id(),
+            depth=parent.spec.depth + 1 if parent else 0,
+            traceparent=tracing.current(),
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HubClosed
+
+
+def _matches(channel: ChannelMetadata, agent_id: str | None, status: ChannelState | None) -> bool:
+    is_member = agent_id is None or any(agent_id in (one.agent_id, one.name) for one in channel.participants)
+    return is_member and status in (None, channel.status)

@@ -1,0 +1,31 @@
+"""What a hub is opened with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from turnline.core.adapter import AnyAdapter
+from turnline.hub.clock import Clock
+from turnline.hub.governance import Arbiter, Listener
+from turnline.hub.ids import NewId
+from turnline.hub.worker import Process
+
+
+class HubOptions(TypedDict, total=False):
+    """What `Hub.open` takes beside the log. Everything has a default."""
+
+    clock: Clock
+    new_id: NewId
+    adapters: Sequence[AnyAdapter]
+    """Channel types beside the built-in ones."""
+    arbiter: Arbiter
+    listeners: Sequence[Listener]
+    cached_channels: int
+    """How many channels are kept in memory at a time."""
+    follow: bool
+    """Whether to follow what other processes append to the same log."""
+    lease_seconds: float
+    """How long a worker of this hub may be silent before one of another process takes its turn over."""
+    process: Process
+    """Who works beside this hub, and who is gone. Default: the process that it is in."""

@@ -1,0 +1,118 @@
+"""What `open` was asked for -> the spec of a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isfinite
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from turnline.core.channel import ACK_TIMEOUT_SECONDS, ChannelSpec, Expectation, Participant, check_id
+from turnline.core.directory import Directory
+from turnline.core.envelope import JsonObject
+from turnline.core.governance import Registration
+from turnline.core.json import normalised
+from turnline.core.step_targets import step_participants
+from turnline.errors import BadDraft, BadSpec
+
+
+class OpenRequest(Struct, frozen=True, kw_only=True):
+    """What somebody asks to open."""
+
+    type: str
+    target: list[str] = []
+    """Whom to invite, by id or name."""
+    knobs: JsonObject = {}
+    ttl_seconds: float | None = None
+    message: str | None = None
+    labels: dict[str, str] = {}
+    expectations: list[Expectation] | None = None
+    ack_timeout_seconds: float = ACK_TIMEOUT_SECONDS
+    channel_id: str | None = None
+    """Chosen by the opener: opening the same id again gives the channel that is there."""
+    parent_id: str | None = None
+    worker: str = ""
+    """Who works on the first turn at once, if it is a step's."""
+    steps: list[Participant] = []
+    """Participants that are not in the directory and are not asked: the steps of a flow."""
+
+
+def spec_of(
+    request: OpenRequest,
+    opener: Registration,
+    directory: Directory,
+    *,
+    channel_id: str,
+    depth: int,
+    traceparent: str | None = None,
+) -> ChannelSpec:
+    """Return the spec of the channel, with names looked up, or say what is wrong with the request."""
+    request = checked(request)
+    invited = [directory.resolve(name) for name in request.target]
+    members = [_member(opener), *(_member(one) for one in invited), *request.steps]
+    members += step_participants(request.knobs.get("graph"))
+    return ChannelSpec(
+        channel_id=channel_id,
+        type=request.type,
+        creator_id=opener.agent_id,
+        participants=members,
+        invited=[one.agent_id for one in invited],
+        knobs=request.knobs,
+        expectations=request.expectations,
+        labels=request.labels,
+        ttl_seconds=opener.rule.ttl_seconds if request.ttl_seconds is None else request.ttl_seconds,
+        ack_timeout_seconds=request.ack_timeout_seconds,
+        message=request.message,
+        parent_id=request.parent_id,
+        depth=depth,
+        traceparent=traceparent,
+    )
+
+
+def checked(request: OpenRequest) -> OpenRequest:
+    """Return the request as it would read back. Raises `BadSpec` where it would not, whoever is asked."""
+    _check_types(request)
+    _check(request)
+    return replace(request, knobs=_knobs(request.knobs))
+
+
+def names(target: str | Iterable[str] | None) -> list[str]:
+    """One name, several, or none."""
+    if target is None:
+        return []
+    return [target] if isinstance(target, str) else list(target)
+
+
+def _member(one: Registration) -> Participant:
+    return Participant(one.agent_id, one.name, one.passport.kind)
+
+
+def _check_types(request: OpenRequest) -> None:
+    """Refuse what would not read back as it was given (E2). `knobs` are checked as JSON."""
+    try:
+        msgspec.convert(msgspec.to_builtins(replace(request, knobs={})), OpenRequest)
+    except (msgspec.ValidationError, TypeError) as error:
+        what, _, where = str(error).partition(" - at `$.")
+        expected = what.removeprefix("Expected ")
+        raise BadSpec(where.rstrip("`") or "open", found="of another type", expected=expected) from error
+
+
+def _check(request: OpenRequest) -> None:
+    if request.channel_id is not None:
+        check_id(request.channel_id, "channel_id")
+        if request.channel_id.startswith("_"):
+            raise BadSpec(
+                "channel_id", found=repr(request.channel_id), expected="one that does not start with '_'"
+            )
+    for field, seconds in (("ttl", request.ttl_seconds), ("ack_timeout", request.ack_timeout_seconds)):
+        if seconds is not None and not (isfinite(seconds) and seconds > 0):
+            raise BadSpec(field, found=repr(seconds), expected="seconds above 0")
+
+
+def _knobs(knobs: JsonObject) -> JsonObject:
+    try:
+        return normalised(knobs, field="knobs")
+    except BadDraft as error:
+        raise BadSpec(error.field, found=error.found, expected=error.expected) from error

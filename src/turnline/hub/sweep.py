@@ -1,0 +1,64 @@
+"""The sweep: writes down what has fallen due, when it does: time enters as envelopes.
+
+Every hub of a log sweeps; whose line comes first has fired the timer, and `decide` refuses the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from turnline.core.expectations import Deadline
+from turnline.errors import ChannelQuarantined, LogError, Refused
+from turnline.hub.channels import Channels
+from turnline.hub.clock import Clock
+from turnline.hub.entry import Entry
+from turnline.hub.opening import first_of
+from turnline.hub.timers import Timers
+
+logger = logging.getLogger(__name__)
+
+Fire = Callable[[str, Deadline], Awaitable[object]]
+"""Writes a deadline that has passed onto its channel."""
+
+
+class Sweep:
+    """Looks after the timers of one hub."""
+
+    def __init__(self, timers: Timers, channels: Channels, clock: Clock, fire: Fire) -> None:
+        self._timers = timers
+        self._channels = channels
+        self._clock = clock
+        self._fire = fire
+
+    async def once(self) -> None:
+        """Do whatever has fallen due by now."""
+        channels = self._timers.take_due(self._clock.now())
+        try:
+            while channels:
+                with suppress(ChannelQuarantined):
+                    await self.channel(await self._channels.get(channels[0]))
+                channels.popleft()
+        finally:  # The log may fail; what could not be written is still due.
+            self._timers.put_back(channels, self._clock.now())
+
+    async def channel(self, entry: Entry) -> None:
+        """Do what has fallen due on one channel."""
+        for deadline in self._timers.due(entry, self._clock.now()):
+            # Refused: the channel has moved on, and the timer was for a moment that has passed.
+            with suppress(Refused, ChannelQuarantined):
+                await self._fire(entry.channel_id, deadline)
+        self._timers.watch(entry)
+
+    async def run(self, every_seconds: float) -> None:
+        """Do it for as long as the hub is open, `every_seconds` at the latest."""
+        while True:
+            seen = self._timers.sooner.rung
+            seconds = self._timers.pause_until_next(self._clock.now(), every_seconds)
+            await first_of(self._clock.sleep(seconds), self._timers.sooner.wait(seen))
+            try:
+                await self.once()
+            except LogError:
+                logger.exception("timers could not be written; trying again")
+                await self._clock.sleep(every_seconds)

@@ -1,0 +1,80 @@
+"""Logs by address: what a settings file or a command line says.
+
+memory:                    ends with the process
+sqlite:///log.db           a file, from the working folder
+sqlite:////var/lib/log.db  a file, from the root
+log.db                     the same as sqlite:///log.db
+postgresql://host/name     a database; also postgres://
+nats://a:4222,b:4222/name  a stream of these servers; see `nats_address`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from turnline.errors import LogUnavailable, MissingExtra, UnknownName
+from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
+
+PLAIN_SUFFIX: Final = ".db"
+"""A path that ends so needs no scheme."""
+
+
+def open_log(address: str) -> Log:
+    """Return the log at `address`. Raises `UnknownName` for a scheme nobody knows, and `LogUnavailable`."""
+    scheme, colon, rest = address.partition(":")
+    if scheme in _SCHEMES and colon:
+        return _SCHEMES[scheme](rest)
+    if address.endswith(PLAIN_SUFFIX) and "://" not in address:
+        return SqliteLog(address)
+    # Of an address only the scheme: the rest may hold a password.
+    raise UnknownName(
+        "log scheme",
+        scheme if colon else address,
+        _SCHEMES,
+        do=f"Or give the path of a file that ends in {PLAIN_SUFFIX!r}.",
+    )
+
+
+def _memory(rest: str) -> Log:
+    if rest:
+        raise LogUnavailable(f"memory:{rest}", because="nothing may follow `memory:`")
+    return MemoryLog()
+
+
+def _sqlite(rest: str) -> Log:
+    path = rest.removeprefix("///")
+    if path == rest or not path:
+        raise LogUnavailable(f"sqlite:{rest}", because="expected `sqlite:///` and the path of a file")
+    return SqliteLog(path)
+
+
+def _nats(rest: str) -> Log:
+    try:
+        from turnline.log.nats import NatsLog  # noqa: PLC0415  Only whoever asks for it needs nats-py.
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("nats"):
+            raise
+        raise MissingExtra("logs on NATS", extra="nats") from None
+    return NatsLog(f"nats:{rest}")
+
+
+def _postgres(rest: str) -> Log:
+    try:
+        from turnline.log.postgres import PostgresLog  # noqa: PLC0415  The same for psycopg.
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("psycopg"):
+            raise
+        raise MissingExtra("logs on PostgreSQL", extra="postgres") from None
+    return PostgresLog(f"postgresql:{rest}")
+
+
+_SCHEMES: Final[dict[str, Callable[[str], Log]]] = {
+    "memory": _memory,
+    "nats": _nats,
+    "postgres": _postgres,
+    "postgresql": _postgres,
+    "sqlite": _sqlite,
+}

@@ -1,0 +1,245 @@
+"""The file a log is moved in: JSON lines, the same for every backend.
+
+    header      the format and its version; where the log was
+    channel     a channel begins: how many records it has, and the hash of the last
+    record      its channel, seq, id, hash, and its exact bytes, as text
+    left_out    a channel that could not be read to its end, and why
+    end         how much there was, and a digest of every line before it
+
+Rule 1: a record's hash is checked as it is read, so a changed byte is told with its line. A file
+without its `end`, or with something behind it, is not whole.
+
+Rule 2: memory is bounded: a channel is given out in parts (`Part`), never as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from typing import BinaryIO, Final
+
+import msgspec
+from msgspec import Struct
+
+from turnline.core.codec import Kept, Record
+from turnline.errors import BadExport, CorruptRecord
+from turnline.log.chain import Chain
+
+FORMAT: Final = "turnline-log"
+VERSION: Final = 1
+DIGEST_BYTES: Final = 32
+MAX_LINE_BYTES: Final = 128 * 1024 * 1024
+PART_BYTES: Final = 512 * 1024
+"""A part ends with the record that passes it: small enough for a NATS server as it is installed."""
+PART_RECORDS: Final = 1_000
+
+
+class Header(Struct, frozen=True, kw_only=True, tag="header", tag_field="line"):
+    """The first line."""
+
+    format: str
+    version: int
+    source: str = ""
+    """The address of the log, for people."""
+    exported_at: str = ""
+
+
+class ChannelLine(Struct, frozen=True, kw_only=True, tag="channel", tag_field="line"):
+    """A channel begins."""
+
+    channel: str
+    records: int
+    hash: str
+
+
+class RecordLine(Struct, frozen=True, kw_only=True, tag="record", tag_field="line"):
+    """One record."""
+
+    channel: str
+    seq: int
+    id: str
+    hash: str
+    body: str
+
+
+class LeftOut(Struct, frozen=True, kw_only=True, tag="left_out", tag_field="line"):
+    """A channel that is not in the file."""
+
+    channel: str
+    seq: int
+    because: str
+
+
+class End(Struct, frozen=True, kw_only=True, tag="end", tag_field="line"):
+    """The last line."""
+
+    channels: int
+    records: int
+    left_out: int
+    digest: str
+
+
+Line = Header | ChannelLine | RecordLine | LeftOut | End
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """Some consecutive records of a channel, checked."""
+
+    channel_id: str
+    records: list[Record]
+    envelopes: list[Kept]
+    line: int
+    """Where the first of them stands."""
+
+
+Piece = Header | Part | LeftOut | End
+
+
+class ExportWriter:
+    """Writes the lines; counts and digests them."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+        self._digest = blake2b(digest_size=DIGEST_BYTES)
+        self.channels = self.records = self.left_out = 0
+
+    def begin(self, *, source: str, exported_at: str) -> None:
+        self._line(Header(format=FORMAT, version=VERSION, source=source, exported_at=exported_at))
+
+    def channel(self, channel_id: str, *, records: int, hash_: bytes) -> None:
+        self.channels += 1
+        self._line(ChannelLine(channel=channel_id, records=records, hash=hash_.hex()))
+
+    def record(self, channel_id: str, record: Record) -> None:
+        self.records += 1
+        self._line(
+            RecordLine(
+                channel=channel_id,
+                seq=record.seq,
+                id=record.envelope_id,
+                hash=record.hash.hex(),
+                body=record.body.decode(),
+            )
+        )
+
+    def leave_out(self, channel_id: str, *, seq: int, because: str) -> None:
+        self.left_out += 1
+        self._line(LeftOut(channel=channel_id, seq=seq, because=because))
+
+    def end(self) -> None:
+        digest = self._digest.hexdigest()
+        self._line(End(channels=self.channels, records=self.records, left_out=self.left_out, digest=digest))
+
+    def _line(self, line: Line) -> None:
+        written = _encoder.encode(line) + b"\n"
+        self._digest.update(written)
+        self._write(written)
+
+
+def read_export(file: BinaryIO) -> Iterator[Piece]:
+    """Yield what is in the file, each piece checked. Raises `BadExport` at the first bad line."""
+    return _Reading(file).pieces()
+
+
+class _Reading:
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._number = 0
+        self._digest = blake2b(digest_size=DIGEST_BYTES)
+        self._channels: set[str] = set()
+        self._records = self._left_out = 0
+
+    def pieces(self) -> Iterator[Piece]:
+        yield self._header()
+        while True:
+            before = self._digest.hexdigest()
+            match line := self._next():
+                case ChannelLine():
+                    yield from self._channel(line)
+                case LeftOut():
+                    self._left_out += 1
+                    yield line
+                case End():
+                    self._check_end(line, before)
+                    yield line
+                    return
+                case _:
+                    raise self._bad(
+                        f"a {type(line).__struct_config__.tag!r} where a channel or the end belongs"
+                    )
+
+    def _header(self) -> Header:
+        line = self._next()
+        if not isinstance(line, Header) or line.format != FORMAT:
+            raise self._bad(f"expected the header of a {FORMAT!r} file")
+        if line.version > VERSION:
+            raise self._bad(
+                f"version {line.version} is newer than this program's {VERSION}; upgrade turnline"
+            )
+        return line
+
+    def _channel(self, line: ChannelLine) -> Iterator[Part]:
+        if line.channel in self._channels:
+            raise self._bad(f"the channel {line.channel!r} was there before")
+        self._channels.add(line.channel)
+        chain = Chain(line.channel)
+        while chain.seq < line.records:
+            yield self._part(chain, line.records)
+        if chain.hash.hex() != line.hash:
+            raise self._bad(f"the channel {line.channel!r} ends with another hash than it was said to")
+
+    def _part(self, chain: Chain, end: int) -> Part:
+        records: list[Record] = []
+        envelopes: list[Kept] = []
+        first, size = self._number + 1, 0
+        while chain.seq < end and size < PART_BYTES and len(records) < PART_RECORDS:
+            record = self._record(chain, end)
+            try:
+                envelopes.append(chain.keep(record))
+            except CorruptRecord as error:
+                because = f"record {error.seq} of channel {chain.channel_id!r}: {error.because}"
+                raise self._bad(because) from error
+            records.append(record)
+            size += len(record.body)
+        self._records += len(records)
+        return Part(channel_id=chain.channel_id, records=records, envelopes=envelopes, line=first)
+
+    def _record(self, chain: Chain, end: int) -> Record:
+        line = self._next()
+        if not isinstance(line, RecordLine) or line.channel != chain.channel_id:
+            raise self._bad(f"expected record {chain.seq + 1} of the {end} of channel {chain.channel_id!r}")
+        try:
+            hash_ = bytes.fromhex(line.hash)
+        except ValueError:
+            raise self._bad("its hash is not one") from None
+        return Record(seq=line.seq, envelope_id=line.id, body=line.body.encode(), hash=hash_)
+
+    def _check_end(self, line: End, digest: str) -> None:
+        found = (len(self._channels), self._records, self._left_out)
+        if found != (line.channels, line.records, line.left_out):
+            expected = f"{line.channels} and {line.records}"
+            raise self._bad(f"found {found[0]} channels and {found[1]} records, expected {expected}")
+        if digest != line.digest:
+            raise self._bad("the digest of the lines before it is another one")
+        if self._file.read(1):
+            self._number += 1
+            raise self._bad("expected nothing behind the end")
+
+    def _next(self) -> Line:
+        self._number += 1
+        text = self._file.readline(MAX_LINE_BYTES)
+        if not text.endswith(b"\n"):
+            because = (
+                "the file ends here, before its end line" if len(text) < MAX_LINE_BYTES else "it is too long"
+            )
+            raise self._bad(because)
+        self._digest.update(text)
+        try:
+            return _decoder.decode(text)
+        except ValueError as error:  # msgspec's decoding errors are ValueErrors.
+            raise self._bad(str(error)) from None
+
+    def _bad(self, because: str) -> BadExport:
+        return BadExport(self._number, because=because)

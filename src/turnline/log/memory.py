@@ -1,0 +1,117 @@
+"""A log that lives as long as the process. For tests, examples and dry runs.
+
+It keeps sealed records, not envelopes, so whatever is read has been through
+the codec: what works here works on a disk. Opening it again is using the same
+object again: `close` lets go of nothing, and several hubs may share one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Sequence
+from threading import Lock
+
+from turnline.core.codec import NO_HASH, Record, seal, unseal
+from turnline.core.envelope import Envelope
+from turnline.errors import DuplicateEnvelope, LogConflict
+from turnline.log.base import Head, check_append, closes
+from turnline.log.bell import Bell
+
+
+class MemoryLog:
+    """See `turnline.log.base.Log` and `Snapshots`."""
+
+    address = "memory:"
+    durability = "none"
+    """It ends with the process."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, list[Record]] = {}
+        """What is kept, by channel. Public, so that a test can damage it."""
+        self._ids: dict[str, dict[str, int]] = {}
+        self._heads: dict[str, Head] = {}
+        self._appends: list[
+            str
+        ] = []  # The channel of each append; an append's position is its place, from 1.
+        self._snapshots: dict[str, tuple[int, bytes]] = {}
+        self._lock = Lock()
+        self._bell = Bell()
+
+    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        check_append(channel_id, envelopes, after=after)
+        if not envelopes:
+            return
+        with self._lock:
+            self._append(channel_id, envelopes, after)
+        self._bell.ring()
+
+    async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
+        records = self.records.get(channel_id, [])
+        previous = records[after - 1].hash if 0 < after <= len(records) else NO_HASH
+        while after < len(records):
+            record = records[after]
+            after += 1
+            yield unseal(channel_id, record, previous=previous, seq=after)
+            previous = record.hash
+
+    async def find(self, channel_id: str, envelope_id: str) -> Envelope | None:
+        seq = self._ids.get(channel_id, {}).get(envelope_id)
+        if seq is None:
+            return None
+        records = self.records[channel_id]
+        previous = records[seq - 2].hash if seq > 1 else NO_HASH
+        return unseal(channel_id, records[seq - 1], previous=previous, seq=seq)
+
+    async def head(self, channel_id: str) -> Head | None:
+        return self._heads.get(channel_id)
+
+    async def channels(
+        self, *, closed: bool | None = None, after: str = "", limit: int | None = None
+    ) -> list[Head]:
+        names = sorted(name for name, head in self._heads.items() if closed is None or head.closed is closed)
+        first = bisect_right(names, after)
+        return [self._heads[name] for name in names[first:][:limit]]
+
+    async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
+        while True:
+            seen = self._bell.rung
+            new = {self._heads[name].position: self._heads[name] for name in self._appends[after:]}
+            for position in sorted(new):
+                yield new[position]
+                after = position
+            await self._bell.wait(seen)
+
+    async def close(self) -> None:
+        """Do nothing: the next hub finds this log as the last one left it."""
+
+    async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
+        self._snapshots[channel_id] = (seq, bytes(body))
+
+    async def load_snapshot(self, channel_id: str) -> tuple[int, bytes] | None:
+        return self._snapshots.get(channel_id)
+
+    async def delete_snapshots(self) -> None:
+        self._snapshots.clear()
+
+    def _append(self, channel_id: str, envelopes: Sequence[Envelope], after: int) -> None:
+        records = self.records.get(channel_id, [])
+        if len(records) != after:
+            raise LogConflict(channel_id, after=after, found=len(records))
+        ids = self._ids.get(channel_id, {})
+        added: list[Record] = []
+        previous = records[-1].hash if records else NO_HASH
+        for envelope in envelopes:
+            if envelope.envelope_id in ids or any(r.envelope_id == envelope.envelope_id for r in added):
+                raise DuplicateEnvelope(channel_id, envelope_id=envelope.envelope_id)
+            added.append(seal(envelope, previous))
+            previous = added[-1].hash
+        # From here on nothing can fail, so all of them are kept, or none were.
+        self.records.setdefault(channel_id, records).extend(added)
+        self._ids.setdefault(channel_id, ids).update((r.envelope_id, r.seq) for r in added)
+        self._appends.append(channel_id)
+        self._heads[channel_id] = Head(
+            channel_id=channel_id,
+            seq=added[-1].seq,
+            closed=closes(envelopes[-1]),
+            position=len(self._appends),
+        )

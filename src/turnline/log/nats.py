@@ -1,0 +1,362 @@
+"""The log on NATS JetStream, for clusters: one stream, a subject for each channel.
+
+    caller -> Channel (what this process knows) -> publish behind a position -> stream's leader
+
+An append is one message; the server takes it only if the subject's last message
+is the one the writer knows. An answer comes after a quorum of the stream's
+servers has it. What a client cannot see is whether they synced it first: run
+them with `sync_interval: always`, and with a `max_payload` above the largest
+append (the default is 1 MiB; an append that is larger is refused, saying so).
+
+Rule 1: an append's outcome is what the stream says. When an answer is missing,
+or says "wrong sequence" or "duplicate" (a single server and a cluster answer a
+retry differently), the message that follows the one expected is read from the
+leader: either it is this very append, or somebody was first. If there is none,
+the append is tried again with the same message id and the same expectation, so
+at most one of the attempts lands.
+
+Rule 2: message ids are of the whole stream, so they begin with the channel;
+they name one call of `append`, not an envelope. Envelope ids are looked for in
+what the process knows of the channel: see `nats_channel`.
+
+Rule 3: a position is a stream sequence. Several event loops may share one
+`NatsLog`; each has a connection of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import AbstractEventLoop
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from itertools import count
+from typing import Final
+from uuid import uuid4
+
+from turnline.core.codec import unseal
+from turnline.core.envelope import Envelope
+from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
+from turnline.log.base import Head, check_append
+from turnline.log.nats_address import NatsAddress
+from turnline.log.nats_channel import SHORT, Channel, Place
+from turnline.log.nats_connection import NATS_RAISES, Connection, Refused, reason
+from turnline.log.nats_index import Index
+from turnline.log.nats_message import (
+    EXPECTED_POSITION,
+    EXPECTED_STREAM,
+    MESSAGE_ID,
+    Message,
+    channel_of,
+    head_of,
+    headers_of,
+    pack,
+    sealed,
+    summary,
+    token,
+    unpack,
+)
+from turnline.log.nats_reader import MAX_FILTERS, Reader
+from turnline.log.nats_stream import open_streams
+
+PATIENCE_SECONDS: Final = 20.0
+"""How long servers may be away before an append gives up; a cluster elects a leader in less."""
+MAX_CHANNELS: Final = 4_096
+"""Channels a process knows at once; the one unused for longest is read anew when it is needed."""
+HEADER_BYTES: Final = 64
+"""What a header takes besides its name and value, at most."""
+
+
+class Session:
+    """What a `NatsLog` has in one event loop."""
+
+    def __init__(self, address: NatsAddress, *, patience_seconds: float) -> None:
+        self.connection = Connection(address, patience_seconds=patience_seconds)
+        self.reader = Reader(self.connection, address.stream)
+        self.index = Index(self.connection)
+        self.durability = ""
+        self._channels: OrderedDict[str, Channel] = OrderedDict()
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Connect and check the streams, once."""
+        async with self._opening:
+            if not self.durability:
+                durability = await open_streams(self.connection)
+                await self.index.complete(self.reader)
+                self.durability = durability
+
+    def channel(self, channel_id: str) -> Channel:
+        """Return what is known of a channel, perhaps nothing yet."""
+        channel = self._channels.get(channel_id)
+        if channel is None:
+            channel = Channel(channel_id, f"{self.reader.stream}.{token(channel_id)}")
+            self._channels[channel_id] = channel
+        self._channels.move_to_end(channel_id)
+        if len(self._channels) > MAX_CHANNELS:
+            self._channels.popitem(last=False)
+        return channel
+
+
+class NatsLog:
+    """See `turnline.log.base.Log` and `Snapshots`.
+
+    Connects when it is first used. Raises `LogUnavailable` for an address that
+    cannot be understood; everything else waits for that first use.
+    """
+
+    def __init__(
+        self, address: str, *, patience_seconds: float = PATIENCE_SECONDS, writer: str | None = None
+    ) -> None:
+        self._address = NatsAddress(address)
+        self.address = self._address.text
+        self.durability = "unknown until it is connected"
+        self._patience_seconds = patience_seconds
+        self._writer = writer or uuid4().hex
+        self._appends = count(1)
+        self._sessions: dict[AbstractEventLoop, Session] = {}
+        self._closed = False
+        self._outage = ""
+
+    def __repr__(self) -> str:
+        return f"NatsLog({self.address!r})"
+
+    async def connect(self) -> None:
+        """Connect, make or check the streams and set `durability`. Raises `LogUnavailable`."""
+        await self._session()
+
+    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        check_append(channel_id, envelopes, after=after)
+        if envelopes:
+            with self._told():
+                await self._append(channel_id, envelopes, after=after)
+
+    async def _append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        session = await self._session()
+        channel = session.channel(channel_id)
+        async with channel.appending:
+            if channel.seq < after or channel.damage:
+                # A channel only grows: one that is known to be longer needs no question.
+                await channel.catch_up(session.reader)
+            if channel.seq != after:
+                raise LogConflict(channel_id, after=after, found=channel.seq)
+            channel.undamaged()
+            _refuse_known(channel, envelopes)
+            await self._write(session, channel, envelopes)
+
+    async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
+        session = await self._session()
+        channel = session.channel(channel_id)
+        whole = await channel.catch_up(session.reader)
+        damage, places, previous = channel.damage, channel.since(after), b""
+        async with aclosing(_messages(session.reader, channel, places, whole)) as messages:
+            async for message in messages:
+                before, records = unpack(channel_id, message, seq=after + 1)
+                previous = previous or before
+                for record in records:
+                    if record.seq > after:
+                        yield unseal(channel_id, record, previous=previous, seq=after + 1)
+                        after = record.seq
+                    previous = record.hash
+        if damage is not None and damage.seq > after:
+            raise damage
+
+    async def find(self, channel_id: str, envelope_id: str) -> Envelope | None:
+        session = await self._session()
+        channel = session.channel(channel_id)
+        whole = await channel.catch_up(session.reader)
+        position = channel.ids.get(envelope_id)
+        if position is None:
+            channel.undamaged()
+            return None
+        message = whole.get(position) or await session.reader.at(position)
+        place = channel.behind(position - 1)
+        seq = place.first if place else 0
+        if message is None:
+            raise CorruptRecord(channel_id, seq=seq, because="its message is missing")
+        previous, records = unpack(channel_id, message, seq=seq)
+        for record in records:
+            if record.envelope_id == envelope_id:
+                return unseal(channel_id, record, previous=previous, seq=record.seq)
+            previous = record.hash
+        raise CorruptRecord(channel_id, seq=seq, because=f"its message has no envelope {envelope_id!r}")
+
+    async def head(self, channel_id: str) -> Head | None:
+        session = await self._session()
+        last = await session.reader.last(session.channel(channel_id).subject)
+        return None if last is None else head_of(last)
+
+    async def channels(
+        self, *, closed: bool | None = None, after: str = "", limit: int | None = None
+    ) -> list[Head]:
+        session = await self._session()
+        subjects = await self._subjects(session, closed)
+        wanted = [subjects[name] for name in sorted(subjects) if name > after]
+        page = MAX_FILTERS if limit is None or closed else max(1, min(limit, MAX_FILTERS))
+        heads: list[Head] = []
+        for first in range(0, len(wanted), page):
+            if limit is not None and len(heads) >= limit:
+                break
+            found = [
+                head_of(last) for last in await session.reader.last_of_each(wanted[first : first + page])
+            ]
+            found.sort(key=lambda head: head.channel_id)
+            heads += [head for head in found if closed is None or head.closed is closed]
+            if closed is False:
+                await self._forget_closed(session, found)
+        return heads[:limit]
+
+    async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
+        """See `Log.tail`. Ends when the log is closed; raises `LogUnavailable` when its servers are away."""
+        try:
+            session = await self._session()
+            scan = session.reader.scan(f"{session.reader.stream}.*", after=after, headers_only=True)
+            async with aclosing(scan) as messages:
+                async for message in messages:
+                    yield head_of(message)
+        except LogUnavailable:
+            if not self._closed:
+                raise
+
+    async def close(self) -> None:
+        self._closed = True
+        here = asyncio.get_running_loop()
+        while self._sessions:
+            loop, session = self._sessions.popitem()
+            if loop is here:
+                await session.connection.close()
+            elif loop.is_running():
+                closing = asyncio.run_coroutine_threadsafe(session.connection.close(), loop)
+                await asyncio.wrap_future(closing)
+
+    @property
+    def outage(self) -> str:
+        """See `TellsOutage`."""
+        return self._outage
+
+    async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
+        with self._told():
+            await (await self._session()).index.save_snapshot(channel_id, seq=seq, body=body)
+
+    async def load_snapshot(self, channel_id: str) -> tuple[int, bytes] | None:
+        return await (await self._session()).index.load_snapshot(channel_id)
+
+    async def delete_snapshots(self) -> None:
+        await (await self._session()).index.delete_snapshots()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Take note of whether something could be written."""
+        try:
+            yield
+        except LogUnavailable as error:
+            self._outage = error.because
+            raise
+        self._outage = ""
+
+    async def _session(self) -> Session:
+        if self._closed:
+            raise LogUnavailable(self.address, because="it has been closed")
+        loop = asyncio.get_running_loop()
+        session = self._sessions.get(loop)
+        if session is None:
+            session = Session(self._address, patience_seconds=self._patience_seconds)
+            self._sessions[loop] = session
+        await session.open()
+        self.durability = session.durability
+        return session
+
+    async def _subjects(self, session: Session, closed: bool | None) -> dict[str, str]:
+        """Return the subjects of the channels that may be listed, by channel."""
+        stream = session.reader.stream
+        if closed is False:
+            return {name: f"{stream}.{token(name)}" for name in await session.index.open_channels()}
+        return {channel_of(subject): subject for subject in await session.reader.subjects(f"{stream}.*")}
+
+    async def _forget_closed(self, session: Session, heads: Sequence[Head]) -> None:
+        for head in heads:
+            if head.closed:
+                await session.index.close(head.channel_id)
+
+    async def _write(self, session: Session, channel: Channel, envelopes: Sequence[Envelope]) -> None:
+        # Others who read may move the channel on while this waits, so all of it is said at once.
+        expected = channel.position
+        records = sealed(envelopes, channel.hash)
+        told = summary(envelopes, records)
+        payload = pack(records, channel.hash)
+        headers = headers_of(told) | {
+            MESSAGE_ID: f"{token(channel.channel_id)}:{self._writer}:{next(self._appends)}",
+            EXPECTED_POSITION: str(expected),
+            EXPECTED_STREAM: session.reader.stream,
+        }
+        opens = not told.closed and (channel.closed or not channel.places)
+        await self._refuse_large(session, payload, headers)
+        if opens:
+            await session.index.open(channel.channel_id)
+        position = await self._land(session, channel, payload, headers, after=told.first - 1)
+        await channel.landed(told, position=position, behind=expected)
+        if told.closed:
+            await session.index.close(channel.channel_id)
+
+    async def _land(
+        self, session: Session, channel: Channel, payload: bytes, headers: dict[str, str], *, after: int
+    ) -> int:
+        """Publish until it is known what became of it; return its position. Raises `LogConflict`."""
+        patience = session.connection.patience()
+        expected = int(headers[EXPECTED_POSITION])
+        while True:
+            try:
+                written = await session.connection.publish(channel.subject, payload, headers)
+                if not written.duplicate:
+                    return written.seq
+                because = "its servers have the append, but it cannot be read back"
+            except Refused as refused:
+                because = str(refused)
+            except NATS_RAISES as error:
+                because = reason(error)
+            winner = await self._winner(session, channel, expected)
+            if winner is None:
+                await patience.pause(because)
+            elif winner.headers.get(MESSAGE_ID) == headers[MESSAGE_ID]:
+                return winner.position
+            else:
+                raise LogConflict(channel.channel_id, after=after, found=channel.seq)
+
+    async def _winner(self, session: Session, channel: Channel, expected: int) -> Message | None:
+        """Return the message that follows the expected one, as the leader has it."""
+        await channel.catch_up(session.reader)
+        channel.undamaged()
+        place = channel.behind(expected)
+        return None if place is None else await session.reader.at(place.position)
+
+    async def _refuse_large(self, session: Session, payload: bytes, headers: dict[str, str]) -> None:
+        size = len(payload) + sum(len(name) + len(value) + HEADER_BYTES for name, value in headers.items())
+        limit = await session.connection.max_payload()
+        if size > limit:
+            because = f"an append of {size} bytes is more than the `max_payload` of its servers, {limit}"
+            raise LogUnavailable(self.address, because=f"{because}; set a larger one there")
+
+
+async def _messages(
+    reader: Reader, channel: Channel, places: Sequence[Place], whole: dict[int, Message]
+) -> AsyncGenerator[Message]:
+    """Yield the messages of some appends: a few are asked of the leader, many are scanned."""
+    if len(places) > SHORT:
+        scan = reader.scan(channel.subject, after=places[0].position - 1, headers_only=False)
+        async with aclosing(reader.up_to(places[-1].position, scan)) as messages:
+            async for message in messages:
+                yield message
+        return
+    for place in places:
+        found = whole.get(place.position) or await reader.at(place.position)
+        if found is None:
+            raise CorruptRecord(channel.channel_id, seq=place.first, because="its message is missing")
+        yield found
+
+
+def _refuse_known(channel: Channel, envelopes: Sequence[Envelope]) -> None:
+    new: set[str] = set()
+    for envelope in envelopes:
+        if envelope.envelope_id in channel.ids or envelope.envelope_id in new:
+            raise DuplicateEnvelope(channel.channel_id, envelope_id=envelope.envelope_id)
+        new.add(envelope.envelope_id)

@@ -1,0 +1,150 @@
+"""What one process knows of a channel on a `NatsLog`: where its appends are, and its envelopes' ids.
+
+The server compares the position a writer names with the subject's last one, and
+takes an append only if they are equal. So a `Channel` that was caught up with
+that position knows every id the channel has, and an append that lands cannot
+repeat one: no index of ids has to be kept on the servers. It costs reading the
+headers of a channel once in each process that appends to it, and no question
+at all after that while nobody else writes to it.
+
+Rule: a `Channel` may be behind the servers, never beside them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator
+from typing import Final
+
+from msgspec import Struct
+
+from turnline.core.codec import NO_HASH
+from turnline.errors import CorruptRecord
+from turnline.log.nats_message import Message, Summary, summary_of, unpack
+from turnline.log.nats_reader import Reader
+
+SHORT: Final = 16
+"""Messages asked for one by one; more are told by a scan."""
+
+
+class Place(Struct, frozen=True):
+    """One append of a channel."""
+
+    first: int
+    last: int
+    position: int
+
+
+class Channel:
+    """A channel as far as it has been read."""
+
+    def __init__(self, channel_id: str, subject: str) -> None:
+        self.channel_id = channel_id
+        self.subject = subject
+        self.places: list[Place] = []
+        self.ids: dict[str, int] = {}
+        """Envelope id -> the position of its append."""
+        self.hash = NO_HASH
+        self.closed = False
+        self.damage: CorruptRecord | None = None
+        """Why nothing behind the last place is known."""
+        self.appending = asyncio.Lock()
+        self._reading = asyncio.Lock()
+
+    @property
+    def seq(self) -> int:
+        return self.places[-1].last if self.places else 0
+
+    @property
+    def position(self) -> int:
+        return self.places[-1].position if self.places else 0
+
+    def since(self, after: int) -> list[Place]:
+        """Return the appends that hold what is behind the seq `after`."""
+        return self.places[bisect_right(self.places, after, key=lambda place: place.last) :]
+
+    def behind(self, position: int) -> Place | None:
+        """Return the first append behind `position`."""
+        found = bisect_right(self.places, position, key=lambda place: place.position)
+        return self.places[found] if found < len(self.places) else None
+
+    def undamaged(self) -> None:
+        """Raise what is wrong with the channel, if anything is."""
+        if self.damage is not None:
+            raise self.damage
+
+    async def landed(self, told: Summary, *, position: int, behind: int) -> None:
+        """Note this process's own append, unless it has been read back already."""
+        async with self._reading:
+            if self.position == behind:
+                self._add(told, position)
+
+    async def catch_up(self, reader: Reader) -> dict[int, Message]:
+        """Read up to what the leader has. Return the messages that were read whole, by position."""
+        async with self._reading:
+            last = await reader.last(self.subject)
+            if last is None or last.position <= self.position:
+                return {}
+            whole: dict[int, Message] = {}
+            self.damage = None
+            async for message in self._up_to(last, reader, whole):
+                await self._learn(message, reader)
+                if self.damage is not None:
+                    break
+            return whole
+
+    async def _up_to(
+        self, last: Message, reader: Reader, whole: dict[int, Message]
+    ) -> AsyncIterator[Message]:
+        """Yield what is new, `last` at the end. A few are asked of the leader, many are scanned."""
+        for _ in range(SHORT):
+            message = last if self._is_next(last) else await self._following(reader)
+            if message is None or message.position >= last.position:
+                message = last
+            whole[message.position] = message
+            yield message
+            if message is last:
+                return
+        headers = reader.scan(self.subject, after=self.position, headers_only=True)
+        async for message in reader.up_to(last.position, headers):
+            yield message
+
+    async def _following(self, reader: Reader) -> Message | None:
+        return await reader.following(self.subject, after=self.position)
+
+    def _is_next(self, message: Message) -> bool:
+        try:
+            return summary_of(message).first == self.seq + 1
+        except ValueError:
+            return False
+
+    async def _learn(self, message: Message, reader: Reader) -> None:
+        seq = self.seq + 1
+        try:
+            told = summary_of(message)
+        except ValueError as error:
+            self.damage = CorruptRecord(self.channel_id, seq=seq, because=str(error))
+            return
+        if told.first != seq:
+            because = f"it is missing; the next one found is {told.first}"
+            self.damage = CorruptRecord(self.channel_id, seq=seq, because=because)
+            return
+        if told.ids is None:
+            told = await self._with_ids(told, message, reader)
+        self._add(told, message.position)
+
+    async def _with_ids(self, told: Summary, message: Message, reader: Reader) -> Summary:
+        found = message if message.payload else await reader.at(message.position)
+        try:
+            _, records = unpack(self.channel_id, found or message, seq=told.first)
+        except CorruptRecord:
+            return told  # Its ids are lost with it; whoever reads it is told.
+        ids = tuple(record.envelope_id for record in records)
+        return Summary(first=told.first, last=told.last, hash=told.hash, closed=told.closed, ids=ids)
+
+    def _add(self, told: Summary, position: int) -> None:
+        self.places.append(Place(told.first, told.last, position))
+        self.ids.update((envelope_id, position) for envelope_id in told.ids or ())
+        self.hash = told.hash
+        self.closed = told.closed

@@ -1,0 +1,91 @@
+"""Which channels of a `NatsLog` are open, and folded states: a stream beside the log.
+
+    <stream>_index.open.<channel>        there before the channel's first append, gone after its last
+    <stream>_index.snapshot.<channel>    a cache with checksums of its own
+    <stream>_index.whole                 every open channel is in the index
+
+Rule: whatever is open is in the index, so a list of open channels costs only
+those. More may be in it: a channel that closed a moment ago, or one whose first
+append never came. Whoever lists looks at each channel's head.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from turnline.errors import LogUnavailable
+from turnline.log.nats_connection import Answer, Connection, Refused
+from turnline.log.nats_message import channel_of, head_of, token
+from turnline.log.nats_reader import Reader
+from turnline.log.nats_stream import index_of
+from turnline.log.sqlite_work import snapshot_checksum
+
+SEQ: Final = "Turnline-Seq"
+CHECKSUM: Final = "Turnline-Checksum"
+HEADER_BYTES: Final = 1_024
+"""What a snapshot's message takes besides its body, at most."""
+
+
+class Index:
+    """The second stream."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._stream = index_of(connection.address.stream)
+        self._reader = Reader(connection, self._stream)
+
+    async def complete(self, log: Reader) -> None:
+        """Make the index whole, if it was made after channels were: once in a log's life."""
+        whole = f"{self._stream}.whole"
+        if await self._reader.last(whole) is not None:
+            return
+        subjects = await log.subjects(f"{log.stream}.*")
+        for message in await log.last_of_each(subjects):
+            if not head_of(message).closed:
+                await self.open(channel_of(message.subject))
+        await self._put(whole, b"", {})
+
+    async def open(self, channel_id: str) -> None:
+        await self._put(f"{self._stream}.open.{token(channel_id)}", b"", {})
+
+    async def close(self, channel_id: str) -> None:
+        """Forget that a channel was open. If it fails, whoever lists next does it."""
+        with suppress(LogUnavailable):
+            await self._purge(f"{self._stream}.open.{token(channel_id)}")
+
+    async def open_channels(self) -> list[str]:
+        """Return every open channel, and perhaps some that are not."""
+        return [channel_of(subject) for subject in await self._reader.subjects(f"{self._stream}.open.*")]
+
+    async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
+        if len(body) + HEADER_BYTES > await self._connection.max_payload():
+            return  # A cache may forget.
+        headers = {SEQ: str(seq), CHECKSUM: snapshot_checksum(channel_id, seq, body).hex()}
+        await self._put(self._snapshot(channel_id), body, headers)
+
+    async def load_snapshot(self, channel_id: str) -> tuple[int, bytes] | None:
+        message = await self._reader.last(self._snapshot(channel_id))
+        if message is None or not message.headers.get(SEQ, "").isdecimal():
+            return None
+        seq = int(message.headers[SEQ])
+        checksum = snapshot_checksum(channel_id, seq, message.payload).hex()
+        return (seq, message.payload) if message.headers.get(CHECKSUM) == checksum else None
+
+    async def delete_snapshots(self) -> None:
+        await self._purge(f"{self._stream}.snapshot.*")
+
+    def _snapshot(self, channel_id: str) -> str:
+        return f"{self._stream}.snapshot.{token(channel_id)}"
+
+    async def _put(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
+        try:
+            await self._connection.put(subject, payload, headers)
+        except Refused as refused:
+            raise self._connection.unavailable(str(refused)) from refused
+
+    async def _purge(self, subject: str) -> None:
+        try:
+            await self._connection.ask(f"STREAM.PURGE.{self._stream}", {"filter": subject}, Answer)
+        except Refused as refused:
+            raise self._connection.unavailable(str(refused)) from refused

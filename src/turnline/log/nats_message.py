@@ -1,0 +1,163 @@
+"""What a `NatsLog` keeps: one message for each append.
+
+    subject    <stream>.<channel>, the channel's name written so that it is one token
+    headers    what the append is, so that a list of channels reads no envelopes
+    payload    the hash before it, and its records: the same bytes and the same chain as on any backend
+
+Rule: an append is one message, so all of it lands or nothing does, and a
+subject's last message says where its channel ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import quote, unquote
+
+import msgspec
+from msgspec import Struct
+
+from turnline.core.codec import Record, seal
+from turnline.core.envelope import Envelope
+from turnline.errors import CorruptRecord
+from turnline.log.base import Head, closes
+
+FORMAT: Final = 1
+MAX_SUBJECT_CHARACTERS: Final = 1_000
+"""A server cuts the connection of whoever sends a line of more than 4 KiB."""
+MAX_IDS_CHARACTERS: Final = 16_000
+"""Ids that need more stand in the payload only: a server takes 64 KiB of headers."""
+
+MESSAGE_ID: Final = "Nats-Msg-Id"
+EXPECTED_POSITION: Final = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_STREAM: Final = "Nats-Expected-Stream"
+FIRST: Final = "Turnline-First"
+LAST: Final = "Turnline-Last"
+HASH: Final = "Turnline-Hash"
+CLOSED: Final = "Turnline-Closed"
+IDS: Final = "Turnline-Ids"
+
+_EMPTY_NAME: Final = "%"
+"""Stands for the channel whose name is empty; no other name is written so."""
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """One message of a stream, as it is kept."""
+
+    subject: str
+    position: int
+    headers: Mapping[str, str]
+    payload: bytes = b""
+    """Empty where only headers were asked for."""
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """What the headers say of an append."""
+
+    first: int
+    last: int
+    hash: bytes
+    closed: bool
+    ids: tuple[str, ...] | None
+    """None: there are too many for a header; they are in the payload."""
+
+
+class _Payload(Struct, array_like=True, frozen=True):
+    version: int
+    previous: bytes
+    records: list[tuple[int, str, bytes, bytes]]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Payload)
+
+
+def token(channel_id: str) -> str:
+    """Return the channel's name as one token of a subject. Raises `ValueError` for one that is too long."""
+    written = quote(channel_id, safe="").replace(".", "%2E") or _EMPTY_NAME
+    if len(written) > MAX_SUBJECT_CHARACTERS:
+        raise ValueError(
+            f"a channel id takes {len(written)} characters in a subject; at most {MAX_SUBJECT_CHARACTERS} fit"
+        )
+    return written
+
+
+def channel_of(subject: str) -> str:
+    """Return the channel whose name is the last token of `subject`."""
+    written = subject.rpartition(".")[2]
+    return "" if written == _EMPTY_NAME else unquote(written)
+
+
+def sealed(envelopes: Sequence[Envelope], previous: bytes) -> list[Record]:
+    records: list[Record] = []
+    for envelope in envelopes:
+        records.append(seal(envelope, previous))
+        previous = records[-1].hash
+    return records
+
+
+def pack(records: Sequence[Record], previous: bytes) -> bytes:
+    rows = [(record.seq, record.envelope_id, record.body, record.hash) for record in records]
+    return _encoder.encode(_Payload(FORMAT, previous, rows))
+
+
+def unpack(channel_id: str, message: Message, *, seq: int) -> tuple[bytes, list[Record]]:
+    """Return the hash before an append and its records. Raises `CorruptRecord`, naming `seq`."""
+    try:
+        payload = _decoder.decode(message.payload)
+    except ValueError as error:
+        raise CorruptRecord(channel_id, seq=seq, because=f"its message cannot be read: {error}") from error
+    if payload.version != FORMAT:
+        because = f"its message is of format {payload.version}, this program reads {FORMAT}"
+        raise CorruptRecord(channel_id, seq=seq, because=because)
+    return payload.previous, [Record(*row) for row in payload.records]
+
+
+def summary(envelopes: Sequence[Envelope], records: Sequence[Record]) -> Summary:
+    return Summary(
+        first=records[0].seq,
+        last=records[-1].seq,
+        hash=records[-1].hash,
+        closed=closes(envelopes[-1]),
+        ids=tuple(record.envelope_id for record in records),
+    )
+
+
+def headers_of(told: Summary) -> dict[str, str]:
+    headers = {
+        FIRST: str(told.first),
+        LAST: str(told.last),
+        HASH: told.hash.hex(),
+        CLOSED: "yes" if told.closed else "no",
+    }
+    ids = ",".join(quote(envelope_id, safe="") for envelope_id in told.ids or ())
+    return headers if len(ids) > MAX_IDS_CHARACTERS else headers | {IDS: ids}
+
+
+def summary_of(message: Message) -> Summary:
+    """Return what a message's headers say. Raises `ValueError` if they are not what was written."""
+    headers = message.headers
+    if missing := {FIRST, LAST, HASH, CLOSED} - headers.keys():
+        raise ValueError(f"its message has no {', '.join(sorted(missing))}")
+    ids = headers.get(IDS)
+    return Summary(
+        first=int(headers[FIRST]),
+        last=int(headers[LAST]),
+        hash=bytes.fromhex(headers[HASH]),
+        closed=headers[CLOSED] == "yes",
+        ids=None if ids is None else tuple(map(unquote, ids.split(","))),
+    )
+
+
+def head_of(message: Message) -> Head:
+    """Return where the channel of `message`, its last one, ends.
+
+    A message that cannot be read is listed as an open channel at seq 0, so that
+    whoever touches the channel is told, and nobody else (E5).
+    """
+    channel_id = channel_of(message.subject)
+    try:
+        told = summary_of(message)
+    except ValueError:
+        return Head(channel_id=channel_id, seq=0, closed=False, position=message.position)
+    return Head(channel_id=channel_id, seq=told.last, closed=told.closed, position=message.position)

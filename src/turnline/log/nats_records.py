@@ -1,0 +1,197 @@
+"""A `NatsLog`'s streams to look at: no stream is made, none is changed.
+
+What a message's headers say of its append is an index as well: each is compared with its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+from msgspec import Struct
+
+from turnline.core.codec import NO_HASH, Record
+from turnline.errors import CorruptRecord
+from turnline.log.nats_address import NatsAddress
+from turnline.log.nats_channel import SHORT
+from turnline.log.nats_connection import Answer, Connection, Refused, server_version
+from turnline.log.nats_message import Message, Summary, channel_of, summary_of, token, unpack
+from turnline.log.nats_reader import Reader
+from turnline.log.nats_stream import NO_STREAM, StreamConfig, durability_of, index_of
+from turnline.log.records import Indexed
+
+PATIENCE_SECONDS: Final = 20.0
+
+
+class _State(Struct, frozen=True):
+    messages: int = 0
+    bytes: int = 0
+
+
+class _Peer(Struct, frozen=True):
+    name: str
+    current: bool = False
+    offline: bool = False
+
+
+class _Cluster(Struct, frozen=True):
+    name: str = ""
+    leader: str = ""
+    replicas: list[_Peer] = []
+
+
+class StreamFacts(Answer, frozen=True):
+    """What the servers say of the log's stream."""
+
+    config: StreamConfig | None = None
+    state: _State = _State()
+    cluster: _Cluster = _Cluster()
+
+
+class _Read(Struct, frozen=True):
+    """How far a channel was read last, so that reading on does not begin anew."""
+
+    channel_id: str = ""
+    seq: int = 0
+    position: int = 0
+    hash: bytes = NO_HASH
+
+
+class NatsRecords:
+    """See `turnline.log.records.Records`."""
+
+    def __init__(self, connection: Connection, found: StreamFacts, *, index_is_whole: bool) -> None:
+        self.address = connection.address.text
+        self._connection = connection
+        self._found = found
+        self._stream = connection.address.stream
+        self._reader = Reader(connection, self._stream)
+        self._index = Reader(connection, index_of(self._stream))
+        self._index_is_whole = index_is_whole
+        self._last = _Read()
+
+    @classmethod
+    async def open(cls, address: str, *, patience_seconds: float = PATIENCE_SECONDS) -> NatsRecords:
+        """Connect to what is there. Raises `LogUnavailable`, also if there is no stream."""
+        connection = Connection(NatsAddress(address), patience_seconds=patience_seconds)
+        try:
+            found = await stream_facts(connection)
+            whole = await _index_is_whole(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        return cls(connection, found, index_is_whole=whole)
+
+    async def channels(self) -> AsyncGenerator[str]:
+        for name in sorted(map(channel_of, await self._reader.subjects(f"{self._stream}.*"))):
+            yield name
+
+    async def read(self, channel_id: str, *, after: int = 0) -> AsyncGenerator[Record]:
+        last = await self._reader.last(self._subject(channel_id))
+        if last is None:
+            return
+        read = self._last if self._last.channel_id == channel_id and self._last.seq <= after else _Read()
+        async with aclosing(self._messages(channel_id, read.position, last)) as messages:
+            async for message in messages:
+                records = _checked(channel_id, message, seq=read.seq + 1, previous=read.hash)
+                for record in records:
+                    if record.seq > after:
+                        yield record
+                end = records[-1]
+                read = self._last = _Read(channel_id, end.seq, message.position, end.hash)
+
+    async def indexed(self, channel_id: str) -> Indexed | None:
+        last = await self._reader.last(self._subject(channel_id))
+        if last is None:
+            return None
+        told = _summary(channel_id, last, seq=0)
+        listed = not told.closed
+        if listed and self._index_is_whole:
+            entry = f"{self._index.stream}.open.{token(channel_id)}"
+            listed = await self._index.last(entry) is not None
+        return Indexed(seq=told.last, hash=told.hash, closed=told.closed, listed=listed)
+
+    async def damage(self) -> list[str]:
+        return []
+
+    async def facts(self) -> dict[str, str]:
+        found = self._found
+        client = await self._connection.client()
+        return {
+            "durability": durability_of(found.config, found.cluster.name),
+            "NATS server": server_version(client),
+            "stream": self._stream,
+            "replicas": str(found.config.num_replicas if found.config else 1),
+            "messages": str(found.state.messages),
+            "stream bytes": str(found.state.bytes),
+            "max_payload": str(client.max_payload),
+        }
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def _messages(self, channel_id: str, position: int, last: Message) -> AsyncGenerator[Message]:
+        """Yield the channel's messages behind a position. A few are asked of the leader, many are scanned."""
+        subject = self._subject(channel_id)
+        for _ in range(SHORT):
+            if position >= last.position:
+                return
+            message = await self._reader.following(subject, after=position)
+            if message is None:
+                return
+            yield message
+            position = message.position
+        if position < last.position:
+            scan = self._reader.scan(subject, after=position, headers_only=False)
+            async with aclosing(self._reader.up_to(last.position, scan)) as messages:
+                async for message in messages:
+                    yield message
+
+    def _subject(self, channel_id: str) -> str:
+        return f"{self._stream}.{token(channel_id)}"
+
+
+async def stream_facts(connection: Connection) -> StreamFacts:
+    """Return what the servers say of the log's stream. Raises `LogUnavailable` if there is none."""
+    try:
+        return await connection.ask(f"STREAM.INFO.{connection.address.stream}", {}, StreamFacts)
+    except Refused as refused:
+        because = "there is no such stream" if refused.err_code == NO_STREAM else str(refused)
+        raise connection.unavailable(because) from None
+
+
+async def _index_is_whole(connection: Connection) -> bool:
+    """Whether the index names every open channel; one that does not is made whole by the next hub."""
+    name = index_of(connection.address.stream)
+    try:
+        await connection.ask(f"STREAM.INFO.{name}", {}, StreamFacts)
+    except Refused:
+        return False
+    return await Reader(connection, name).last(f"{name}.whole") is not None
+
+
+def _checked(channel_id: str, message: Message, *, seq: int, previous: bytes) -> list[Record]:
+    """Return the records of a message whose headers and payload agree. Raises `CorruptRecord`."""
+    told = _summary(channel_id, message, seq=seq)
+    before, records = unpack(channel_id, message, seq=seq)
+    ids = tuple(record.envelope_id for record in records)
+    because = ""
+    if not records:
+        because = "its message holds no record"
+    elif (told.first, told.last, told.hash) != (records[0].seq, records[-1].seq, records[-1].hash):
+        because = f"its message's headers speak of {told.first} to {told.last}, its payload of other records"
+    elif told.ids not in {None, ids}:
+        because = "its message's headers name other ids than its payload"
+    elif records[0].seq == seq and before != previous:
+        because = "its message goes on from another record than the one before it"
+    if because:
+        raise CorruptRecord(channel_id, seq=seq, because=because)
+    return records
+
+
+def _summary(channel_id: str, message: Message, *, seq: int) -> Summary:
+    try:
+        return summary_of(message)
+    except ValueError as error:
+        raise CorruptRecord(channel_id, seq=seq, because=str(error)) from error

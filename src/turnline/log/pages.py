@@ -1,0 +1,51 @@
+"""A channel's records, a page at a time -> its envelopes, each checked against the one before.
+
+    in_order("c", ask, after=0)      ask("c", 0) -> Page, ask("c", 500) -> Page, ...
+
+Rule: whoever reads on to the end has read all there is. A record that is missing at the end is
+known by the channel's head (E5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from msgspec import Struct
+
+from turnline.core.codec import NO_HASH, Record, unseal
+from turnline.core.envelope import Envelope
+from turnline.errors import CorruptRecord
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """Some consecutive records of a channel."""
+
+    records: list[Record]
+    more: bool
+    """Whether to ask again behind the last of them."""
+    end: int
+    """What the channel's head said before they were read: at least so many there have to be."""
+    previous: bytes
+    """The hash of the record before the first."""
+
+
+NOTHING: Final = Page(records=[], more=False, end=0, previous=NO_HASH)
+"""Of a channel that is not there."""
+
+
+async def in_order(
+    channel_id: str, ask: Callable[[str, int], Awaitable[Page]], *, after: int
+) -> AsyncIterator[Envelope]:
+    """Yield the envelopes behind `after`. Raises `CorruptRecord` where one is not what was written."""
+    more, end = True, 0
+    while more:
+        page = await ask(channel_id, after)
+        previous = page.previous
+        for record in page.records:
+            yield unseal(channel_id, record, previous=previous, seq=after + 1)
+            previous, after = record.hash, record.seq
+        more, end = page.more, page.end
+    if after < end:
+        because = f"it is missing, though the channel goes on to {end}"
+        raise CorruptRecord(channel_id, seq=after + 1, because=because)

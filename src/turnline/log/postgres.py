@@ -1,0 +1,205 @@
+"""The log in a PostgreSQL database, for many processes at once: psycopg 3.
+
+    caller -> Writer (two lanes, group commit) -> server <- Reader (a few connections) <- caller
+
+What an append survives is asked of the server, on every new connection: `power` if it syncs before
+it answers, `process` otherwise (the crash of this program, but perhaps not that of the server's
+machine).
+
+Any number of processes may use one database. One `PostgresLog` belongs to the event loop that uses
+it first. It talks to the primary itself: a pooler that gives out connections by the transaction
+forgets their settings.
+
+An outage is a `LogUnavailable` for whoever asks meanwhile. The log goes on with the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, TypeVar
+
+import psycopg
+
+from turnline.core.codec import unseal
+from turnline.core.envelope import Envelope
+from turnline.errors import CorruptRecord, LogUnavailable
+from turnline.log import postgres_reader as queries
+from turnline.log.base import Head, check_append
+from turnline.log.bell import Bell
+from turnline.log.joined import SharedDatabase, Transaction, under_savepoint
+from turnline.log.pages import NOTHING, Page, in_order
+from turnline.log.postgres_bell import PostgresBell
+from turnline.log.postgres_joined import PREPARE, JoinedAppend
+from turnline.log.postgres_reader import DAMAGE, Query, Reader
+from turnline.log.postgres_schema import TABLE_NAMES
+from turnline.log.postgres_server import ANSWER_SECONDS, PostgresServer
+from turnline.log.postgres_work import Ends, check_names, is_name
+from turnline.log.postgres_writer import Writer, WriterStats
+
+POLL_SECONDS: Final = 0.25
+"""How often `tail` looks for what other processes appended; a notice of theirs wakes it sooner."""
+
+T = TypeVar("T")
+
+
+class PostgresLog:
+    """See `turnline.log.base.Log`, `Snapshots` and `JoinsTransactions`.
+
+    Connects, and makes the tables if there are none. Raises `LogUnavailable` for a server that does
+    not answer or lets nobody in, a standby, and tables that are something else or of a newer format.
+    """
+
+    def __init__(self, address: str, *, poll_seconds: float = POLL_SECONDS) -> None:
+        self.durability = "none"
+        self._server = PostgresServer(address, checked=self._take_note)
+        self.address = self._server.address
+        self._poll_seconds = poll_seconds
+        self._closed = False
+        self._bell = Bell()
+        self._others = PostgresBell(self._server, self._bell)
+        self._reader = Reader(self._server)
+        self._ends = Ends()
+        self._writer = Writer(self._server, self._ends, committed=self._committed)
+
+    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        check_append(channel_id, envelopes, after=after)
+        check_names(channel_id, envelopes)
+        if envelopes:
+            await self._writer.submit(channel_id, envelopes, after=after)
+
+    @property
+    def database(self) -> SharedDatabase:
+        return SharedDatabase(
+            url=self._server.url, prepare=PREPARE, busy_timeout_seconds=ANSWER_SECONDS, tables=TABLE_NAMES
+        )
+
+    async def append_within(
+        self, transaction: Transaction, channel_id: str, envelopes: Sequence[Envelope], *, after: int
+    ) -> None:
+        check_append(channel_id, envelopes, after=after)
+        check_names(channel_id, envelopes)
+        if not envelopes or not transaction.has_writes:
+            # With nothing to commit beside them, the envelopes may share a commit with others.
+            await self.append(channel_id, envelopes, after=after)
+            return
+        if self._closed:
+            raise LogUnavailable(self.address, because="it has been closed")
+        work = JoinedAppend(channel_id, envelopes, after=after, ends=self._ends)
+        try:
+            await transaction.commit_with(under_savepoint(work.write))
+        except psycopg.Error as error:
+            if not await self._landed(work):
+                raise self._server.unavailable(error) from None
+        work.committed()
+        self._committed()
+
+    def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
+        return in_order(channel_id, self._page, after=after)
+
+    async def find(self, channel_id: str, envelope_id: str) -> Envelope | None:
+        if not (is_name(channel_id) and is_name(envelope_id)):
+            return None
+        with self._damage_is_of(channel_id, seq=0):
+            found = await self._reader.ask(
+                partial(queries.record_with, channel_id=channel_id, envelope_id=envelope_id)
+            )
+        if found is None:
+            return None
+        record, previous = found
+        return unseal(channel_id, record, previous=previous, seq=record.seq)
+
+    async def head(self, channel_id: str) -> Head | None:
+        if not is_name(channel_id):
+            return None
+        return await self._ask(partial(queries.head_of, channel_id=channel_id))
+
+    async def channels(
+        self, *, closed: bool | None = None, after: str = "", limit: int | None = None
+    ) -> list[Head]:
+        return await self._ask(partial(queries.heads_by_name, closed=closed, after=after, limit=limit))
+
+    async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
+        """See `Log.tail`. Waits through an outage; ends when the log is closed."""
+        while not self._closed:
+            self._others.listen()
+            seen = self._bell.rung
+            heads = await self._heads_behind(after)
+            for head in heads:
+                yield head
+                after = head.position
+            if not heads:
+                await self._bell.wait(seen, timeout_seconds=self._poll_seconds)
+
+    async def close(self) -> None:
+        self._closed = True
+        try:
+            await self._writer.close()
+        finally:  # Whoever waits for it may have no more time; its connections end all the same.
+            await self._others.close()
+            await self._server.close()
+            self._bell.ring()
+
+    def stats(self) -> WriterStats:
+        """Return what the writer has done, and why it cannot write if it cannot."""
+        return self._writer.stats()
+
+    @property
+    def outage(self) -> str:
+        """See `TellsOutage`."""
+        return self.stats().unavailable
+
+    async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
+        await self._ask(partial(queries.save_snapshot, channel_id=channel_id, seq=seq, body=body))
+        self._writer.note_written()
+
+    async def load_snapshot(self, channel_id: str) -> tuple[int, bytes] | None:
+        if not is_name(channel_id):
+            return None
+        return await self._ask(partial(queries.snapshot_of, channel_id=channel_id))
+
+    async def delete_snapshots(self) -> None:
+        await self._ask(queries.delete_snapshots)
+
+    async def _page(self, channel_id: str, after: int) -> Page:
+        if not is_name(channel_id):
+            return NOTHING
+        with self._damage_is_of(channel_id, seq=after + 1):
+            return await self._reader.ask(partial(queries.page, channel_id=channel_id, after=after))
+
+    async def _landed(self, work: JoinedAppend) -> bool:
+        """Whether a commit without an answer is there. Raises `LogUnavailable` if nobody can say."""
+        try:
+            return await work.landed(self._server)
+        except psycopg.Error as error:
+            raise self._server.unavailable(error) from None
+
+    async def _heads_behind(self, after: int) -> list[Head]:
+        try:
+            return await self._ask(partial(queries.heads_by_position, after=after))
+        except LogUnavailable:
+            return []
+
+    async def _ask(self, query: Query[T]) -> T:
+        try:
+            return await self._reader.ask(query)
+        except psycopg.Error as error:
+            raise self._server.unavailable(error) from None
+
+    def _committed(self) -> None:
+        self._bell.ring()
+        self._others.tell()
+
+    def _take_note(self, durability: str) -> None:
+        self.durability = durability
+
+    @contextmanager
+    def _damage_is_of(self, channel_id: str, *, seq: int) -> Iterator[None]:
+        """Blame damage met here on one channel, so that it costs no other (E5)."""
+        try:
+            yield
+        except DAMAGE as error:
+            raise CorruptRecord(channel_id, seq=seq, because=self._server.reason(error)) from None
+        except psycopg.Error as error:
+            raise self._server.unavailable(error) from None

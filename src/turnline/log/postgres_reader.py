@@ -1,0 +1,163 @@
+"""Reading a `PostgresLog`: queries, on a few connections at a time.
+
+A channel is read in pages, so its length does not matter. A query whose connection was lost is asked
+once more: it changes nothing.
+"""
+
+from __future__ import annotations
+
+from asyncio import Semaphore
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from psycopg import AsyncConnection
+from psycopg.errors import DataCorrupted, IndexCorrupted
+
+from turnline.core.codec import NO_HASH, Record
+from turnline.log.base import Head
+from turnline.log.pages import Page
+from turnline.log.postgres_server import ConnectionLost, PostgresServer, Row
+from turnline.log.sqlite_work import snapshot_checksum
+
+READERS: Final = 4
+PAGE_RECORDS: Final = 256
+PAGE_BYTES: Final = 4 * 1024 * 1024
+"""A page ends with the record that passes it."""
+
+DAMAGE: Final = (DataCorrupted, IndexCorrupted)
+
+_PAGE: Final = f"""
+SELECT head.seq, before.hash, page.seq, page.envelope_id, page.body, page.hash, page.more
+FROM (SELECT) AS one
+LEFT JOIN turnline_heads AS head ON head.channel = %(channel)s
+LEFT JOIN turnline_records AS before ON before.channel = %(channel)s AND before.seq = %(after)s
+LEFT JOIN LATERAL (
+    SELECT *, lead(seq) OVER (ORDER BY seq) IS NOT NULL AS more FROM (
+        SELECT seq, envelope_id, body, hash,
+            sum(octet_length(body)) OVER (ORDER BY seq) - octet_length(body) AS bytes_before
+        FROM turnline_records WHERE channel = %(channel)s AND seq > %(after)s
+        ORDER BY seq LIMIT {PAGE_RECORDS}
+    ) AS records
+) AS page ON page.bytes_before < {PAGE_BYTES}
+ORDER BY page.seq
+"""
+_FIND: Final = """
+SELECT record.seq, record.envelope_id, record.body, record.hash, before.hash
+FROM turnline_records AS record
+LEFT JOIN turnline_records AS before ON before.channel = record.channel AND before.seq = record.seq - 1
+WHERE record.channel = %s AND record.envelope_id = %s
+"""
+_HEAD: Final = "SELECT channel, seq, closed, least(position, %s) FROM turnline_heads"
+_OPEN: Final = {None: "TRUE", False: "NOT closed", True: "closed"}
+
+T = TypeVar("T")
+Query = Callable[[AsyncConnection[Row]], Awaitable[T]]
+
+
+class Reader:
+    """Runs queries, a few at a time."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._free = Semaphore(READERS)
+
+    async def ask(self, query: Query[T]) -> T:
+        """Return what `query` makes of a connection. Raises `LogUnavailable`, and PostgreSQL's own errors."""
+        async with self._free:
+            try:
+                return await self._once(query)
+            except ConnectionLost:
+                return await self._once(query)
+
+    async def _once(self, query: Query[T]) -> T:
+        async with self._server.connection() as connection:
+            return await query(connection)
+
+
+async def page(connection: AsyncConnection[Row], channel_id: str, after: int) -> Page:
+    """Return the records behind `after`, up to a page's limits."""
+    rows = await _rows(connection, _PAGE, {"channel": channel_id, "after": after})
+    end, previous, *_ = rows[0]
+    records = [_record(row[2:6]) for row in rows if row[2] is not None]
+    more = bool(records) and (rows[-1][6] or len(records) == PAGE_RECORDS)
+    # A record that should be there and is not leaves its follower without a chain, and unreadable.
+    return Page(records=records, more=more, end=end or 0, previous=previous or NO_HASH)
+
+
+async def record_with(
+    connection: AsyncConnection[Row], channel_id: str, envelope_id: str
+) -> tuple[Record, bytes] | None:
+    """Return the record with this id and the hash of the one before it."""
+    for row in await _rows(connection, _FIND, (channel_id, envelope_id)):
+        return _record(row[:4]), row[4] or NO_HASH
+    return None
+
+
+async def head_of(connection: AsyncConnection[Row], channel_id: str) -> Head | None:
+    rows = await _rows(connection, f"{_HEAD} WHERE channel = %s", (await horizon(connection), channel_id))
+    return _head(rows[0]) if rows else None
+
+
+async def heads_by_name(
+    connection: AsyncConnection[Row], closed: bool | None, after: str, limit: int | None
+) -> list[Head]:
+    query = f"{_HEAD} WHERE channel > %s AND {_OPEN[closed]} ORDER BY channel LIMIT %s"
+    rows = await _rows(connection, query, (await horizon(connection), after, limit))
+    return [_head(row) for row in rows]
+
+
+async def heads_by_position(connection: AsyncConnection[Row], after: int) -> list[Head]:
+    """Return a head for every channel appended to behind `after`, as far as nothing can come between."""
+    query = "SELECT * FROM turnline_tail(%s, %s)"
+    rows = await _rows(connection, query, (after, PAGE_RECORDS))
+    newest = {row[0]: _head(row) for row in rows}
+    return sorted(newest.values(), key=lambda head: head.position)
+
+
+async def horizon(connection: AsyncConnection[Row]) -> int:
+    """Return the position at and below which every append is finished.
+
+    Asked for before heads are read, it is where a tail may start without missing one that was
+    under way then.
+    """
+    ((position,),) = await _rows(connection, "SELECT turnline_horizon()", ())
+    return int(position)
+
+
+async def snapshot_of(connection: AsyncConnection[Row], channel_id: str) -> tuple[int, bytes] | None:
+    try:
+        query = "SELECT seq, checksum, body FROM turnline_snapshots WHERE channel = %s"
+        rows = await _rows(connection, query, (channel_id,))
+    except DAMAGE:  # A cache that cannot be read is an empty one.
+        return None
+    for seq, checksum, body in rows:
+        return (seq, body) if snapshot_checksum(channel_id, seq, body) == checksum else None
+    return None
+
+
+async def save_snapshot(connection: AsyncConnection[Row], channel_id: str, seq: int, body: bytes) -> None:
+    await connection.execute(
+        "INSERT INTO turnline_snapshots VALUES (%s, %s, %s, %b) ON CONFLICT (channel) DO UPDATE "
+        "SET seq = excluded.seq, checksum = excluded.checksum, body = excluded.body",
+        (channel_id, seq, snapshot_checksum(channel_id, seq, body), body),
+    )
+
+
+async def delete_snapshots(connection: AsyncConnection[Row]) -> None:
+    await connection.execute("DELETE FROM turnline_snapshots")
+
+
+async def _rows(connection: AsyncConnection[Row], query: str, parameters: Any) -> list[Row]:
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(query, parameters)
+    return await cursor.fetchall()
+
+
+def _record(row: Row) -> Record:
+    seq, envelope_id, body, hash_ = row
+    return Record(seq=seq, envelope_id=envelope_id, body=body, hash=hash_)
+
+
+def _head(row: Row) -> Head:
+    channel_id, seq, closed, position = row
+    return Head(channel_id=channel_id, seq=seq, closed=closed, position=position)

@@ -1,0 +1,247 @@
+"""The tables and functions of a `PostgresLog`: what is kept, and how it is made or refused.
+
+    turnline_records    the log. (channel, seq) and (channel, envelope_id) are unique; the last
+                        record of each append has its position
+    turnline_heads      where each channel ends; its rows are what appends queue up for
+    turnline_snapshots  a cache with checksums of its own
+    turnline_append     compare-and-append, for many channels in one call
+    turnline_tail       the appends behind a position, as far as nothing can come between them
+
+They are in the first schema of the connection's `search_path`.
+
+Rule 1: a transaction begins and ends within one call, so none is ever open while a client thinks.
+A client that is paused or dies holds up nobody. Only an append that joins a transaction of somebody
+else is committed by another call (`postgres_joined`).
+
+Rule 2: positions are given out in order and committed in any. So every append first takes a lock
+that names a position below all it will be given (`turnline_enter`). What is at or below the lowest
+of those names, and of what has been given out, is finished: no commit can come before it any more
+(`turnline_horizon`). The locks are read after the last position, and the rows after the locks; for
+that each statement needs a snapshot of its own, which is what READ COMMITTED gives. Transactions
+that are not the log's hold up nothing, however long they take.
+
+Rule 3: tables that are not a Turnline log's, or are of a newer format, are not touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from psycopg import Connection
+from psycopg.errors import InsufficientPrivilege
+
+TABLE_NAMES: Final = frozenset(
+    {"turnline_format", "turnline_records", "turnline_heads", "turnline_snapshots"}
+)
+FORMAT: Final = 1
+"""Of the tables and functions. Not the envelopes' schema version, which each of them carries."""
+_CREATION_LOCK: Final = 0x5457_4C47  # "TWLG"
+
+_TABLES: Final = r"""
+CREATE TABLE turnline_format (number integer NOT NULL);
+CREATE TABLE turnline_records (
+    channel text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    envelope_id text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL,
+    body bytea NOT NULL,
+    position bigint,
+    PRIMARY KEY (channel, seq),
+    UNIQUE (channel, envelope_id)
+);
+CREATE UNIQUE INDEX turnline_appends ON turnline_records (position) WHERE position IS NOT NULL;
+CREATE SEQUENCE turnline_positions CACHE 1;
+CREATE TABLE turnline_heads (
+    channel text COLLATE "C" PRIMARY KEY,
+    seq bigint NOT NULL,
+    hash bytea NOT NULL,
+    closed boolean NOT NULL,
+    position bigint NOT NULL
+) WITH (fillfactor = 70);
+CREATE INDEX turnline_open_heads ON turnline_heads (channel) WHERE NOT closed;
+CREATE TABLE turnline_snapshots (
+    channel text COLLATE "C" PRIMARY KEY,
+    seq bigint NOT NULL,
+    checksum bytea NOT NULL,
+    body bytea NOT NULL
+);
+"""
+
+_FUNCTIONS: Final = r"""
+CREATE FUNCTION turnline_enter() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE 'a log needs READ COMMITTED';
+    END IF;
+    -- The argument is known before the lock is taken, and the lock before any position is asked for.
+    PERFORM pg_advisory_xact_lock_shared(
+        'turnline_positions'::regclass::oid::integer,
+        (coalesce(pg_sequence_last_value('turnline_positions'), 0) & 2147483647)::integer
+    );
+END $$;
+
+CREATE FUNCTION turnline_horizon() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    given bigint := coalesce(pg_sequence_last_value('turnline_positions'), 0);
+    behind bigint;
+BEGIN
+    -- A lock has 31 bits of its position. A difference that looks too large to be one belongs to a
+    -- lock taken after `given` was read: its positions are higher.
+    SELECT max((given - lock.objid::bigint) & 2147483647) INTO behind
+    FROM pg_locks AS lock
+    WHERE lock.locktype = 'advisory' AND lock.objsubid = 2
+        AND lock.classid = 'turnline_positions'::regclass::oid
+        AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND (given - lock.objid::bigint) & 2147483647 < 1073741824;
+    RETURN given - coalesce(behind, 0);
+END $$;
+
+CREATE FUNCTION turnline_tail(behind bigint, at_most integer)
+RETURNS TABLE (told_channel text, told_seq bigint, told_closed boolean, told_position bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    horizon bigint;
+BEGIN
+    IF behind >= coalesce(pg_sequence_last_value('turnline_positions'), 0) THEN
+        RETURN;
+    END IF;
+    horizon := turnline_horizon();
+    RETURN QUERY
+        SELECT append.channel, append.seq, head.closed AND head.seq = append.seq, append.position
+        FROM turnline_records AS append JOIN turnline_heads AS head ON head.channel = append.channel
+        WHERE append.position > behind AND append.position <= horizon
+        ORDER BY append.position LIMIT at_most;
+END $$;
+
+CREATE FUNCTION turnline_append(
+    channels text[], afters bigint[], previouses bytea[], closings boolean[], counts integer[],
+    ids text[], hashes bytea[], bodies bytea[]
+) RETURNS TABLE (outcome text, found_seq bigint, found_hash bytea, found_id text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    low integer := 1;
+    high integer;
+    is_new boolean;
+    nothing bytea := decode(repeat('00', 16), 'hex');
+    place bigint;
+BEGIN
+    PERFORM turnline_enter();
+    FOR i IN 1 .. cardinality(channels) LOOP
+        high := low + counts[i] - 1;
+        SELECT head.seq, head.hash INTO found_seq, found_hash
+        FROM turnline_heads AS head WHERE head.channel = channels[i] FOR UPDATE;
+        is_new := NOT FOUND;
+        IF is_new AND afters[i] = 0 THEN
+            -- Whoever begins a channel holds its head before the records are looked at, too.
+            INSERT INTO turnline_heads VALUES (channels[i], 0, nothing, false, 0) ON CONFLICT DO NOTHING;
+            is_new := FOUND;
+            SELECT head.seq, head.hash INTO found_seq, found_hash
+            FROM turnline_heads AS head WHERE head.channel = channels[i] FOR UPDATE;
+        ELSIF is_new THEN
+            found_seq := 0;
+            found_hash := nothing;
+        END IF;
+        found_id := NULL;
+        IF found_seq = afters[i] THEN
+            SELECT record.envelope_id INTO found_id FROM turnline_records AS record
+            WHERE record.channel = channels[i] AND record.envelope_id = ANY (ids[low:high]) LIMIT 1;
+        END IF;
+        outcome := CASE
+            WHEN found_seq <> afters[i] THEN 'conflict'
+            WHEN found_id IS NOT NULL THEN 'duplicate'
+            WHEN found_seq > 0 AND NOT EXISTS (
+                SELECT FROM turnline_records AS record
+                WHERE record.channel = channels[i] AND record.seq = found_seq AND record.hash = found_hash
+            ) THEN 'head without record'
+            WHEN EXISTS (
+                SELECT FROM turnline_records AS record
+                WHERE record.channel = channels[i] AND record.seq = found_seq + 1
+            ) THEN 'record without head'
+            WHEN found_hash <> previouses[i] OR counts[i] = 0 THEN 'other hash'
+            ELSE 'written'
+        END;
+        IF outcome = 'written' THEN
+            place := nextval('turnline_positions');
+            UPDATE turnline_heads AS head
+            SET seq = afters[i] + counts[i], hash = hashes[high], closed = closings[i], position = place
+            WHERE head.channel = channels[i];
+            INSERT INTO turnline_records
+            SELECT channels[i], afters[i] + n, ids[low + n - 1], hashes[low + n - 1], bodies[low + n - 1],
+                CASE WHEN n = counts[i] THEN place END
+            FROM generate_series(1, counts[i]) AS n;
+        ELSIF is_new THEN
+            DELETE FROM turnline_heads AS head WHERE head.channel = channels[i] AND head.seq = 0;
+        END IF;
+        low := high + 1;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+"""
+
+APPEND: Final = """
+SELECT outcome, found_seq, found_hash, found_id FROM turnline_append(
+    %b::text[], %b::bigint[], %b::bytea[], %b::boolean[], %b::integer[], %b::text[], %b::bytea[], %b::bytea[]
+)
+"""
+
+
+def make(connection: Connection[Any]) -> str:
+    """Make what is not there. Return why it cannot be used; empty if it can."""
+    if _format(connection):
+        return refusal(connection)
+    try:
+        with connection.transaction():
+            return _create(connection)
+    except InsufficientPrivilege:
+        return (
+            "it has no tables of a log, and this user may not make them; GRANT CREATE ON SCHEMA to it, or "
+            "let one who may open the log once"
+        )
+
+
+def has_tables(connection: Connection[Any]) -> bool:
+    """Whether there is a log, of whatever format."""
+    return _format(connection) > 0
+
+
+def refusal(connection: Connection[Any]) -> str:
+    """Say why the tables there cannot be read; empty if they can."""
+    found = _format(connection)
+    if not found:
+        return "it has no tables of a Turnline log"
+    return (
+        f"its format {found} is newer than this program's {FORMAT}; upgrade turnline"
+        if found > FORMAT
+        else ""
+    )
+
+
+def _create(connection: Connection[Any]) -> str:
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION_LOCK,))
+    if _format(connection):  # Somebody else was first.
+        return ""
+    if _exists(connection, "turnline_records"):
+        return "it has a table `turnline_records`, but is not a Turnline log"
+    if not _value(connection, "SELECT current_schema() IS NOT NULL"):
+        return "its search_path names no schema to make tables in"
+    connection.execute(_TABLES)
+    connection.execute(_FUNCTIONS)
+    connection.execute("INSERT INTO turnline_format VALUES (%s)", (FORMAT,))
+    return ""
+
+
+def _format(connection: Connection[Any]) -> int:
+    if not _exists(connection, "turnline_format"):
+        return 0
+    return int(_value(connection, "SELECT max(number) FROM turnline_format") or 0)
+
+
+def _exists(connection: Connection[Any], name: str) -> bool:
+    # Not `to_regclass`, which remembers what it did not find until the transaction ends.
+    query = f"SELECT count(*) FROM pg_class WHERE relname = '{name}' AND pg_table_is_visible(oid)"
+    return bool(_value(connection, query))
+
+
+def _value(connection: Connection[Any], query: str) -> Any:
+    row = connection.execute(query).fetchone()
+    return None if row is None else row[0]

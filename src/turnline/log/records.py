@@ -1,0 +1,155 @@
+"""A log as it is kept, opened to look at and not to touch.
+
+    channels     every channel there is
+    read         its records, as they are, unchecked: whoever reads passes them through a `Chain`
+    indexed      what the backend's index says of a channel
+    damage       what the storage itself finds wrong
+
+Rule 1: looking changes nothing and makes nothing. A log that is not there is a `LogUnavailable`.
+
+Rule 2: it may be looked at while hubs write. An index is asked after the records were read, so
+it may be ahead of them, and never behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from turnline.core.codec import Record
+from turnline.errors import LogUnavailable, MissingExtra, UnknownName
+from turnline.log.address import PLAIN_SUFFIX
+from turnline.log.memory import MemoryLog
+
+
+class Indexed(Struct, frozen=True, kw_only=True):
+    """Where a channel ends, by the index."""
+
+    seq: int
+    hash: bytes | None
+    """None: this backend keeps none beside the records."""
+    closed: bool
+    listed: bool
+    """Whether a list of open channels would name it."""
+
+
+class Records(Protocol):
+    """A log to look at."""
+
+    address: str
+    """Where it is kept, for people: without a password."""
+
+    def channels(self) -> AsyncGenerator[str]:
+        """Yield every channel that has records or an entry in the index, by id. Raises `LogUnavailable`."""
+        ...
+
+    def read(self, channel_id: str, *, after: int = 0) -> AsyncGenerator[Record]:
+        """Yield the records behind `after`. Raises `CorruptRecord` where there is nothing to yield."""
+        ...
+
+    async def indexed(self, channel_id: str) -> Indexed | None:
+        """Return what the index says, or None for a channel it does not have. Raises `CorruptRecord`."""
+        ...
+
+    async def damage(self) -> list[str]:
+        """Return what is wrong with the storage as a whole; none of it belongs to a channel."""
+        ...
+
+    async def facts(self) -> dict[str, str]:
+        """Return what there is to say of the backend, for people."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class MemoryRecords:
+    """See `Records`."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self.address = log.address
+        self._log = log
+
+    async def channels(self) -> AsyncGenerator[str]:
+        for channel_id in sorted(
+            {*self._log.records, *(head.channel_id for head in await self._log.channels())}
+        ):
+            yield channel_id
+
+    async def read(self, channel_id: str, *, after: int = 0) -> AsyncGenerator[Record]:
+        for record in self._log.records.get(channel_id, [])[after:]:
+            yield record
+
+    async def indexed(self, channel_id: str) -> Indexed | None:
+        head = await self._log.head(channel_id)
+        if head is None:
+            return None
+        return Indexed(seq=head.seq, hash=None, closed=head.closed, listed=not head.closed)
+
+    async def damage(self) -> list[str]:
+        return []
+
+    async def facts(self) -> dict[str, str]:
+        return {"durability": self._log.durability}
+
+    async def close(self) -> None:
+        """Do nothing: the log is somebody else's."""
+
+
+async def open_records(address: str) -> Records:
+    """Return what is kept at `address`. Raises `LogUnavailable`, or `UnknownName` for an unknown scheme."""
+    scheme, colon, _ = address.partition(":")
+    if scheme in _SCHEMES and colon:
+        return await _SCHEMES[scheme](address)
+    if address.endswith(PLAIN_SUFFIX) and "://" not in address:
+        return await _sqlite(f"sqlite:///{address}")
+    # Only the scheme: the rest may hold a password.
+    raise UnknownName(
+        "log scheme",
+        scheme if colon else address,
+        _SCHEMES,
+        do=f"Or give a file that ends in {PLAIN_SUFFIX!r}.",
+    )
+
+
+async def _memory(address: str) -> Records:
+    raise LogUnavailable(address, because="it ends with its process, so there is nothing to look at")
+
+
+async def _sqlite(address: str) -> Records:
+    from turnline.log.sqlite_records import SqliteRecords  # noqa: PLC0415  As for the others.
+
+    path = address.removeprefix("sqlite:///")
+    if path == address or not path:
+        raise LogUnavailable(address, because="expected `sqlite:///` and the path of a file")
+    return SqliteRecords(path)
+
+
+async def _nats(address: str) -> Records:
+    try:
+        from turnline.log.nats_records import NatsRecords  # noqa: PLC0415  Only whoever asks needs nats-py.
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("nats"):
+            raise
+        raise MissingExtra("logs on NATS", extra="nats") from None
+    return await NatsRecords.open(address)
+
+
+async def _postgres(address: str) -> Records:
+    try:
+        from turnline.log.postgres_records import PostgresRecords  # noqa: PLC0415  The same for psycopg.
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("psycopg"):
+            raise
+        raise MissingExtra("logs on PostgreSQL", extra="postgres") from None
+    return PostgresRecords(address)
+
+
+_SCHEMES: Final[dict[str, Callable[[str], Awaitable[Records]]]] = {
+    "memory": _memory,
+    "nats": _nats,
+    "postgres": _postgres,
+    "postgresql": _postgres,
+    "sqlite": _sqlite,
+}

@@ -1,0 +1,201 @@
+"""The log in one file: SQLite, from the standard library.
+
+    caller -> Writer (one thread, group commit) -> file <- Reader (a few threads) <- caller
+
+What an append survives is a named choice: `power` (the default) syncs every
+commit; `process` leaves the last commits to the operating system, so that they
+survive a crash of the program but perhaps not of the machine.
+
+Several processes may use one file at once. Event loops and threads may share
+one `SqliteLog`: each caller is answered in the loop it asked from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Final, TypeVar
+
+from turnline.core.codec import unseal
+from turnline.core.envelope import Envelope
+from turnline.errors import CorruptRecord, LogUnavailable
+from turnline.log import sqlite_reader as queries
+from turnline.log.base import Head, check_append
+from turnline.log.bell import Bell
+from turnline.log.joined import SharedDatabase, Transaction, under_savepoint
+from turnline.log.pages import Page, in_order
+from turnline.log.sqlite_file import MOUNTS, SQLITE_RAISES, TABLE_NAMES, Durability, LogFile, reason
+from turnline.log.sqlite_reader import Reader
+from turnline.log.sqlite_work import Append, DeleteSnapshots, SaveSnapshot
+from turnline.log.sqlite_writer import SYNC_FAILURES, Writer, WriterStats
+
+BUSY_TIMEOUT_SECONDS: Final = 10.0
+"""How long another process may hold the file before an append gives up."""
+POLL_SECONDS: Final = 0.25
+"""How often `tail` looks for what other processes appended; this process's own appends wake it at once."""
+
+T = TypeVar("T")
+
+
+class SqliteLog:
+    """See `turnline.log.base.Log`, `Snapshots` and `JoinsTransactions`.
+
+    Opens the file, or makes it and its folder. Raises `LogUnavailable` for a
+    file that is something else, is of a newer format, cannot be written, or is
+    on a network file system.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability = "power",
+        busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS,
+        poll_seconds: float = POLL_SECONDS,
+        mounts: Path = MOUNTS,
+    ) -> None:
+        file = LogFile(path, durability=durability, busy_timeout_seconds=busy_timeout_seconds, mounts=mounts)
+        self.address = file.address
+        self.path = file.path
+        self.durability: str = file.durability
+        self._file = file
+        self._poll_seconds = poll_seconds
+        self._closed = False
+        self._bell = Bell()
+        self._reader = Reader(file)
+        self._writer = Writer(file, committed=self._bell.ring)
+
+    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        check_append(channel_id, envelopes, after=after)
+        if envelopes:
+            await self._writer.submit(Append(channel_id, envelopes, after=after))
+
+    @property
+    def database(self) -> SharedDatabase:
+        return SharedDatabase(
+            url=f"sqlite:///{self.path.absolute()}",
+            prepare=self._file.prepare,
+            busy_timeout_seconds=self._file.busy_timeout_seconds,
+            tables=TABLE_NAMES,
+            turnstile=self._file.turnstile,
+        )
+
+    async def append_within(
+        self, transaction: Transaction, channel_id: str, envelopes: Sequence[Envelope], *, after: int
+    ) -> None:
+        check_append(channel_id, envelopes, after=after)
+        if not envelopes or not transaction.has_writes:
+            # With nothing to commit beside them, the envelopes may share a commit with others.
+            await self.append(channel_id, envelopes, after=after)
+            return
+        if self._closed:
+            raise LogUnavailable(self.address, because="it has been closed")
+        work = Append(channel_id, envelopes, after=after)
+        try:
+            await transaction.commit_with(under_savepoint(work.write))
+        except SQLITE_RAISES as error:
+            if not await self._landed(work, error):
+                raise LogUnavailable(self.address, because=reason(error)) from error
+        self._bell.ring()
+
+    def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
+        return in_order(channel_id, self._page, after=after)
+
+    async def find(self, channel_id: str, envelope_id: str) -> Envelope | None:
+        with self._damage_is_of(channel_id, seq=0):
+            found = await self._reader.ask(
+                partial(queries.record_with, channel_id=channel_id, envelope_id=envelope_id)
+            )
+        if found is None:
+            return None
+        record, previous = found
+        return unseal(channel_id, record, previous=previous, seq=record.seq)
+
+    async def head(self, channel_id: str) -> Head | None:
+        return await self._ask(partial(queries.head_of, channel_id=channel_id))
+
+    async def channels(
+        self, *, closed: bool | None = None, after: str = "", limit: int | None = None
+    ) -> list[Head]:
+        return await self._ask(partial(queries.heads_by_name, closed=closed, after=after, limit=limit))
+
+    async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
+        """See `Log.tail`. Ends when the log is closed."""
+        with self._ends_when_closed():
+            while not self._closed:
+                seen = self._bell.rung
+                heads = await self._ask(partial(queries.heads_by_position, after=after))
+                for head in heads:
+                    yield head
+                    after = head.position
+                if not heads:
+                    await self._bell.wait(seen, timeout_seconds=self._poll_seconds)
+
+    async def close(self) -> None:
+        self._closed = True
+        await asyncio.to_thread(self._writer.close)
+        await asyncio.to_thread(self._reader.close)
+        self._bell.ring()
+
+    def stats(self) -> WriterStats:
+        """Return what the writer has done, and why it cannot write if it cannot."""
+        return self._writer.stats()
+
+    @property
+    def outage(self) -> str:
+        """See `TellsOutage`."""
+        return self.stats().read_only
+
+    async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
+        await self._writer.submit(SaveSnapshot(channel_id, seq=seq, body=body))
+
+    async def load_snapshot(self, channel_id: str) -> tuple[int, bytes] | None:
+        return await self._ask(partial(queries.snapshot_of, channel_id=channel_id))
+
+    async def delete_snapshots(self) -> None:
+        await self._writer.submit(DeleteSnapshots())
+
+    async def _page(self, channel_id: str, after: int) -> Page:
+        with self._damage_is_of(channel_id, seq=after + 1):
+            return await self._reader.ask(partial(queries.page, channel_id=channel_id, after=after))
+
+    async def _landed(self, work: Append, failure: Exception) -> bool:
+        """Whether a commit that failed is there all the same; a failed sync never counts as one."""
+        if getattr(failure, "sqlite_errorcode", 0) in SYNC_FAILURES:
+            return False
+        try:
+            return await self._reader.ask(work.landed)
+        except (*SQLITE_RAISES, LogUnavailable):
+            return False
+
+    async def _ask(self, query: Callable[[Connection], T]) -> T:
+        try:
+            return await self._reader.ask(query)
+        except SQLITE_RAISES as error:
+            because = reason(error)
+            if queries.is_damage(error):
+                because += "; its index is made anew when the table `heads` is dropped and the log opened"
+            raise LogUnavailable(self.address, because=because) from error
+
+    @contextmanager
+    def _ends_when_closed(self) -> Iterator[None]:
+        try:
+            yield
+        except LogUnavailable:
+            if not self._closed:
+                raise
+
+    @contextmanager
+    def _damage_is_of(self, channel_id: str, *, seq: int) -> Iterator[None]:
+        """Blame damage met here on one channel, so that it costs no other (E5)."""
+        try:
+            yield
+        except SQLITE_RAISES as error:
+            if queries.is_damage(error):
+                raise CorruptRecord(channel_id, seq=seq, because=reason(error)) from error
+            raise LogUnavailable(self.address, because=reason(error)) from error

@@ -1,0 +1,156 @@
+"""A `SqliteLog`'s file to look at: opened read-only, so that nothing is made, mended or synced."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from sqlite3 import Connection
+from threading import Lock
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+from turnline.core.codec import Record
+from turnline.errors import CorruptRecord, LogUnavailable
+from turnline.log import sqlite_reader as queries
+from turnline.log.records import Indexed
+from turnline.log.sqlite_file import MOUNTS, SQLITE_RAISES, check_owner, file_system, reason
+
+BUSY_TIMEOUT_SECONDS: Final = 10.0
+MAX_FAULTS: Final = 10
+"""Of the file's own check; whoever has ten needs a backup, not the eleventh."""
+
+_CHANNELS: Final = """
+SELECT coalesce(CAST(channel AS BLOB), x'')
+FROM (SELECT DISTINCT channel FROM records UNION SELECT channel FROM heads)
+ORDER BY channel
+"""
+_INDEXED: Final = "SELECT seq, CAST(hash AS BLOB), closed FROM heads WHERE channel = ?"
+_FACTS: Final = {
+    "journal mode": "PRAGMA journal_mode",
+    "page bytes": "PRAGMA page_size",
+    "pages": "PRAGMA page_count",
+    "free pages": "PRAGMA freelist_count",
+}
+
+T = TypeVar("T")
+
+
+class SqliteRecords:
+    """See `turnline.log.records.Records`. Raises `LogUnavailable` for a file that is not a log."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.address = f"sqlite:///{self.path}"
+        self._lock = Lock()
+        if self.path.is_dir():
+            raise LogUnavailable(self.address, because="it is a folder; name a file in it")
+        if not self.path.is_file():
+            raise LogUnavailable(self.address, because="there is no such file")
+        with self._told():
+            self._connection = _connect(self.path)
+            try:
+                self._check()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    async def channels(self) -> AsyncGenerator[str]:
+        for (name,) in await self._ask(lambda connection: connection.execute(_CHANNELS).fetchall()):
+            yield name.decode(errors="replace")
+
+    async def read(self, channel_id: str, *, after: int = 0) -> AsyncGenerator[Record]:
+        more = True
+        while more:
+            try:
+                page = await self._query(partial(queries.page, channel_id=channel_id, after=after))
+            except SQLITE_RAISES as error:
+                raise self._blamed(channel_id, after + 1, error) from error
+            for record in page.records:
+                yield record
+                after = max(after, record.seq)
+            more = page.more
+
+    async def indexed(self, channel_id: str) -> Indexed | None:
+        try:
+            row = await self._query(lambda connection: connection.execute(_INDEXED, (channel_id,)).fetchone())
+        except SQLITE_RAISES as error:
+            raise self._blamed(channel_id, 0, error) from error
+        if row is None:
+            return None
+        seq, hash_, closed = row
+        return Indexed(
+            seq=seq if isinstance(seq, int) else 0, hash=hash_ or b"", closed=bool(closed), listed=not closed
+        )
+
+    async def damage(self) -> list[str]:
+        try:
+            rows = await self._query(
+                lambda connection: connection.execute(f"PRAGMA integrity_check({MAX_FAULTS})").fetchall()
+            )
+        except SQLITE_RAISES as error:
+            return [reason(error)]
+        return [fault for (fault,) in rows if fault != "ok"]
+
+    async def facts(self) -> dict[str, str]:
+        return await self._ask(self._facts)
+
+    async def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def _check(self) -> None:
+        check_owner(self._connection, self.address)
+        tables = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_schema")}
+        if not tables >= {"records", "heads"}:
+            because = "it is empty" if not tables else "its index `heads` is not there; a hub makes it anew"
+            raise LogUnavailable(self.address, because=because)
+
+    def _facts(self, connection: Connection) -> dict[str, str]:
+        wal = Path(f"{self.path}-wal")
+        mounts = MOUNTS.read_text() if MOUNTS.exists() else ""
+        return {
+            "durability": "power, unless whoever writes opened it with durability='process'",
+            "SQLite": sqlite3.sqlite_version,
+            "file bytes": str(self.path.stat().st_size),
+            "write-ahead bytes": str(wal.stat().st_size if wal.exists() else 0),
+            "file system": file_system(self.path, mounts) or "unknown",
+            **{name: str(connection.execute(query).fetchone()[0]) for name, query in _FACTS.items()},
+        }
+
+    async def _ask(self, query: Callable[[Connection], T]) -> T:
+        with self._told():
+            return await self._query(query)
+
+    async def _query(self, query: Callable[[Connection], T]) -> T:
+        return await asyncio.to_thread(self._alone, query)
+
+    def _alone(self, query: Callable[[Connection], T]) -> T:
+        with self._lock:
+            return query(self._connection)
+
+    def _blamed(self, channel_id: str, seq: int, error: Exception) -> CorruptRecord | LogUnavailable:
+        if queries.is_damage(error):
+            return CorruptRecord(channel_id, seq=seq, because=reason(error))
+        return LogUnavailable(self.address, because=reason(error))
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLITE_RAISES as error:
+            raise LogUnavailable(self.address, because=reason(error)) from error
+
+
+def _connect(path: Path) -> Connection:
+    return sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?mode=ro",
+        uri=True,
+        timeout=BUSY_TIMEOUT_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )

@@ -1,0 +1,224 @@
+"""Moving a log: out to a file, and from a file into any log. Ids, seqs, hashes and bytes stay.
+
+Rule 1: an export is a consistent prefix of each channel: whole appends, as they stood when the
+channel was looked at, whoever writes meanwhile. A channel that is damaged is left out and named;
+half of it would look like a channel that never got any further.
+
+Rule 2: an import writes only what is missing. A channel that the log has is compared record by
+record first, and left alone if it differs. So importing again, also after a crash, ends the same.
+
+Rule 3: what fits into one append is one append: such a channel is there as a whole or not at all.
+A longer one comes in parts, each behind the last, so a second import goes on where the first
+ended. No hub may use the log before the import is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from contextlib import aclosing
+from typing import BinaryIO
+
+from msgspec import Struct, field
+
+from turnline.errors import ChannelDiffers, CorruptRecord, LogConflict, UnknownChannel
+from turnline.log.base import Log
+from turnline.log.chain import Chain
+from turnline.log.export_file import End, ExportWriter, Header, LeftOut, Part, Piece, read_export
+from turnline.log.records import Records
+from turnline.log.verify import Progress
+
+
+class Exported(Struct, frozen=True, kw_only=True):
+    """What was written to a file."""
+
+    channels: int
+    records: int
+    left_out: list[CorruptRecord]
+
+
+class Imported(Struct, frozen=True, kw_only=True):
+    """What became of a file."""
+
+    channels: int
+    """In the file."""
+    records: int
+    written: int
+    """Records that were not on the log before."""
+    known: int
+    """Records that were."""
+    left_out: list[LeftOut] = field(default_factory=list)
+    """Channels the export could not read."""
+    refused: list[ChannelDiffers] = field(default_factory=list)
+
+
+async def export_log(
+    records: Records,
+    write: Callable[[bytes], object],
+    *,
+    exported_at: str,
+    channels: Collection[str] = (),
+    progress: Progress = lambda channels, done: None,
+) -> Exported:
+    """Write the log, or only `channels` of it, as a file. Raises `LogUnavailable` and `UnknownChannel`."""
+    writer = ExportWriter(write)
+    writer.begin(source=records.address, exported_at=exported_at)
+    left_out: list[CorruptRecord] = []
+    wanted = set(channels)
+    async for channel_id in records.channels():
+        if channels and channel_id not in wanted:
+            continue
+        wanted.discard(channel_id)
+        try:
+            await _export(records, channel_id, writer)
+        except CorruptRecord as error:
+            writer.leave_out(channel_id, seq=error.seq, because=error.because)
+            left_out.append(error)
+        progress(writer.channels, writer.records)
+    if wanted:
+        raise UnknownChannel(min(wanted))
+    writer.end()
+    return Exported(channels=writer.channels, records=writer.records, left_out=left_out)
+
+
+async def _export(records: Records, channel_id: str, writer: ExportWriter) -> None:
+    """Write a channel as far as it goes now. Raises `CorruptRecord` before anything of it is written."""
+    end = await _followed(records, channel_id)
+    writer.channel(channel_id, records=end.seq, hash_=end.hash)
+    if end.seq == 0:
+        return
+    async with aclosing(records.read(channel_id)) as found:
+        async for record in found:
+            writer.record(channel_id, record)
+            if record.seq >= end.seq:
+                return
+
+
+async def _followed(records: Records, channel_id: str) -> Chain:
+    """Return the channel's chain to its end. Raises `CorruptRecord`, also for an end that is missing."""
+    index = await records.indexed(channel_id)
+    chain = Chain(channel_id)
+    async with aclosing(records.read(channel_id)) as found:
+        async for record in found:
+            chain.add(record)
+            _text(chain, record.body)
+    if index is not None and index.seq > chain.seq:
+        because = f"it is missing, though the channel goes on to {index.seq}"
+        raise CorruptRecord(channel_id, seq=chain.seq + 1, because=because)
+    return chain
+
+
+def _text(chain: Chain, body: bytes) -> None:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptRecord(chain.channel_id, seq=chain.seq, because=f"it is no text: {error}") from error
+
+
+def check_export(file: BinaryIO) -> End:
+    """Read a file through and return its last line. Raises `BadExport`."""
+    for piece in read_export(file):
+        if isinstance(piece, End):
+            return piece
+    raise AssertionError("an export ends with its end, or is refused")
+
+
+async def import_log(
+    file: BinaryIO, log: Log, there: Records, *, progress: Progress = lambda channels, done: None
+) -> Imported:
+    """Bring what is in `file` onto `log`; `there` is the same log, to look at.
+
+    Raises `BadExport`: what came before the bad line is on the log. Raises what `append` raises.
+    """
+    taking = _Taking(log, there)
+    pieces = read_export(file)
+    while (piece := await asyncio.to_thread(_next, pieces)) is not None:
+        match piece:
+            case Part():
+                await taking.take(piece)
+                progress(taking.channels, taking.records)
+            case LeftOut():
+                taking.left_out.append(piece)
+            case Header() | End():
+                pass
+    return taking.done()
+
+
+def _next(pieces: Iterator[Piece]) -> Piece | None:
+    return next(pieces, None)
+
+
+class _Taking:
+    """An import under way."""
+
+    def __init__(self, log: Log, there: Records) -> None:
+        self.left_out: list[LeftOut] = []
+        self.channels = self.records = self._written = self._known_before = 0
+        self._refused: list[ChannelDiffers] = []
+        self._log = log
+        self._there = there
+        self._channel_id: str | None = None
+        self._known = 0
+        self._is_refused = False
+
+    def done(self) -> Imported:
+        return Imported(
+            channels=self.channels,
+            records=self.records,
+            written=self._written,
+            known=self._known_before,
+            left_out=self.left_out,
+            refused=self._refused,
+        )
+
+    async def take(self, part: Part) -> None:
+        if part.channel_id != self._channel_id:
+            await self._begin(part.channel_id)
+        self.records += len(part.records)
+        if self._is_refused:
+            return
+        try:
+            await self._take(part)
+        except ChannelDiffers as error:
+            self._is_refused = True
+            self._refused.append(error)
+
+    async def _begin(self, channel_id: str) -> None:
+        head = await self._log.head(channel_id)
+        self.channels += 1
+        self._channel_id = channel_id
+        self._known = head.seq if head else 0
+        self._is_refused = False
+
+    async def _take(self, part: Part) -> None:
+        while True:
+            await self._compare(part)
+            new = [envelope for envelope in part.envelopes if envelope.seq > self._known]
+            try:
+                await self._log.append(part.channel_id, new, after=part.records[-1].seq - len(new))
+            except LogConflict as conflict:  # Somebody else appended: perhaps a second import of the same.
+                if conflict.found <= self._known:  # A channel only grows; one that does not is broken.
+                    raise
+                self._known = conflict.found
+            else:
+                self._known = max(self._known, part.records[-1].seq)
+                self._written += len(new)
+                self._known_before += len(part.records) - len(new)
+                return
+
+    async def _compare(self, part: Part) -> None:
+        """Raise `ChannelDiffers` unless the log has the part's records as far as it goes."""
+        expected = [record for record in part.records if record.seq <= self._known]
+        if not expected:
+            return
+        after = expected[0].seq - 1
+        async with aclosing(self._there.read(part.channel_id, after=after)) as found:
+            for record in expected:
+                kept = await anext(found, None)
+                if kept != record:
+                    raise ChannelDiffers(
+                        part.channel_id,
+                        seq=record.seq,
+                        found="nothing" if kept is None else f"{kept.envelope_id!r} ({kept.hash.hex()})",
+                        expected=f"{record.envelope_id!r} ({record.hash.hex()})",
+                    )

@@ -1,0 +1,156 @@
+"""The project's root key: it signs tokens, and its public half verifies them.
+
+    TURNLINE_AUTH_KEY          the private key, 64 hexadecimal digits
+    .turnline/auth.key         the same in a file that only its owner can read
+    TURNLINE_AUTH_PUBLIC_KEY   enough to verify: a server needs no more
+
+A key with `development:` before its digits is one for trying things out: whatever it signs is marked so,
+and a production start refuses it.
+
+Rule: a private key is in no error, no log line and no repr.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from turnline.errors import BadKey
+from turnline.server.auth.library import LIBRARY_ERRORS, Biscuit, BiscuitBuilder, KeyPair, PrivateKey
+
+KEY_VARIABLE: Final = "TURNLINE_AUTH_KEY"
+PUBLIC_KEY_VARIABLE: Final = "TURNLINE_AUTH_PUBLIC_KEY"
+KEY_FILE: Final = Path(".turnline") / "auth.key"
+_PRIVATE: Final = re.compile(r"(development:)?(?:ed25519-private/)?([0-9a-fA-F]{64})")
+_PUBLIC: Final = re.compile(r"(development:)?(?:ed25519/)?([0-9a-fA-F]{64})")
+_DO: Final = "Make one with `turnline token key`."
+_MAX_FILE_BYTES: Final = 1_024
+
+
+class VerifyingKey(Struct, frozen=True):
+    """Enough to tell whether a token was signed by the project."""
+
+    public: str
+    """64 hexadecimal digits."""
+    development: bool = False
+
+
+class RootKey:
+    """The key that signs a project's tokens. It cannot be shown, copied into a text or read back."""
+
+    __slots__ = ("_pair", "development", "public")
+
+    def __init__(self, pair: KeyPair, *, development: bool) -> None:
+        self._pair = pair
+        self.public = bytes(pair.public_key.to_bytes()).hex()
+        self.development = development
+        """Whether what it signs is for trying things out only."""
+
+    def __repr__(self) -> str:
+        return f"RootKey(public={self.public!r}, development={self.development})"
+
+    @classmethod
+    def from_text(cls, text: str, *, where: str) -> RootKey:
+        """Return the key that `text` spells. `where` it comes from is all an error says about it."""
+        found = _PRIVATE.fullmatch(text.strip())
+        if found is None:
+            raise BadKey(where, because="this is not a private key of 64 hexadecimal digits", do=_DO)
+        try:
+            pair = KeyPair.from_private_key(PrivateKey(f"ed25519-private/{found[2]}"))
+        except LIBRARY_ERRORS:
+            raise BadKey(where, because="no key pair has this private key", do=_DO) from None
+        return cls(pair, development=found[1] is not None)
+
+    def sign(self, builder: BiscuitBuilder) -> Biscuit:
+        return builder.build(self._pair.private_key)
+
+    def verifying(self) -> VerifyingKey:
+        return VerifyingKey(self.public, self.development)
+
+
+def development_key() -> RootKey:
+    """Return a key that ends with this process."""
+    return RootKey(KeyPair(), development=True)
+
+
+def root_key(environ: Mapping[str, str], folder: Path) -> RootKey:
+    """Return the project's key: from the environment, else from its folder. Raises `BadKey` without one."""
+    if environ.get(KEY_VARIABLE):
+        return RootKey.from_text(environ[KEY_VARIABLE], where=KEY_VARIABLE)
+    return RootKey.from_text(_read(folder / KEY_FILE), where=str(folder / KEY_FILE))
+
+
+def ensure_root_key(environ: Mapping[str, str], folder: Path) -> RootKey:
+    """Return the project's key; if there is none, make one and keep it in the folder."""
+    path = folder / KEY_FILE
+    if not environ.get(KEY_VARIABLE) and not path.exists():
+        try:
+            _create(path)
+        except OSError as error:
+            because = f"no key can be kept there: {_told(error)}"
+            raise BadKey(str(path), because=because, do=f"Set {KEY_VARIABLE}.") from None
+    return root_key(environ, folder)
+
+
+def verifying_key(environ: Mapping[str, str], folder: Path) -> VerifyingKey:
+    """Return what verifies the project's tokens: the public key of the environment, or of its root key."""
+    text = environ.get(PUBLIC_KEY_VARIABLE)
+    if not text:
+        return root_key(environ, folder).verifying()
+    found = _PUBLIC.fullmatch(text.strip())
+    if found is None:
+        raise BadKey(PUBLIC_KEY_VARIABLE, because="this is not a public key of 64 hexadecimal digits", do=_DO)
+    key = VerifyingKey(found[2].lower(), found[1] is not None)
+    if environ.get(KEY_VARIABLE) and root_key(environ, folder).public != key.public:
+        because, do = f"this is not the public half of {KEY_VARIABLE}", "Set one of the two."
+        raise BadKey(PUBLIC_KEY_VARIABLE, because=because, do=do)
+    return key
+
+
+def production_key(environ: Mapping[str, str], folder: Path) -> VerifyingKey:
+    """Return what verifies the project's tokens, on a server that others rely on (F13)."""
+    key = verifying_key(environ, folder)
+    if key.development:
+        because = "this is a development key, and the server was not started with --dev"
+        raise BadKey("the project's key", because=because, do=_DO)
+    return key
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            if os.name == "posix" and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise BadKey(str(path), because="others can read it", do=f"Run `chmod 600 {path}`.")
+            return file.read(_MAX_FILE_BYTES).decode("ascii", errors="replace")
+    except FileNotFoundError:
+        raise BadKey(str(path), because=f"there is no key, nor in {KEY_VARIABLE}", do=_DO) from None
+    except OSError as error:
+        raise BadKey(str(path), because=_told(error), do="Let this user read it.") from None
+
+
+def _told(error: OSError) -> str:
+    return (error.strerror or type(error).__name__).lower()
+
+
+def _create(path: Path) -> None:
+    """Write a new key, whole or not at all; whoever is first wins, and nobody's key is replaced."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{secrets.token_hex(32)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink()

@@ -1,0 +1,153 @@
+"""Taking part in a channel as a person, and what an operator does to one.
+
+POST /channels/{id}/messages {"text", "as", "id"}          say something; the floor decides what it is
+POST /channels/{id}/answers  {"request_id", "answer", "as"} answer what an agent asked
+POST /channels/{id}/fork     {"at"}                         a new channel with this past
+POST /channels/{id}/close    {"reason"}
+
+A message that is sent again with the same `id` is said once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnline.core import event_types as ev
+from turnline.core.channel import ID_PATTERN
+from turnline.core.envelope import Draft, Envelope, JsonObject
+from turnline.core.state import State
+from turnline.flow.fields import Problem
+from turnline.server.answers import success
+from turnline.server.body import json_body
+from turnline.server.channels import documents
+from turnline.server.channels.sight import Sight, seen
+from turnline.server.house import House
+from turnline.server.limits import busy
+from turnline.server.operation import Operation
+from turnline.server.problems import CONFLICT, CREATED, RequestRefused, invalid, not_found
+
+WAIT_SECONDS: Final = 10.0
+"""How long an interjection waits for the packet in flight."""
+MAX_REASON_CHARACTERS: Final = 200
+
+
+class ChannelChanges:
+    """The operations that write."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def say(self, request: Request) -> Response:
+        state, sight = await seen(self._house, request, "channels.post")
+        body = _texts(await json_body(request, self._house.settings), needed=("text",), more=("as", "id"))
+        name = body.get("as") or _speaker(state, sight)
+        draft = Draft(
+            envelope_id=_id(body.get("id")) or self._house.runtime.hub.new_id(),
+            sender_id=sight.person(state.spec, name).agent_id,
+            event_type=ev.EV_TEXT,
+            event_data={"text": body["text"]},
+        )
+        return success(_landed(await self._post(state, draft)), status=CREATED)
+
+    async def answer(self, request: Request) -> Response:
+        state, sight = await seen(self._house, request, "channels.post")
+        body = _texts(
+            await json_body(request, self._house.settings), needed=("request_id", "answer"), more=("as",)
+        )
+        asked = await self._house.runtime.hub.lines.find(state.channel_id, body["request_id"][:64])
+        if (
+            asked is None
+            or asked.event_type != ev.EV_HUMAN_REQUESTED
+            or not sight.view(asked, state.spec.participants)
+        ):
+            raise not_found(f"nobody asked {body['request_id'][:64]!r} on channel {state.channel_id!r}.")
+        name = body.get("as") or _speaker(state, sight)
+        draft = Draft(
+            envelope_id=f"{body['request_id']}-said"[:64],  # A question is answered once.
+            sender_id=sight.person(state.spec, name).agent_id,
+            event_type=ev.EV_HUMAN_ANSWERED,
+            event_data={"request_id": body["request_id"], "answer": body["answer"]},
+        )
+        return success(_landed(await self._post(state, draft)), status=CREATED)
+
+    async def fork(self, request: Request) -> Response:
+        state, sight = await seen(self._house, request, "channels.fork")
+        at = _line(await json_body(request, self._house.settings), state.seq)
+        if "flow" in state.spec.knobs:
+            self._house.access.check(sight.principal, "runs.fork", state.channel_id)
+        by = None if sight.sees_all else sight.principal.user_id
+        made = await self._house.runtime.hub.fork(state.channel_id, at=at, by=by)
+        return success({"channel_id": made, "forked_from": state.channel_id, "at": at}, status=CREATED)
+
+    async def close(self, request: Request) -> Response:
+        state, sight = await seen(self._house, request, "channels.close")
+        body = _texts(await json_body(request, self._house.settings), more=("reason",))
+        _refuse_run(state, "cancel it with POST /runs/{id}/cancel")
+        data = {"reason": body.get("reason") or "closed", "by": sight.principal.user_id}
+        lines = await self._house.runtime.hub.write(state.channel_id, ev.EV_CHANNEL_CLOSED, data)
+        return success(_landed(lines))
+
+    async def _post(self, state: State, draft: Draft) -> tuple[Envelope, ...]:
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                return await self._house.runtime.hub.post(state.channel_id, draft)
+        except TimeoutError:
+            raise busy("somebody is still working on the turn", 1) from None
+
+    def operations(self) -> list[Operation]:
+        return documents.to_change(self)
+
+
+def _speaker(state: State, sight: Sight) -> str:
+    """As whom somebody speaks who does not say: whoever has the floor, else themselves."""
+    names = sight.people(state.spec)
+    floor = state.spec.participant(state.expected_next_speaker or "")
+    if floor is not None and floor.name in names:
+        return floor.name
+    return names[0] if len(names) == 1 else sight.principal.user_id
+
+
+def _landed(lines: tuple[Envelope, ...]) -> JsonObject:
+    return {"seq": lines[0].seq, "envelope_id": lines[0].envelope_id, "head": lines[-1].seq}
+
+
+def _refuse_run(state: State, do: str) -> None:
+    if "flow" in state.spec.knobs:
+        raise RequestRefused(CONFLICT, "conflict", f"channel {state.channel_id!r} is a run; {do}.")
+
+
+def _texts(
+    body: JsonObject, *, needed: tuple[str, ...] = (), more: tuple[str, ...] = ()
+) -> Mapping[str, str]:
+    """The fields of a body that has texts alone."""
+    problems = [Problem(("body", key), "no such field") for key in body if key not in (*needed, *more)]
+    for key in (*needed, *more):
+        value = body.get(key)
+        if not isinstance(value, str) if key in needed else not isinstance(value, str | None):
+            problems.append(Problem(("body", key), "expected text"))
+    if len(str(body.get("reason") or "")) > MAX_REASON_CHARACTERS:
+        problems.append(Problem(("body", "reason"), f"expected at most {MAX_REASON_CHARACTERS} characters"))
+    if problems:
+        raise invalid(problems)
+    return {key: value for key, value in body.items() if isinstance(value, str)}
+
+
+def _line(body: JsonObject, head: int) -> int:
+    problems = [Problem(("body", key), "no such field") for key in body if key != "at"]
+    at = body.get("at")
+    if not isinstance(at, int) or isinstance(at, bool) or not 1 <= at <= head:
+        problems.append(Problem(("body", "at"), f"expected the number of a line, from 1 to {head}"))
+    if problems or not isinstance(at, int):
+        raise invalid(problems)
+    return at
+
+
+def _id(given: str | None) -> str:
+    if given and ID_PATTERN.fullmatch(given) is None:
+        raise invalid([Problem(("body", "id"), "expected 1 to 64 of A-Z, a-z, 0-9, _ and -")])
+    return given or ""

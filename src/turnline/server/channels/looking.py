@@ -1,0 +1,123 @@
+"""Looking at channels: the list, one of them, its lines, and how it stood at any of them.
+
+GET /channels?status=&type=&kind=&participant=&text=&before=&limit=
+GET /channels/{id}                       GET /channels/{id}/envelopes?after=|before=&limit=&text=
+GET /channels/{id}/state?seq=            GET /channels/{id}/envelopes/{seq}/why
+GET /channels/{id}/usage                 GET /channels/{id}/stream?after=
+GET /channels/events                     what happens on any of them, to know when to look again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnline.core import event_types as ev
+from turnline.core.envelope import JsonObject
+from turnline.core.state import State
+from turnline.server.answers import success
+from turnline.server.channels import documents
+from turnline.server.channels.listing import Listing, wanted
+from turnline.server.channels.past import lines_behind
+from turnline.server.channels.picture import channel_picture
+from turnline.server.channels.reading import found_lines, lines_wanted, page_of, seq_of
+from turnline.server.channels.shown import at_line, whole
+from turnline.server.channels.sight import Sight, seen, sight_of
+from turnline.server.channels.stream import ChannelStreams
+from turnline.server.channels.usage import usage_of
+from turnline.server.house import House
+from turnline.server.operation import Operation
+from turnline.server.problems import not_found
+
+
+class ChannelRoutes:
+    """The operations that only look."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._listing = Listing(house)
+        self._streams = ChannelStreams(house)
+
+    async def list_channels(self, request: Request) -> Response:
+        sight = await sight_of(self._house, request, "channels.list")
+        page = await self._listing.page(wanted(request), sight)
+        return success({"channels": page.rows, "next": page.following})
+
+    async def search(self, request: Request) -> Response:
+        sight = await sight_of(self._house, request, "channels.list")
+        page = await self._listing.search(wanted(request), sight)
+        return success({"found": page.rows, "next": page.following})
+
+    async def read(self, request: Request) -> Response:
+        state, sight = await seen(self._house, request, "channels.read")
+        told = whole(state)
+        told["graph"] = (await channel_picture(state, self._house.runtime.runs)).to_dict()
+        told["questions"] = await self._questions(state, sight)
+        told["speaks_as"] = sight.people(state.spec)
+        return success(told)
+
+    async def envelopes(self, request: Request) -> Response:
+        state, sight = await seen(self._house, request, "channels.read")
+        asked = lines_wanted(request, state.seq)
+        hub = self._house.runtime.hub
+        if asked.text:
+            members = state.spec.participants
+            found, last = await found_lines(hub, state.channel_id, members, sight, asked)
+            page = {"envelopes": found, "first": asked.after + 1, "last": last, "head": state.seq}
+        else:
+            lines = await lines_behind(hub, state.channel_id, asked.after, asked.limit)
+            page = page_of(lines, state, sight, asked.after)
+        return success(page)
+
+    async def state(self, request: Request) -> Response:
+        state, _ = await seen(self._house, request, "channels.read")
+        seq = seq_of(request.query_params.get("seq", str(state.seq)), "query", state.seq)
+        if seq == state.seq:
+            return success(at_line(state))
+        return success(at_line(await self._house.runtime.hub.state_at(state.channel_id, seq)))
+
+    async def why(self, request: Request) -> Response:
+        state, sight = await seen(self._house, request, "channels.read")
+        seq = seq_of(request.path_params["seq"], "path", state.seq)
+        await self._check_line(state, sight, seq)
+        return success(msgspec.to_builtins(await self._house.runtime.hub.why(state.channel_id, seq)))
+
+    async def usage(self, request: Request) -> Response:
+        state, sight = await seen(self._house, request, "channels.read")
+        return success(await usage_of(self._house.runtime.hub, state, sight))
+
+    async def stream(self, request: Request) -> Response:
+        state, sight = await seen(self._house, request, "channels.stream")
+        return self._streams.of_channel(request, state, sight)
+
+    async def events(self, request: Request) -> Response:
+        sight = await sight_of(self._house, request, "channels.stream")
+        return await self._streams.of_all(sight)
+
+    async def _check_line(self, state: State, sight: Sight, seq: int) -> None:
+        """Refuse a line that is not for whoever asks as if it were not there."""
+        lines = await lines_behind(self._house.runtime.hub, state.channel_id, seq - 1, 1)
+        if not lines or sight.view(lines[0], state.spec.participants) is None:
+            raise not_found(f"there is no line {seq} on channel {state.channel_id!r}.")
+
+    async def _questions(self, state: State, sight: Sight) -> Sequence[JsonObject]:
+        """What people were asked in the turn in progress, and have not answered."""
+        if not state.claims and state.pause is None:
+            return []  # Nobody has begun it; and behind the floor there may be any number of lines.
+        lines = await self._house.runtime.hub.read_recent(state.channel_id, state.floor_seq)
+        open_: dict[str, JsonObject] = {}
+        for line in lines:
+            request_id = str(line.event_data.get("request_id", ""))
+            is_shown = sight.view(line, state.spec.participants) is not None
+            if line.event_type == ev.EV_HUMAN_REQUESTED and is_shown:
+                asked = {"request_id": request_id, "question": str(line.event_data.get("question", ""))}
+                open_[request_id] = {**asked, "seq": line.seq, "agent_id": line.sender_id}
+            elif line.event_type == ev.EV_HUMAN_ANSWERED:
+                open_.pop(request_id, None)
+        return list(open_.values())
+
+    def operations(self) -> list[Operation]:
+        return documents.to_look(self)

@@ -1,0 +1,149 @@
+"""Channels as they go on: the lines of one, with the words of the turn in flight; the heads of all.
+
+    id: 5                                        event: words
+    event: envelope                              data: {"agent_id":"...","text":"Let me "}
+    data: {"seq":5,"event_type":"packet",...}
+
+A line's id is its number, so `Last-Event-ID` is all that a client needs to go on. A line that
+is not for whoever listens is told as `event: passed`, with its number alone. Words are on no
+log: a client that missed some finds all of them in the packet.
+
+Rule: nothing queues but words, and of those only so many (`hub.texts`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from contextlib import ExitStack, aclosing, suppress
+from itertools import groupby
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnline.core.envelope import JsonObject
+from turnline.core.state import State
+from turnline.errors import AccessError, HubClosed
+from turnline.hub.hub import OWN_PREFIX
+from turnline.hub.texts import Listening, TurnText
+from turnline.log.base import Head
+from turnline.server.answers import respond
+from turnline.server.channels.past import lines_behind
+from turnline.server.channels.sight import Sight
+from turnline.server.house import House
+from turnline.server.parameters import last_seen
+from turnline.server.problems import NO_CONTENT
+from turnline.server.stream import HEARTBEAT, STREAM_HEADERS, EventStream
+
+_WORDS_CHARACTERS: Final = 16_384
+_encoder = msgspec.json.Encoder()
+
+
+class ChannelStreams:
+    """The streams of one server's channels."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    def of_channel(self, request: Request, state: State, sight: Sight) -> Response:
+        """What happens on one channel, behind the last line seen."""
+        after = last_seen(request)
+        if state.is_over and after >= state.seq:
+            return respond(None, status=NO_CONTENT)
+        return self._stream(self._told(state.channel_id, after, sight))
+
+    async def of_all(self, sight: Sight) -> Response:
+        """Which channels something happens on, from now on."""
+        heads = await self._house.runtime.hub.lines.channels()
+        after = max((head.position for head in heads), default=0)
+        return self._stream(self._heads(after, sight))
+
+    def _stream(self, content: AsyncIterator[bytes]) -> EventStream:
+        place = ExitStack()
+        place.enter_context(self._house.streams.one())
+        return EventStream(content, place, dict(STREAM_HEADERS))
+
+    async def _told(self, channel_id: str, after: int, sight: Sight) -> AsyncIterator[bytes]:
+        """What goes over the wire, until the channel has ended, the server stops, or the token does."""
+        hub = self._house.runtime.hub
+        with suppress(HubClosed, AccessError), Listening(hub.texts, channel_id) as listening:
+            yield HEARTBEAT  # Whoever waits for the first byte knows that somebody listens.
+            while True:
+                self._house.access.check(sight.principal, "channels.stream", channel_id)
+                rung = listening.bell.rung
+                for words in _joined(listening.take()):
+                    yield words
+                lines = await lines_behind(hub, channel_id, after)
+                state = await hub.state(channel_id)
+                for line in lines:
+                    yield _event("envelope", line.seq, sight.shown(line, state.spec.participants))
+                    after = line.seq
+                if self._house.runtime.stopping.is_set() or (state.is_over and after >= state.seq):
+                    return
+                if lines:
+                    continue
+                if await self._is_quiet(hub.wait_beyond(channel_id, after), listening.bell.wait(rung)):
+                    yield HEARTBEAT
+
+    async def _heads(self, after: int, sight: Sight) -> AsyncIterator[bytes]:
+        hub = self._house.runtime.hub
+        async with aclosing(hub.lines.tail(after=after)) as tail:  # type: ignore[type-var]
+            coming = asyncio.ensure_future(anext(tail, None))
+            try:
+                yield HEARTBEAT
+                while not self._house.runtime.stopping.is_set():
+                    self._house.access.check(sight.principal, "channels.stream")
+                    if await self._is_quiet(asyncio.wait((coming,))):
+                        yield HEARTBEAT
+                    head = coming.result() if coming.done() else None
+                    if head is not None and await self._may_know(head, sight):
+                        yield _event("channel", None, _head(head))
+                    if coming.done():
+                        if head is None:  # The log has been closed.
+                            return
+                        coming = asyncio.ensure_future(anext(tail, None))
+            except AccessError:
+                return
+            finally:
+                coming.cancel()
+                await asyncio.gather(coming, return_exceptions=True)
+
+    async def _may_know(self, head: Head, sight: Sight) -> bool:
+        if head.channel_id.startswith(OWN_PREFIX):
+            return False
+        facts = await self._house.facts.of(head.channel_id)
+        return facts is not None and sight.may_know(facts.participants)
+
+    async def _is_quiet(self, *news: Awaitable[object]) -> bool:
+        """Wait for news, or for the server to stop; True if neither comes before a heartbeat is due."""
+        runtime = self._house.runtime
+        beat = asyncio.ensure_future(runtime.clock.sleep(self._house.settings.heartbeat_seconds))
+        tasks = [asyncio.ensure_future(one) for one in (*news, runtime.stopping.wait())]
+        try:
+            done, _ = await asyncio.wait((*tasks, beat), return_when=asyncio.FIRST_COMPLETED)
+            return done == {beat}
+        finally:
+            for task in (*tasks, beat):
+                task.cancel()
+            await asyncio.gather(*tasks, beat, return_exceptions=True)
+
+
+def _event(name: str, seq: int | None, data: JsonObject | None) -> bytes:
+    """One event. JSON has no line breaks of its own, so it is one line."""
+    place = b"" if seq is None else b"id: %d\n" % seq
+    if data is None:
+        name, data = "passed", {"seq": seq}
+    return place + b"event: %s\ndata: %s\n\n" % (name.encode(), _encoder.encode(data))
+
+
+def _joined(words: Iterable[TurnText]) -> Iterable[bytes]:
+    """The words that came together, as one event for each speaker."""
+    for agent_id, pieces in groupby(words, key=lambda one: one.agent_id):
+        text = "".join(piece.text for piece in pieces)[-_WORDS_CHARACTERS:]
+        yield _event("words", None, {"agent_id": agent_id, "text": text})
+
+
+def _head(head: Head) -> JsonObject:
+    return {"channel_id": head.channel_id, "seq": head.seq, "closed": head.closed}

@@ -1,0 +1,251 @@
+"""Runs as a resource: look at them, follow them, cancel, retry and wake them (F6).
+
+GET  /runs?flow=&after=&limit=        GET  /runs/{id}
+GET  /runs/{id}/events                POST /runs/{id}/events/{name}
+POST /runs/{id}/cancel                POST /runs/{id}/retry {"step"}
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnline.core.envelope import JsonObject
+from turnline.core.state import LONG_AGO, WorkflowState
+from turnline.core.step_targets import STEP_PREFIX
+from turnline.errors import UnknownName, UnknownRun
+from turnline.flow.fields import Problem
+from turnline.flow.verdict import verdict
+from turnline.server.answers import run_headers, run_links, success
+from turnline.server.auth.principal import Principal
+from turnline.server.body import json_body
+from turnline.server.channels.facts import MOST_READ
+from turnline.server.house import House, run_id_of
+from turnline.server.operation import Operation
+from turnline.server.parameters import cursor, page_size
+from turnline.server.problems import CREATED, invalid
+from turnline.server.settings import MOST_IN_A_PAGE, PAGE
+from turnline.server.stream import Streams
+
+MAX_NAME_CHARACTERS: Final = 200
+
+
+class RunRoutes:
+    """The operations on runs."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._streams = Streams(house)
+
+    async def list_runs(self, request: Request) -> Response:
+        await self._house.access.admit(request, "runs.list")
+        limit, after = page_size(request), cursor(request)
+        flow = request.query_params.get("flow")
+        found, following = await self._page(flow, after, limit)
+        return success({"runs": [summary(state) for state in found], "next": following})
+
+    async def read(self, request: Request) -> Response:
+        run_id, _ = await self._admitted(request, "runs.read")
+        return await self._shown(request, run_id)
+
+    async def cancel(self, request: Request) -> Response:
+        run_id, who = await self._admitted(request, "runs.cancel")
+        await self._house.runtime.runs.cancel(run_id, by=who.user_id)
+        return await self._shown(request, run_id)
+
+    async def retry(self, request: Request) -> Response:
+        run_id, _ = await self._admitted(request, "runs.retry")
+        body = await json_body(request, self._house.settings)
+        step = _step(body)
+        runs = self._house.runtime.runs
+        flow = (await runs.state(run_id)).spec.labels.get("flow", "")
+        try:
+            with self._house.runtime.open_runs.starting(flow):
+                new = await runs.retry(run_id, step=step)
+        except UnknownName as error:
+            raise invalid([Problem(("body", "step"), f"the run never came to {error.name!r}")]) from None
+        data = {"run_id": new, "retry_of": run_id, "status": "running", "links": run_links(request, new)}
+        return success(data, status=CREATED, headers=run_headers(request, new))
+
+    async def wake(self, request: Request) -> Response:
+        run_id, _ = await self._admitted(request, "runs.wake")
+        data = await json_body(request, self._house.settings)
+        await self._house.runtime.runs.post_event(run_id, request.path_params["name"], data)
+        return await self._shown(request, run_id)
+
+    async def events(self, request: Request) -> Response:
+        run_id, principal = await self._admitted(request, "runs.stream")
+        return await self._streams.answer(request, run_id, principal)
+
+    async def _page(self, flow: str | None, after: str, limit: int) -> tuple[list[WorkflowState], str | None]:
+        """Runs behind an id, and the id to go on behind. Of other flows' runs it reads one line, once."""
+        found: list[WorkflowState] = []
+        left = MOST_READ
+        for head in await self._house.runtime.hub.lines.channels(after=after):
+            left -= head.channel_id not in self._house.facts
+            facts = await self._house.facts.of(head.channel_id)
+            is_wanted = facts is not None and facts.is_run and facts.parent_id is None
+            if facts is not None and is_wanted and flow in (None, facts.labels.get("flow")):
+                with suppress(UnknownRun):
+                    found.append(await self._house.runtime.runs.state(head.channel_id))
+            if len(found) == limit or left <= 0:
+                return found, head.channel_id
+        return found, None
+
+    async def _admitted(self, request: Request, operation: str) -> tuple[str, Principal]:
+        run_id = request.path_params["run_id"]
+        principal = await self._house.access.admit_to_run(request, operation, run_id)
+        return run_id_of(run_id), principal
+
+    async def _shown(self, request: Request, run_id: str) -> Response:
+        runtime = self._house.runtime
+        state = await runtime.runs.state(run_id)
+        below = {"children": sorted(runtime.driver.children_of(run_id))}
+        links = {"links": run_links(request, run_id)}
+        return success({**summary(state), "data": verdict(state).data, **below, **links})
+
+    def operations(self) -> list[Operation]:
+        return [*self._to_look(), *self._to_change()]
+
+    def _to_look(self) -> list[Operation]:
+        return [
+            Operation(
+                id="list_runs",
+                method="GET",
+                path="/runs",
+                handler=self.list_runs,
+                summary="Runs, by id; ids without an idempotency key sort by time",
+                tag="runs",
+                parameters=_PAGE_PARAMETERS,
+                answers={200: "So many runs, and the id to go on behind"},
+                refusals=(422,),
+            ),
+            Operation(
+                id="read_run",
+                method="GET",
+                path="/runs/{run_id}",
+                handler=self.read,
+                summary="Where a run stands",
+                tag="runs",
+                parameters=[_RUN],
+                answers=_STANDS,
+                refusals=(404,),
+            ),
+            Operation(
+                id="stream_run",
+                method="GET",
+                path="/runs/{run_id}/events",
+                handler=self.events,
+                summary="What happened to a run, and what happens to it now",
+                tag="runs",
+                parameters=[_RUN, *_EVENT_PARAMETERS],
+                answers={200: "The events behind the last one seen", 204: "There will be no more"},
+                refusals=(404, 422),
+                media_type="text/event-stream",
+            ),
+        ]
+
+    def _to_change(self) -> list[Operation]:
+        refusals = (400, 404, 409, 413, 415, 422)
+        return [
+            Operation(
+                id="wake_run",
+                method="POST",
+                path="/runs/{run_id}/events/{name}",
+                handler=self.wake,
+                summary="Wake a run that waits for this event; the body is the event's data",
+                tag="runs",
+                parameters=[_RUN, _EVENT],
+                body={"type": "object"},
+                answers=_STANDS,
+                refusals=refusals,
+            ),
+            Operation(
+                id="cancel_run",
+                method="POST",
+                path="/runs/{run_id}/cancel",
+                handler=self.cancel,
+                summary="End a run, and what is below it",
+                tag="runs",
+                parameters=[_RUN],
+                answers=_STANDS,
+                refusals=(404, 409),
+            ),
+            Operation(
+                id="retry_run",
+                method="POST",
+                path="/runs/{run_id}/retry",
+                handler=self.retry,
+                summary="Start a run that goes on from a step of one that is over",
+                tag="runs",
+                parameters=[_RUN],
+                body=_RETRY,
+                answers={201: "The new run was started"},
+                refusals=refusals,
+            ),
+        ]
+
+
+def summary(state: WorkflowState) -> JsonObject:
+    """What a list tells of a run. Nothing private is in it (F2)."""
+    told = verdict(state)
+    speaker = state.last_speaker_id if state.is_over else state.expected_next_speaker
+    pause = state.pause
+    return {
+        "run_id": state.channel_id,
+        "flow": state.spec.labels.get("flow", ""),
+        "status": told.status,
+        "step": (speaker or "").removeprefix(STEP_PREFIX) or None,
+        "error": None
+        if told.error is None
+        else {"type": told.error.type, "message": told.error.message, "step": told.error.step},
+        "waiting_for": None
+        if pause is None
+        else {"reason": pause.reason, "key": pause.key or None, "until": pause.until},
+        "started_at": None if state.opened_at == LONG_AGO else state.opened_at,
+        "ended_at": state.closed_at,
+        "labels": state.spec.labels,
+        "parent": state.spec.parent_id,
+    }
+
+
+def _step(body: JsonObject) -> str | None:
+    problems = [Problem(("body", key), "no such field") for key in body if key != "step"]
+    step = body.get("step")
+    if step is not None and (not isinstance(step, str) or len(step) > MAX_NAME_CHARACTERS):
+        problems.append(Problem(("body", "step"), "expected the id of a step"))
+    if problems:
+        raise invalid(problems)
+    return step
+
+
+_STANDS: Final = {200: "Where the run stands"}
+_RUN: Final[JsonObject] = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
+_EVENT: Final[JsonObject] = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+_RETRY: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "step": {
+            "type": ["string", "null"],
+            "maxLength": MAX_NAME_CHARACTERS,
+            "description": "From which step; without it, the last one.",
+        }
+    },
+    "additionalProperties": False,
+}
+_PAGE_PARAMETERS: Final[list[JsonObject]] = [
+    {"name": "flow", "in": "query", "schema": {"type": "string"}},
+    {"name": "after", "in": "query", "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}},
+    {
+        "name": "limit",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 1, "maximum": MOST_IN_A_PAGE, "default": PAGE},
+    },
+]
+_EVENT_PARAMETERS: Final[list[JsonObject]] = [
+    {"name": "Last-Event-ID", "in": "header", "schema": {"type": "integer", "minimum": 0}},
+    {"name": "after", "in": "query", "schema": {"type": "integer", "minimum": 0}},
+]

@@ -1,0 +1,197 @@
+"""Triggers: the HTTP requests that start runs, one operation for each flow that has one (F6).
+
+    POST /api/leads {"email": "ada@example.com"}
+    200 {"success": true, "data": {...}}       X-Run-Id: ...
+
+A caller gets the verdict of the run. Where there is none yet, because it waits for
+somebody, or `Prefer: respond-async` was sent, it gets 202 and where to look; where there is
+none in time, 504. The run goes on in either case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnline.core.envelope import JsonObject
+from turnline.core.json import normalised
+from turnline.core.state import PERSON
+from turnline.errors import BadDraft
+from turnline.flow.definition.flow import Flow, Trigger
+from turnline.flow.fields import json_schema
+from turnline.flow.verdict import Verdict
+from turnline.server.answers import failure, run_headers, run_links, success
+from turnline.server.body import json_body
+from turnline.server.house import House
+from turnline.server.operation import Operation
+from turnline.server.parameters import of_query, value_of
+from turnline.server.problems import (
+    ACCEPTED,
+    BAD_REQUEST,
+    TIMED_OUT,
+    Answer,
+    RequestRefused,
+    invalid,
+    status_of,
+)
+from turnline.server.starting import KEY_HEADER, checked, idempotency_key, start
+
+RESPOND_ASYNC: Final = "respond-async"
+_PARAMETER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class TriggerRoute:
+    """What one flow's trigger answers."""
+
+    def __init__(self, house: House, flow: Flow, trigger: Trigger) -> None:
+        self._house = house
+        self._flow = flow
+        self._trigger = trigger
+        self._fields = trigger.input or {}
+        self._parameters = _PARAMETER.findall(trigger.path)
+
+    async def __call__(self, request: Request) -> Response:
+        principal = await self._house.access.start(request, self._flow)
+        key = idempotency_key(request)
+        data = await self._input(request)
+        run_id = await start(self._house, self._flow, data, principal, key=key)
+        prefers_async = RESPOND_ASYNC in preferences(request.headers.getlist("prefer"))
+        if prefers_async or self._trigger.async_:
+            applied = {"Preference-Applied": RESPOND_ASYNC} if prefers_async else {}
+            return await self._accepted(request, run_id, "running", applied)
+        return await self._answer(request, run_id)
+
+    async def _input(self, request: Request) -> JsonObject:
+        """The body or the query, with what stands in the path."""
+        if self._trigger.method == "GET":
+            where = "query"
+            data, problems = of_query(self._fields, request.query_params.multi_items())
+            if problems:
+                raise invalid(problems)
+        else:
+            where = "body"
+            data = await json_body(request, self._house.settings)
+        # By their places: where another method names them otherwise, the path is still one.
+        given = [*request.path_params.values()]  # What an app above has found stands before ours.
+        texts = dict(zip(self._parameters, given[len(given) - len(self._parameters) :], strict=True))
+        path = {name: value_of(self._fields.get(name), text) for name, text in texts.items()}
+        if where == "query" or path:
+            data = _as_json(data | path)
+        return checked(self._flow, data, within=[where], in_path=path)
+
+    async def _answer(self, request: Request, run_id: str) -> Response:
+        try:
+            async with self._house.runtime.patience() as patience:
+                verdict = await self._house.runtime.runs.wait(run_id, timeout=self._trigger.timeout)
+        except TimeoutError:
+            if patience.expired():  # The server is stopping; whoever comes next takes the run up.
+                return await self._accepted(request, run_id, "running", {})
+            return self._still_running(request, run_id)
+        if verdict.status in ("running", "waiting"):
+            return await self._accepted(request, run_id, verdict.status, {})
+        return told(request, run_id, verdict)
+
+    async def _accepted(
+        self, request: Request, run_id: str, status: str, headers: dict[str, str]
+    ) -> Response:
+        pause = (await self._house.runtime.runs.state(run_id)).pause if status == "waiting" else None
+        task_id = pause.key if pause is not None and pause.reason == PERSON else ""
+        data = {"run_id": run_id, "status": status, "links": run_links(request, run_id, task_id)}
+        return success(data, status=ACCEPTED, headers={**run_headers(request, run_id), **headers})
+
+    def _still_running(self, request: Request, run_id: str) -> Response:
+        answer = Answer(
+            status=TIMED_OUT,
+            type="still_running",
+            message=f"the run takes longer than {self._trigger.timeout:g} s; it goes on.",
+            more={"run_id": run_id, "links": run_links(request, run_id)},
+        )
+        return failure(answer, headers=run_headers(request, run_id))
+
+
+def told(request: Request, run_id: str, verdict: Verdict) -> Response:
+    """The verdict of a run that is over, as an answer."""
+    headers = run_headers(request, run_id)
+    error = verdict.error
+    if error is None:
+        return success(verdict.data, status=verdict.http_status, headers=headers)
+    answer = Answer(status=status_of(error), type=error.type, message=error.message, step=error.step)
+    return failure(answer, headers=headers)
+
+
+def preferences(headers: Iterable[str]) -> set[str]:
+    """The names in the `Prefer` headers."""
+    tokens = (part for header in headers for part in header.split(","))
+    return {token.partition(";")[0].partition("=")[0].strip().lower() for token in tokens}
+
+
+def _as_json(data: JsonObject) -> JsonObject:
+    try:
+        return normalised(data, field="input")
+    except BadDraft as error:
+        raise RequestRefused(BAD_REQUEST, "bad_request", str(error)) from None
+
+
+# What the document says.
+
+
+def trigger_operation(house: House, flow: Flow, trigger: Trigger) -> Operation:
+    """The operation of one flow's trigger."""
+    names = _PARAMETER.findall(trigger.path)
+    is_get = trigger.method == "GET"
+    fields = {name: spec for name, spec in (trigger.input or {}).items() if name not in names}
+    schema = json_schema(fields, extra=trigger.extra)
+    return Operation(
+        id=f"trigger_{flow.name}",
+        method=trigger.method,
+        path=trigger.path,
+        handler=TriggerRoute(house, flow, trigger),
+        summary=flow.metadata.description or f"Start a run of {flow.name}, and wait for its answer",
+        tag="triggers",
+        parameters=[*_path_parameters(trigger, names), *(_query(schema) if is_get else ()), *_HEADERS],
+        body=None if is_get else schema,
+        body_required=bool(schema.get("required")),
+        answers={
+            200: "What the run answers, with the status that its response step says",
+            201: "The same, where the response step says so",
+            202: "The run goes on: it waits for somebody, or was asked to answer later",
+        },
+        refusals=(400, 409, 413, 415, 422, 503, 504),
+        is_public=trigger.public,
+    )
+
+
+def _path_parameters(trigger: Trigger, names: list[str]) -> list[JsonObject]:
+    schema = json_schema(trigger.input or {})["properties"]
+    return [
+        {"name": name, "in": "path", "required": True, "schema": schema.get(name) or {"type": "string"}}
+        for name in names
+    ]
+
+
+def _query(schema: JsonObject) -> list[JsonObject]:
+    required = schema.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": one}
+        for name, one in schema["properties"].items()
+    ]
+
+
+_HEADERS: Final[list[JsonObject]] = [
+    {
+        "name": KEY_HEADER,
+        "in": "header",
+        "description": "The same key and input again: the same run, and its answer again.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    },
+    {
+        "name": "Prefer",
+        "in": "header",
+        "description": "`respond-async`: answer 202 at once.",
+        "schema": {"type": "string"},
+    },
+]

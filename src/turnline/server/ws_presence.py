@@ -1,0 +1,377 @@
+"""A presence: what a hub's end holds for one client, whichever connection it comes over.
+
+Its seats, the requests that wait, and the answers it has not acknowledged outlive a
+connection for a grace period: a blink costs no claim. After that they are given up.
+
+Rule 1: a request is worked on once, however often it is sent; its answer is kept until the
+client says that it has it. One that is no longer kept is worked out again, which doubles
+nothing (`ws_requests`, rule 3).
+
+Rule 2: while nobody is connected nothing queues up. A client that comes back says how far
+it has been told of each channel, and is told the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections import OrderedDict
+from collections.abc import Coroutine
+from typing import Any
+
+from msgspec import Struct
+
+from turnline.client.frames import Answer, Request, Text, Told, converted
+from turnline.client.link import LocalLink
+from turnline.client.parts import check_size
+from turnline.client.told_errors import told
+from turnline.core.governance import Passport, Registration, Resume, Rule
+from turnline.errors import (
+    BadDraft,
+    BadFrame,
+    HubClosed,
+    NameTaken,
+    TurnlineError,
+    UnknownParticipant,
+)
+from turnline.hub.hub import Hub
+from turnline.hub.seat import Seat
+from turnline.hub.texts import Listening
+from turnline.server.auth.operations import authorise
+from turnline.server.auth.principal import Principal
+from turnline.server.ws_outbox import Outbox
+from turnline.server.ws_requests import channel_of, check_known, member_state, perform
+from turnline.server.ws_settings import WsCounters, WsSettings
+
+logger = logging.getLogger(__name__)
+
+
+class Desk(Struct, frozen=True, kw_only=True):
+    """What all presences at one door share."""
+
+    hub: Hub
+    settings: WsSettings
+    counters: WsCounters
+    sitting: dict[str, Presence] = {}
+    """Who has taken a seat over this door -> its presence."""
+    is_open: bool = False
+    """Whether there are no tokens: everybody who can connect is the same person."""
+
+
+class RegisterArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whom to register."""
+
+    passport: Passport
+    resume: Resume | None = None
+    rule: Rule | None = None
+
+
+class ResumeArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a client that comes back has been."""
+
+    seats: dict[str, dict[str, int]]
+    """Seat -> channel -> the line up to which it has been told."""
+    pending: list[str]
+    """The requests that it still waits for."""
+
+
+class Doorbell:
+    """Tells a client, while it is there, that there is something for one of its seats. A `Receiver`."""
+
+    def __init__(self, presence: Presence, agent_id: str) -> None:
+        self._presence = presence
+        self._agent_id = agent_id
+
+    def wake(self, channel_id: str, seq: int) -> None:
+        """See `Receiver.wake`."""
+        self.wake_from(channel_id, seq, seq)
+
+    def wake_from(self, channel_id: str, first: int, seq: int) -> None:
+        if self._presence.outbox is not None:
+            self._presence.outbox.put_news(self._agent_id, channel_id, first, seq)
+
+
+class Presence:
+    """One client."""
+
+    def __init__(self, presence_id: str, principal: Principal, desk: Desk) -> None:
+        self.id = presence_id
+        self.principal = principal
+        self.outbox: Outbox | None = None
+        """Of the connection that it comes over; None while there is none."""
+        self.payload_bytes = desk.settings.payload_bytes
+        self._desk = desk
+        self._hub = desk.hub
+        self._seats: dict[str, tuple[Seat, Doorbell]] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._listening: dict[str, asyncio.Task[None]] = {}
+        self._errands: set[asyncio.Task[None]] = set()
+        self._kept: OrderedDict[str, str] = OrderedDict()
+        self._kept_bytes = 0
+
+    # Frames.
+
+    def ask(self, request: Request) -> None:
+        """Work on a request, or answer it again. What belongs to the order of frames is done at once."""
+        if request.id in self._kept:
+            self._send(self._kept[request.id])
+        elif request.id in self._running:
+            return
+        elif len(self._running) >= self._desk.settings.requests:
+            self._desk.counters.refused_requests += 1
+            refusal = BadFrame(f"{len(self._running)} requests wait already; send it again later")
+            self._send(check_size(Answer(id=request.id, error=told(refusal)), self.payload_bytes))
+        elif request.op in AT_ONCE:
+            self._answer(request, self._at_once(request))
+        else:
+            task = asyncio.create_task(self._work(request))
+            self._running[request.id] = task
+
+    def cancel(self, request_id: str) -> None:
+        """Nobody waits for the answer."""
+        self._forget(request_id)
+        task = self._running.pop(request_id, None)
+        if task is not None:
+            task.cancel()
+
+    def acknowledge(self, request_ids: list[str]) -> None:
+        for request_id in request_ids:
+            self._forget(request_id)
+
+    def hear(self, words: Text) -> None:
+        """Words of a turn that the client works on."""
+        if words.agent_id in self._seats and len(self._errands) < self._desk.settings.unsent_words:
+            self._begin(self._tell(words))
+        else:
+            self._desk.counters.dropped_words += 1
+
+    def leave_all(self) -> None:
+        """Give everything up: the client does not come back."""
+        for task in (*self._running.values(), *self._listening.values(), *self._errands):
+            task.cancel()
+        self._errands.update(self._running.values())
+        self._running.clear()
+        for agent_id in list(self._seats):
+            self._leave(agent_id)
+
+    async def settle(self) -> None:
+        """After `leave_all`: wait until everything has ended."""
+        await asyncio.gather(*self._listening.values(), *self._errands, return_exceptions=True)
+
+    # Requests.
+
+    async def _work(self, request: Request) -> None:
+        try:
+            result = await self._performed(request)
+            answer = Answer(id=request.id, result=result, heard=self._hub.texts.is_heard(channel_of(request)))
+        except Exception as error:
+            answer = Answer(id=request.id, error=self._told(error, request.op))
+        self._running.pop(request.id, None)
+        self._answer(request, answer)
+
+    async def _performed(self, request: Request) -> object:
+        if request.op == "register":
+            return await self._register(converted(request.args, RegisterArgs))
+        if request.op == "listen":
+            await self._listen(request)
+            return None
+        operation = check_known(request)
+        self._authorise(operation, channel_of(request))
+        seat = self._seat(request.seat)
+        return await perform(self._hub, seat, request, reading_bytes=self._desk.settings.reading_bytes)
+
+    def _at_once(self, request: Request) -> Answer:
+        """Seats are taken and left in the order of the frames."""
+        try:
+            self._authorise("channels.connect")
+            return Answer(id=request.id, result=AT_ONCE[request.op](self, request))
+        except Exception as error:
+            return Answer(id=request.id, error=self._told(error, request.op))
+
+    def _attach(self, request: Request) -> None:
+        self._take_seat(request.seat)
+
+    def _leave_seat(self, request: Request) -> None:
+        self._leave(request.seat)
+
+    def _resume(self, request: Request) -> dict[str, object]:
+        """Return which seats could not be taken again, and why."""
+        args = converted(request.args, ResumeArgs)
+        for request_id in {*self._running, *self._kept} - set(args.pending):
+            self.cancel(request_id)
+        lost: dict[str, object] = {}
+        for agent_id, points in args.seats.items():
+            try:
+                self._take_seat(agent_id)
+            except TurnlineError as error:
+                lost[agent_id] = told(error)
+            else:
+                self._begin(self._catch_up(agent_id, points))
+        return {"lost": lost}
+
+    def _unlisten(self, request: Request) -> None:
+        task = self._listening.pop(channel_of(request), None)
+        if task is not None:
+            task.cancel()
+
+    async def _register(self, args: RegisterArgs) -> object:
+        """Register somebody of this principal's. Whoever is another's is a name that is taken."""
+        self._authorise("channels.connect")
+        if args.rule is not None:
+            self._authorise("agents.rule")
+        passport = args.passport
+        if not self._desk.is_open:
+            if passport.owner not in ("", self.principal.user_id):
+                expected = "empty, or who the token says"
+                raise BadDraft("passport.owner", found="somebody else", expected=expected)
+            passport = _owned(passport, self.principal.user_id)
+            known = next((one for one in self._hub.participants() if one.name == passport.name), None)
+            if known is not None and known.passport.owner != self.principal.user_id:
+                raise NameTaken("participant", passport.name, do="Choose another name.")
+        return await LocalLink(self._hub).register(passport, args.resume, args.rule)
+
+    # Seats.
+
+    def _seat(self, agent_id: str) -> Seat:
+        if agent_id not in self._seats:
+            raise BadFrame(f"no seat of {agent_id[:80]!r} has been taken over this link")
+        return self._seats[agent_id][0]
+
+    def _take_seat(self, agent_id: str) -> None:
+        """Take a seat, or the same again: then its holder is told anew of what waits for it."""
+        registration = self._registration(agent_id)
+        if agent_id in self._seats:
+            self._hub.detach(agent_id)
+            self._hub.attach(agent_id, self._seats[agent_id][1])
+            return
+        if len(self._seats) >= self._desk.settings.seats:
+            raise BadFrame(f"this client has {len(self._seats)} seats already")
+        other = self._desk.sitting.get(agent_id)
+        if other is not None and other.outbox is None:
+            other._leave(agent_id)  # Its process was killed, and this is the next one.
+        bell = Doorbell(self, agent_id)
+        self._hub.attach(agent_id, bell)
+        self._seats[agent_id] = (Seat(self._hub, registration), bell)
+        self._desk.sitting[agent_id] = self
+
+    def _registration(self, agent_id: str) -> Registration:
+        found = next((one for one in self._hub.participants() if one.agent_id == agent_id), None)
+        is_own = found is not None and found.passport.owner == self.principal.user_id
+        if found is None or not (is_own or self._desk.is_open):
+            raise UnknownParticipant(agent_id, ())
+        return found
+
+    def _leave(self, agent_id: str) -> None:
+        seat = self._seats.pop(agent_id, None)
+        if seat is not None:
+            self._desk.sitting.pop(agent_id, None)
+            seat[0].leave()
+
+    async def _catch_up(self, agent_id: str, points: dict[str, int]) -> None:
+        """Tell a client that came back what it was not told of the channels it knows."""
+        for channel_id, seq in points.items():
+            if agent_id not in self._seats:
+                return
+            try:
+                state = await member_state(self._hub, agent_id, channel_id)
+            except TurnlineError:
+                continue  # It is told when it asks.
+            if state.seq > seq and agent_id in self._seats:
+                self._seats[agent_id][1].wake_from(channel_id, seq + 1, state.seq)
+
+    # Words.
+
+    async def _listen(self, request: Request) -> None:
+        channel_id = channel_of(request)
+        self._authorise("channels.stream", channel_id)
+        await member_state(self._hub, self._seat(request.seat).agent_id, channel_id)
+        if len(self._listening) >= self._desk.settings.listening:
+            raise BadFrame(f"this client listens to {len(self._listening)} channels already")
+        if channel_id not in self._listening:
+            # Whoever asks has to be heard of before the answer says so.
+            listening = Listening(self._hub.texts, channel_id)
+            listening.__enter__()
+            self._listening[channel_id] = asyncio.create_task(self._pass_on(listening))
+
+    async def _pass_on(self, listening: Listening) -> None:
+        try:
+            while True:
+                rung = listening.bell.rung
+                for one in listening.take():
+                    if self.outbox is not None:
+                        words = Text(channel_id=one.channel_id, agent_id=one.agent_id, text=one.text)
+                        self.outbox.put_words(words)
+                await listening.bell.wait(rung)
+        finally:
+            listening.__exit__()
+
+    async def _tell(self, words: Text) -> None:
+        try:
+            self._authorise("channels.post", words.channel_id)
+            state = await member_state(self._hub, words.agent_id, words.channel_id)
+        except TurnlineError:
+            return
+        if (
+            state.claim is not None
+            and state.claim.agent_id == words.agent_id
+            and words.agent_id in self._seats
+        ):
+            self._seats[words.agent_id][0].tell_text(words.channel_id, words.text)
+
+    # Answers.
+
+    def _answer(self, request: Request, answer: Answer) -> None:
+        try:
+            text = check_size(answer, self.payload_bytes)
+        except BadFrame as error:
+            text = check_size(Answer(id=request.id, error=told(error)), self.payload_bytes)
+        self._keep(request.id, text)
+        self._send(text)
+
+    def _keep(self, request_id: str, text: str) -> None:
+        self._kept[request_id] = text
+        self._kept_bytes += len(text)
+        settings = self._desk.settings
+        while len(self._kept) > settings.kept_answers or self._kept_bytes > settings.kept_bytes:
+            _, dropped = self._kept.popitem(last=False)
+            self._kept_bytes -= len(dropped)
+
+    def _forget(self, request_id: str) -> None:
+        self._kept_bytes -= len(self._kept.pop(request_id, ""))
+
+    def _send(self, text: str) -> None:
+        if self.outbox is not None:
+            self.outbox.put(text)
+
+    def _told(self, error: Exception, op: str) -> Told:
+        if isinstance(error, HubClosed) and self.outbox is not None:
+            self.outbox.end("closing")  # Asked again, another server will answer.
+        if not isinstance(error, TurnlineError):
+            frames = traceback.extract_tb(error.__traceback__)
+            at = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "nowhere"
+            logger.error("the request %.40r of a client ended with %s at %s", op, type(error).__name__, at)
+        return told(error)
+
+    def _authorise(self, operation: str, resource: str = "") -> None:
+        authorise(self.principal, operation, resource=resource, now=self._hub.clock.now())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+
+def _owned(passport: Passport, owner: str) -> Passport:
+    return Passport(name=passport.name, owner=owner, kind=passport.kind, auth=passport.auth)
+
+
+AT_ONCE = {
+    "attach": Presence._attach,
+    "leave": Presence._leave_seat,
+    "resume": Presence._resume,
+    "unlisten": Presence._unlisten,
+}
+"""What is done in the order of the frames."""
+LATER = ("register", "listen")
+"""What is asked of the presence itself, beside the table of `ws_requests`."""

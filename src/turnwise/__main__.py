@@ -1,5 +1,0 @@
-"""`python -m turnwise` is `turnwise`."""
-
-from turnwise.cli import main
-
-main()
