@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from turnline.core import event_types as ev
 from turnline.core.adapters import WorkflowAdapter
-from turnline.core.channel import Participant
+from turnline.core.channel import ChannelState, Participant
 from turnline.core.claims import MAX_CLAIMS
 from turnline.core.conditions import TurnFailed
-from turnline.core.envelope import Draft
+from turnline.core.envelope import Basis, Draft, Speak
+from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.graph import Transition, TransitionGraph, sequence
 from turnline.core.state import WorkflowState
 from turnline.core.targets import AgentTarget, StayTarget, TerminateTarget
-from turnline.errors import ClaimLost, OutOfTurn, TurnTaken
+from turnline.errors import ClaimLost, NotDue, OutOfTurn, TurnTaken
 
-from .scenes import Scene, claims, draft, fails, hub, live, packs, says, spec_of, types, workflow, writes
+from .scenes import (
+    NOON,
+    Scene,
+    claims,
+    draft,
+    fails,
+    hub,
+    live,
+    packs,
+    says,
+    spec_of,
+    types,
+    workflow,
+    writes,
+)
 
 TURNS = sequence(["alice", "bob"])
 RETRIES = TransitionGraph("alice", [Transition(TurnFailed(), AgentTarget("bob"))], TerminateTarget("over"))
@@ -349,16 +365,28 @@ def test_t5_only_the_speakers_turn_can_fail() -> None:
     workflow(TURNS, "alice", "bob").refusal(fails("bob"), OutOfTurn)
 
 
-def claim_again(scene: Scene[WorkflowState], times: int) -> None:
+# --- N3: giving up counts only what the turn itself did ---
+
+
+def die(scene: Scene[WorkflowState], times: int, **more: Any) -> None:
+    """Let the worker of the live claim die, `times` times."""
     for number in range(times):
-        scene.accept(claims("alice", f"again-{number}", replaces=live(scene)))
+        scene.accept(claims("alice", f"again-{number}", replaces=live(scene), **more))
 
 
-def test_f10_five_claims_without_a_packet_fail_the_turn() -> None:
+def suspect(graph: TransitionGraph = TURNS, **context: Any) -> Scene[WorkflowState]:
+    """A turn whose live claim is the last that counts: the next one gives it up."""
+    scene = claimed(graph, **context)
+    die(scene, SUSPECT_CLAIMS - 1)
+    die(scene, MAX_CLAIMS - SUSPECT_CLAIMS, alone=True)
+    return scene
+
+
+def test_n3_a_rule_for_failed_turns_takes_a_turn_that_killed_its_process_five_times() -> None:
     scene = claimed(RETRIES, n=1)
     scene.accept(writes("alice", claim=live(scene), set={"n": 2}))
-    claim_again(scene, MAX_CLAIMS - 1)
-    assert scene.state.claims == 5
+    die(scene, SUSPECT_CLAIMS - 1)
+    die(scene, MAX_CLAIMS - SUSPECT_CLAIMS, alone=True)
 
     appended = scene.accept(claims("alice", "sixth", replaces=live(scene)))
 
@@ -368,23 +396,104 @@ def test_f10_five_claims_without_a_packet_fail_the_turn() -> None:
     assert (scene.state.expected_next_speaker, scene.state.claims) == ("bob", 0)
 
 
-def test_f10_the_fifth_claim_may_still_deliver() -> None:
+def test_n3_without_a_rule_the_turn_is_stuck_and_the_channel_stays_open() -> None:
+    scene = suspect()
+
+    appended = scene.accept(claims("alice", "sixth", replaces=live(scene)))
+
+    assert types(appended) == [ev.EV_TURN_PAUSED]
+    assert scene.state.is_stuck
+    assert scene.state.status is ChannelState.ACTIVE
+    assert scene.state.expected_next_speaker == "alice"
+    assert scene.replayed() == scene.state
+
+
+def test_n3_a_stuck_turn_is_claimed_by_nobody_and_ended_by_no_timer_or_answer() -> None:
+    scene = suspect()
+    scene.accept(claims("alice", "sixth", replaces=live(scene)))
+    pause = {"pause": scene.state.seq}
+
+    scene.refusal(claims("alice", "seventh"), NotDue)
+    scene.refusal(hub(ev.EV_TIMER_FIRED, pause), NotDue)
+    scene.refusal(hub(ev.EV_HUMAN_ANSWERED, pause), NotDue)
+
+
+def test_n3_a_retry_gives_the_floor_again_and_forgets_the_deaths() -> None:
+    scene = suspect()
+    scene.accept(claims("alice", "sixth", replaces=live(scene)))
+
+    [resumed] = scene.accept(hub(ev.EV_TURN_RESUMED, {"pause": scene.state.seq, "by": "operator"}))
+
+    assert resumed.decision == Speak("alice", Basis(kind="retry"))
+    assert (scene.state.pause, scene.state.unexplained) == (None, 0)
+    scene.accept(claims("alice", "eighth"))
+    scene.accept(packs("alice", claim=live(scene)))
+    assert scene.state.expected_next_speaker == "bob"
+    assert scene.replayed() == scene.state
+
+
+def test_n3_a_stuck_turn_keeps_what_its_recorded_units_wrote() -> None:
+    scene = claimed(n=0)
+    scene.accept(writes("alice", claim=live(scene), set={"n": 1}), records(scene))
+    scene.accept(writes("alice", claim=live(scene), set={"n": 2}))
+    die(scene, SUSPECT_CLAIMS)
+    die(scene, MAX_CLAIMS - SUSPECT_CLAIMS, alone=True)
+
+    scene.accept(claims("alice", "last", replaces=live(scene)))
+
+    assert scene.state.is_stuck
+    assert scene.state.context_vars == {"n": 1}
+
+
+def test_n3_claims_beside_other_turns_make_a_suspect_and_never_more() -> None:
     scene = claimed()
-    claim_again(scene, MAX_CLAIMS - 1)
+
+    die(scene, 100)
+
+    assert scene.state.unexplained == SUSPECT_CLAIMS
+    assert scene.state.claim is not None
+
+
+def test_n3_the_fifth_claim_may_still_deliver() -> None:
+    scene = suspect()
 
     scene.accept(packs("alice", claim=live(scene)))
 
     assert scene.state.expected_next_speaker == "bob"
 
 
-def test_f10_releasing_does_not_reset_the_count() -> None:
-    scene = claimed()
-    for _ in range(MAX_CLAIMS - 1):
-        scene.accept(releases(scene))
-        scene.accept(claims("alice"))
-    scene.accept(releases(scene))
+@pytest.mark.parametrize(
+    "progress",
+    [
+        releases,
+        records,
+        lambda scene: hub(ev.EV_TURN_PAUSED, {"agent_id": "alice", "reason": "time"}, claim=live(scene)),
+    ],
+    ids=["release", "recorded unit", "pause"],
+)
+def test_n3_progress_resets_the_count(progress: Callable[[Scene[WorkflowState]], Draft]) -> None:
+    scene = suspect()
 
-    assert types(scene.accept(claims("alice")))[1] == ev.EV_TURN_FAILED
+    scene.accept(progress(scene))
+
+    assert scene.state.unexplained == 0
+
+
+def test_n3_released_claims_never_count() -> None:
+    scene = claimed()
+    for _ in range(100):
+        scene.accept(releases(scene), claims("alice"))
+
+    assert scene.state.unexplained == 1
+
+
+def test_n3_no_expectation_closes_a_stuck_turn() -> None:
+    scene = suspect()
+    scene.accept(claims("alice", "sixth", replaces=live(scene)))
+
+    due = WorkflowAdapter().due(scene.state, NOON)
+
+    assert [one.event_type for one in due] == []
 
 
 # --- F7: the claim that comes with the floor ---

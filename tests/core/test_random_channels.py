@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
 HOW_OFTEN = {
     "say": 2, "pack": 6, "write": 10, "claim": 12, "record": 4, "interject": 2, "fail": 1, "release": 2,
-    "warn": 4, "note": 1, "forge": 1, "nonsense": 1, "close": 1, "expire": 1,
+    "warn": 4, "retry": 4, "note": 1, "forge": 1, "nonsense": 1, "close": 1, "expire": 1,
 }  # fmt: skip
 STEP = st.builds(
     Step,
@@ -107,6 +107,9 @@ class Model:
         self.recorded: JsonObject = {}
         self.claimed = 0
         self.attempts = 0
+        self.deaths = 0
+        self.stuck = 0
+        """The line that says so; 0 while the turn is not stuck."""
         self.warned = 0
 
     def accepts(self, step: Step) -> bool:
@@ -132,6 +135,8 @@ class Model:
         kind, about = step.routing
         if step.who != self.floor or self.named(step) != self.claimed or about.get("target") == "zoe":
             return False
+        if self.stuck:
+            return False
         self.lines(1)
         self.now |= about.get("updates", {})
         after = {"alice": "bob", "bob": "alice"}[step.who]
@@ -146,7 +151,7 @@ class Model:
     def turn(self, following: str, reason: str = "") -> bool:
         self.turns += 1
         self.before_the_turn, self.recorded = dict(self.now), dict(self.now)
-        self.claimed = self.attempts = 0
+        self.claimed = self.attempts = self.deaths = 0
         self.floor, self.floor_seq = following, self.seq
         if following and self.turns >= MAX_TURNS:
             reason = "max_turns"
@@ -167,23 +172,41 @@ class Model:
     def claim(self, step: Step) -> bool:
         if step.who != self.floor or (self.claimed and self.named(step) != self.claimed):
             return False
-        if self.attempts >= MAX_CLAIMS:
-            return self.give_up()
+        if self.stuck:
+            return False
+        if self.deaths >= MAX_CLAIMS:
+            return self.give_up() if self.floor == "bob" else self.stick()
         if self.attempts:
             self.now = dict(self.recorded)
         self.attempts += 1
+        self.deaths += 1
         self.lines(1)
         self.claimed = self.seq
         return True
+
+    def stick(self) -> bool:
+        self.now = dict(self.recorded)
+        self.claimed = self.attempts = self.deaths = 0
+        self.lines(1)
+        self.stuck = self.seq
+        return True
+
+    def retry(self, step: Step) -> bool:
+        if not self.stuck or step.under == "stale":
+            return False
+        self.stuck = 0
+        return self.lines(1)
 
     def record(self, step: Step) -> bool:
         if not self.claimed or self.named(step) != self.claimed:
             return False
         self.recorded = dict(self.now)
+        self.deaths = 0
         return self.lines(1)
 
     def fail(self, step: Step) -> bool:
-        return self.give_up() if step.who == self.floor and self.named(step) == self.claimed else False
+        is_ours = step.who == self.floor and self.named(step) == self.claimed and not self.stuck
+        return self.give_up() if is_ours else False
 
     def give_up(self) -> bool:
         failed = self.floor
@@ -194,11 +217,11 @@ class Model:
     def release(self, step: Step) -> bool:
         if self.named(step) != self.claimed:
             return False
-        self.claimed = 0
+        self.claimed = self.deaths = 0
         return self.lines(1)
 
     def warn(self, step: Step) -> bool:
-        if step.under == "stale" or self.warned == self.floor_seq:
+        if step.under == "stale" or self.stuck or self.warned == self.floor_seq:
             return False
         self.warned = self.floor_seq
         return self.lines(1)
@@ -249,19 +272,24 @@ def _apply(variables: JsonObject, update: JsonObject) -> None:
             variables[key] = [*variables.get(key, []), item]
 
 
-DRAFTS: dict[str, Callable[[Step, int | None, int], Draft]] = {
+Lines = tuple[int, int]
+"""The line that gave the floor, and the one that paused the turn (0: none)."""
+DRAFTS: dict[str, Callable[[Step, int | None, Lines], Draft]] = {
     "say": lambda step, claim, since: says(step.who),
     "interject": lambda step, claim, since: says(step.who, interject=True),
     "pack": lambda step, claim, since: packs(step.who, step.routing[0], claim=claim, **step.routing[1]),
     "write": lambda step, claim, since: writes(step.who, claim=claim, **step.update),
-    "claim": lambda step, claim, since: claims(step.who, replaces=claim),
+    "claim": lambda step, claim, since: claims(step.who, replaces=claim, alone=True),
+    "retry": lambda step, claim, since: hub(
+        ev.EV_TURN_RESUMED, {"pause": 1 if step.under == "stale" else since[1]}
+    ),
     "record": lambda step, claim, since: hub(ev.EV_TURN_TOOL, {"call": 1}, claim=claim),
     "renew": lambda step, claim, since: hub(ev.EV_TURN_RENEWED, claim=claim),
     "fail": lambda step, claim, since: fails(step.who, claim=claim),
     "release": lambda step, claim, since: hub(ev.EV_TURN_RELEASED, claim=claim),
     "warn": lambda step, claim, since: hub(
         ev.EV_EXPECTATION_VIOLATED,
-        {"name": "turn_within", "expectation": 0, "since": 1 if step.under == "stale" else since},
+        {"name": "turn_within", "expectation": 0, "since": 1 if step.under == "stale" else since[0]},
     ),
     "note": lambda step, claim, since: draft(step.who, "acme.note", {"n": 1}),
     "forge": lambda step, claim, since: draft(step.who, ev.EV_CHANNEL_CLOSED),
@@ -284,7 +312,8 @@ def tries(scene: Scene[Any], step: Step) -> bool:
     live = None if before.claim is None else before.claim.seq
     claim = {"live": live, "stale": 1, "none": None}[step.under]
     try:
-        appended = scene.accept(DRAFTS[step.what](step, claim, before.floor_seq))
+        paused = 0 if before.pause is None else before.pause.seq
+        appended = scene.accept(DRAFTS[step.what](step, claim, (before.floor_seq, paused)))
     except Refused:
         assert scene.state is before
         return False

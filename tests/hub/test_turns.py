@@ -9,12 +9,14 @@ import pytest
 
 from turnline.client.channel import Channel, set_context
 from turnline.client.turn import take_turn
+from turnline.core.channel import ChannelState
 from turnline.core.claims import LEASE_SECONDS, MAX_CLAIMS
 from turnline.core.envelope import Draft, Envelope
 from turnline.core.event_types import EV_PACKET, EV_TURN_MODEL
+from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.routing import packet
 from turnline.core.state import Claim
-from turnline.errors import ChannelClosed, ClaimLost, OutOfTurn, TurnTaken
+from turnline.errors import ChannelClosed, ClaimLost, NotStuck, OutOfTurn, TurnStuck, TurnTaken
 from turnline.hub.worker import join, leave, this_host
 from turnline.log.memory import MemoryLog
 
@@ -26,10 +28,14 @@ THREE_DAYS: Final = 3 * 86_400.0
 DEAD: Final = f"{this_host()}:999999999:1/agent"
 
 
-async def claim(home: House, channel: Channel, *, by: str = "alice", worker: str = ELSEWHERE) -> Claim:
+async def claim(
+    home: House, channel: Channel, *, by: str = "alice", worker: str = ELSEWHERE, alone: bool = False
+) -> Claim:
     state = await home.hub.state(channel.channel_id)
     agent_id = home.hub.participant(by).agent_id
-    return await home.hub.turns.claim(channel.channel_id, agent_id, worker=worker, turn=state.turn)
+    return await home.hub.turns.claim(
+        channel.channel_id, agent_id, worker=worker, turn=state.turn, alone=alone
+    )
 
 
 def under(home: House, channel: Channel, claimed: Claim, name: str = "alice") -> Channel:
@@ -207,16 +213,49 @@ async def test_an_attached_agent_takes_over_by_itself_when_the_lease_ends() -> N
         assert (await home.hub.state(channel.channel_id)).turn_count == 2
 
 
-async def test_after_five_claims_without_a_packet_the_turn_is_given_up() -> None:
-    """Page 08, rule 10; T5."""
+async def stuck(home: House) -> Channel:
+    """A channel whose turn ended its process five times, the last two times alone."""
+    channel = await home.open(A_B)
+    for place in range(MAX_CLAIMS):
+        await claim(home, channel, worker=DEAD, alone=place >= SUSPECT_CLAIMS)
+    await refused(ClaimLost, claim(home, channel, worker=DEAD))
+    return channel
+
+
+async def test_n3_a_turn_that_ends_its_process_again_and_again_is_stuck_and_listed() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await stuck(home)
+
+        assert (await home.types(channel))[-1] == "turn.paused"
+        assert (await channel.info()).status is ChannelState.ACTIVE
+        listed = await home.hub.list_channels(waiting_for="stuck")
+        assert [one.channel_id for one in listed] == [channel.channel_id]
+
+
+async def test_n3_waiting_for_the_result_of_a_stuck_channel_says_how_to_retry() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await stuck(home)
+
+        with pytest.raises(TurnStuck, match=f"turnline channels retry {channel.channel_id}"):
+            await channel.result()
+
+
+async def test_n3_a_retry_resumes_the_same_channel() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        home["alice"].on_turn(answers("hello"))
+        home["bob"].on_turn(answers("bye"))
+        channel = await stuck(home)
+
+        await home.hub.turns.retry(channel.channel_id)
+
+        assert (await channel.result()).text == "bye"
+
+
+async def test_n3_only_a_stuck_turn_can_be_retried() -> None:
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await home.open(A_B)
-        for _ in range(MAX_CLAIMS):
-            await claim(home, channel, worker=DEAD)
-        await refused(ClaimLost, claim(home, channel, worker=DEAD))
 
-        assert (await home.types(channel))[-3:] == ["turn.abandoned", "turn.failed", "channel.closed"]
-        assert (await channel.info()).close_reason == "turn_failed"
+        await refused(NotStuck, home.hub.turns.retry(channel.channel_id))
 
 
 async def test_a_released_turn_is_anybodys_at_once_and_goes_on_after_its_last_record() -> None:

@@ -16,7 +16,7 @@ from turnline.client.fixture import export_channel
 from turnline.core.channel import ChannelMetadata
 from turnline.core.envelope import JsonObject
 from turnline.core.event_types import EV_TURN_FAILED
-from turnline.core.state import State, metadata_of
+from turnline.core.state import STUCK, State, metadata_of
 from turnline.core.study.looked import name_of
 from turnline.core.study.wording import turns_told
 from turnline.errors import BadSpec
@@ -34,7 +34,12 @@ class Verbs:
 
     async def list_channels(self, status: str | None, agent: str | None, limit: int) -> None:
         async with looking_at(self._log, self._folder) as hub:
-            found = await hub.list_channels(agent_id=agent, state=status)
+            is_stuck = status == STUCK
+            found = await hub.list_channels(
+                agent_id=agent,
+                state="active" if is_stuck else status,
+                waiting_for=STUCK if is_stuck else None,
+            )
         found = sorted(found, key=lambda one: (one.created_at, one.channel_id))[-limit:]
         if self._as_json:
             print_json([summary(one) for one in found])
@@ -85,16 +90,25 @@ class Verbs:
         async with looking_at(self._log, self._folder) as hub:
             fork_id = await hub.fork(channel_id, at=at, by=by)
             state = await hub.state(fork_id)
+        self._tell_floor(state)
+
+    def _tell_floor(self, state: State) -> None:
+        """Print the channel and who has its floor."""
         if self._as_json:
             print_json({**summary(metadata_of(state)), **_origin(state)})
             return
-        typer.echo(fork_id)
+        typer.echo(state.channel_id)
         if state.expected_next_speaker is not None:
             speaker = one_line(name_of(state.expected_next_speaker, state.spec), _VALUE_CHARACTERS)
             typer.echo(f"{speaker} has the floor; it goes on wherever {speaker} is attached.", err=True)
 
     async def retry(self, channel_id: str) -> None:
         async with looking_at(self._log, self._folder) as hub:
+            state = await hub.state(channel_id)
+            if state.is_stuck:
+                await hub.turns.retry(channel_id)
+                self._tell_floor(await hub.state(channel_id))
+                return
             at = await before_failure(hub, channel_id)
         await self.fork(channel_id, at=at, by=None)
 

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """As `ChannelState`, which costs more to import."""
+    """The values of `ChannelState`, which costs more to import, and a turn that waits for a retry."""
 
     PENDING = "pending"
     ACTIVE = "active"
     CLOSED = "closed"
     EXPIRED = "expired"
+    STUCK = "stuck"
 
 
 app = typer.Typer(

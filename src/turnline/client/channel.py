@@ -17,10 +17,17 @@ from msgspec import Struct
 from turnline.client.link import Seat
 from turnline.core.channel import ChannelMetadata
 from turnline.core.envelope import Close, Draft, Envelope, JsonObject
-from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_TEXT, EV_TURN_FAILED, SUBSTANTIVE
+from turnline.core.event_types import (
+    EV_CHANNEL_CLOSED,
+    EV_CONTEXT_SET,
+    EV_TEXT,
+    EV_TURN_FAILED,
+    EV_TURN_PAUSED,
+    SUBSTANTIVE,
+)
 from turnline.core.packet import body_of
-from turnline.core.state import State
-from turnline.errors import ChannelClosed
+from turnline.core.state import STUCK, State
+from turnline.errors import ChannelClosed, TurnStuck
 from turnline.hub.opening import first_of
 from turnline.hub.texts import TurnText
 
@@ -156,7 +163,10 @@ class Channel:
         raise ChannelClosed(self.channel_id, reason=(await self.state()).pending_close_reason)
 
     async def result(self, timeout: float | None = None) -> ChannelResult:
-        """Wait until the channel has closed and return how it ended. Raises `TimeoutError`."""
+        """Wait until the channel has closed and return how it ended.
+
+        Raises `TimeoutError`, and `TurnStuck` if a turn waits for an operator's retry.
+        """
         text, cost, error = "", 0.0, ""
         async with _within(timeout, f"channel {self.channel_id!r} has not closed"):
             async for envelope in self.stream():
@@ -165,6 +175,8 @@ class Channel:
                     cost += float(envelope.event_data.get("usage", {}).get("cost", 0.0))
                 elif envelope.event_type == EV_TURN_FAILED and isinstance(envelope.decision, Close):
                     error = await self._told(envelope)
+                elif envelope.event_data.get("reason") == STUCK and envelope.event_type == EV_TURN_PAUSED:
+                    await self._refuse_stuck()
         state = await self.state()
         return ChannelResult(
             channel_id=self.channel_id,
@@ -175,6 +187,12 @@ class Channel:
             cost=cost,
             error=error,
         )
+
+    async def _refuse_stuck(self) -> None:
+        state = await self.state()
+        member = state.spec.participant(state.expected_next_speaker or "")
+        if state.is_stuck:
+            raise TurnStuck(self.channel_id, speaker=member.name if member is not None else "")
 
     async def _told(self, failed: Envelope) -> str:
         who, error = failed.event_data["agent_id"], failed.event_data["error"]

@@ -11,6 +11,7 @@ from turnline.core.governance import Passport, Registration, Resume, Rule
 from turnline.core.state import Claim, State
 from turnline.hub.delivery import Receiver
 from turnline.hub.hub import Hub
+from turnline.hub.lane import Lane
 from turnline.hub.request import OpenRequest
 from turnline.hub.seat import Peer, Reading, Seat as HubSeat
 from turnline.hub.texts import Listening
@@ -70,7 +71,12 @@ class Seat(Protocol):
         """Return the seat of a step of a channel that this participant has opened."""
         ...
 
-    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "") -> Claim:
+    @property
+    def lane(self) -> Lane:
+        """The lane of the process that takes this participant's turns (N3)."""
+        ...
+
+    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "", alone: bool = False) -> Claim:
         """Claim the turn; again under the same `envelope_id`, where no answer came, it is the same claim."""
         ...
 

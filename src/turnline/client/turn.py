@@ -22,9 +22,9 @@ from turnline.client.channel import Channel
 from turnline.client.link import Seat
 from turnline.client.retry import RETRY_SECONDS, retried
 from turnline.core.envelope import Envelope, JsonObject
-from turnline.core.event_types import EV_PACKET
+from turnline.core.event_types import EV_PACKET, EV_TURN_RESUMED
 from turnline.core.routing import packet
-from turnline.core.state import Claim
+from turnline.core.state import Claim, State
 from turnline.core.views import Message, WindowedSummary, view_for
 from turnline.errors import (
     ChannelClosed,
@@ -37,6 +37,7 @@ from turnline.errors import (
     TurnlineError,
     TurnTaken,
 )
+from turnline.hub.lane import Held
 
 logger = logging.getLogger(__name__)
 
@@ -100,18 +101,31 @@ async def take_turn(
     A claim is asked for again under its id for as long as it may have landed and nobody works on it: it
     is this worker's own, and nobody of this process could replace it.
     """
-    at_work, claim_id = set() if at_work is None else at_work, seat.new_id()
+    try:
+        await _take_turn(seat, envelope, handler, set() if at_work is None else at_work, room)
+    finally:
+        seat.lane.leave(envelope.channel_id, envelope.envelope_id)
+
+
+async def _take_turn(
+    seat: Seat, envelope: Envelope, handler: TurnHandler, at_work: set[str], room: Room
+) -> None:
+    claim_id = seat.new_id()
     while True:
         try:
             async with room:
                 turn = await _claimed(seat, envelope, claim_id)
                 if turn is not None:
                     await _at_work(seat, turn, handler, at_work)
+        except Held as held:
+            await seat.lane.wait(held)
         except TurnTaken:
+            seat.lane.leave(envelope.channel_id, envelope.envelope_id)
             await seat.wait_unclaimed(envelope.channel_id)
         except EnvelopeIdReused:  # The claim has landed, and is over: another one is made.
             claim_id = seat.new_id()
         except LogError as error:
+            seat.lane.leave(envelope.channel_id, envelope.envelope_id)
             logger.warning("a turn of %s could not be written down: %s", envelope.channel_id, error)
             await seat.sleep(RETRY_SECONDS)
         except TurnlineError as error:
@@ -119,6 +133,15 @@ async def take_turn(
             return
         else:
             return
+
+
+def _has_floor(agent_id: str, state: State, envelope: Envelope) -> bool:
+    """Return whether `envelope` gave the floor that the agent still has, or resumed its stuck turn."""
+    if state.expected_next_speaker != agent_id or state.pause is not None:
+        return False
+    if envelope.event_type == EV_TURN_RESUMED:
+        return envelope.seq > state.floor_seq
+    return envelope.seq == state.floor_seq
 
 
 async def _at_work(seat: Seat, turn: Turn, handler: TurnHandler, at_work: set[str]) -> None:
@@ -131,10 +154,11 @@ async def _at_work(seat: Seat, turn: Turn, handler: TurnHandler, at_work: set[st
 
 async def _claimed(seat: Seat, envelope: Envelope, claim_id: str) -> Turn | None:
     state = await seat.state(envelope.channel_id)
-    if state.floor_seq != envelope.seq or state.expected_next_speaker != seat.agent_id:
+    if not _has_floor(seat.agent_id, state, envelope):
         return None
+    alone = seat.lane.enter(envelope.channel_id, envelope.envelope_id, state.unexplained)
     try:
-        claim = await seat.claim(envelope.channel_id, state.turn, envelope_id=claim_id)
+        claim = await seat.claim(envelope.channel_id, state.turn, envelope_id=claim_id, alone=alone)
     except (OutOfTurn, ClaimLost, ChannelClosed) as error:
         logger.debug("turn %s of %s is not ours: %s", state.turn, envelope.channel_id, error)
         return None

@@ -30,6 +30,7 @@ from turnline.errors import LinkLost, NameTaken, TurnlineError
 from turnline.hub.clock import Clock, SystemClock
 from turnline.hub.delivery import Receiver
 from turnline.hub.ids import sortable_ids
+from turnline.hub.lane import Lane
 from turnline.hub.texts import Listening, Texts, TurnText
 
 OPEN_SECONDS: Final = 15.0
@@ -67,6 +68,7 @@ class WsLink:
         self._tls: dict[str, SSLContext] = {} if ssl is None else {"ssl": ssl}
         """Without one the library does as the scheme says: `wss://` trusts whom the machine does."""
         self._new_id = sortable_ids(clock)
+        self._lane = Lane(clock)
         self._texts = Texts()
         self._listeners: Counter[str] = Counter()
         self._listening_as: dict[str, str] = {}
@@ -107,7 +109,13 @@ class WsLink:
             self._leave(agent_id)
             raise
         return WsSeat(
-            self._calls, agent_id, place, new_id=self._new_id, listen=self._listen, leave=self._leave
+            self._calls,
+            agent_id,
+            place,
+            new_id=self._new_id,
+            lane=self._lane,
+            listen=self._listen,
+            leave=self._leave,
         )
 
     async def settle(self) -> None:

@@ -27,6 +27,7 @@ from turnline.core.state import Claim, State, WorkflowState
 from turnline.errors import LinkLost, TurnlineError
 from turnline.hub.heartbeat import beating
 from turnline.hub.ids import NewId
+from turnline.hub.lane import Lane
 from turnline.hub.request import OpenRequest, checked
 from turnline.hub.seat import Peer, Reading
 from turnline.hub.texts import Listening
@@ -64,6 +65,7 @@ class WsSeat:
         place: Place,
         *,
         new_id: NewId,
+        lane: Lane,
         listen: Callable[[str, str], Listening],
         leave: Callable[[str], None],
         step: str = "",
@@ -72,6 +74,7 @@ class WsSeat:
         self._holder = agent_id
         self._place = place
         self._new_id = new_id
+        self.lane = lane
         self._listen = listen
         self._leave = leave
         self._step = step
@@ -147,6 +150,7 @@ class WsSeat:
             self._holder,
             self._place,
             new_id=self._new_id,
+            lane=self.lane,
             listen=self._listen,
             leave=self._leave,
             step=step,
@@ -154,8 +158,8 @@ class WsSeat:
         await seat._ask("as_step", channel_id=channel_id)
         return seat
 
-    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "") -> Claim:
-        args = {"channel_id": channel_id, "turn": turn, "envelope_id": envelope_id}
+    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "", alone: bool = False) -> Claim:
+        args = {"channel_id": channel_id, "turn": turn, "envelope_id": envelope_id, "alone": alone}
         return msgspec.convert(await self._ask("claim", **args), Claim)
 
     async def wait_unclaimed(self, channel_id: str) -> None:
@@ -171,6 +175,7 @@ class WsSeat:
     async def record(self, channel_id: str, claim: int, event_type: str, data: JsonObject) -> None:
         data = normalised(data)
         await self._ask("record", channel_id=channel_id, claim=claim, event_type=event_type, data=data)
+        self.lane.leave(channel_id)
 
     async def recorded(self, channel_id: str) -> list[Envelope]:
         """See `Seat.recorded`. A long turn's comes in several answers."""

@@ -119,6 +119,8 @@ class ChannelMetadata(Struct, frozen=True, kw_only=True):
     closed_at: datetime | None
     ttl_seconds: float | None
     parent_id: str | None
+    waiting_for: str = ""
+    """Why the turn in progress is paused; empty if it is not."""
 
 
 def child_id(parent: str, turn: int, place: str) -> str:

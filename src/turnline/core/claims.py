@@ -8,9 +8,14 @@ Rule 2: `decide` does not know whether a worker is dead. Whoever takes over says
 which claim it replaces, and what it last heard of it; if that claim is no longer the
 live one it lost the race, and if there is a later sign of life it was wrong.
 
-Rule 3: whoever claims a turn anew goes on after its last recorded entry (T3): the
+Rule 3: a new claim resumes the turn after its last recorded entry (T3): the
 context writes up to there stay, later ones are undone, for they will be made
 again. Giving up the turn undoes them all (T5).
+
+Rule 4: a turn is given up only for what it did itself (N3). A claim that is replaced
+although nothing was recorded, paused or released after it is unexplained: its process died.
+From `SUSPECT_CLAIMS` on, only claims made alone count; at `MAX_CLAIMS` a rule for failed turns
+takes the turn, or the turn is stuck until an operator retries it.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from turnline.core.state import State
 from turnline.errors import ClaimLost, OutOfTurn, TurnTaken
 
 MAX_CLAIMS: Final = 5
-"""So many claims without a packet, and the turn is given up."""
+"""Unexplained claims of one turn, and the turn is given up."""
 LEASE_SECONDS: Final = 60.0
 """How long a worker elsewhere may be silent before it is replaced."""
 
@@ -33,19 +38,19 @@ TakeTurn = Callable[[Batch[Any], Envelope], None]
 """Decides where the floor goes after an envelope, and adds it with all that follows."""
 
 
-def claim(batch: Batch[Any], take_turn: TakeTurn) -> None:
-    """Somebody wants to work on the turn."""
-    state, data = batch.state, batch.draft.event_data
+def check_free(state: State, data: JsonObject) -> None:
+    """Refuse a claim on a turn that another worker has, or that is over."""
     _check_floor(state, data)
     live = state.claim
     believed = data.get("replaces"), data.get("heard", state.alive_seq)
     if live is not None and believed != (live.seq, state.alive_seq):
         raise TurnTaken(state.channel_id, turn=state.turn, worker=live.worker)
-    if state.claims >= MAX_CLAIMS:
-        error = {"type": "TooManyClaims", "message": f"claimed {state.claims} times without a packet"}
-        give_up(batch, error, take_turn)
-    else:
-        batch.accept()
+
+
+def unexplained_error(state: State) -> JsonObject:
+    """Describe why a suspect is given up."""
+    message = f"its process ended {state.unexplained} times while it worked on this turn"
+    return {"type": "TooManyClaims", "message": message}
 
 
 def claim_next(batch: Batch[Any]) -> None:
@@ -80,9 +85,13 @@ def fail(batch: Batch[Any], take_turn: TakeTurn) -> None:
 
 def give_up(batch: Batch[Any], error: JsonObject, take_turn: TakeTurn) -> None:
     """Undo the turn's context writes, say that it failed, and move on (T5)."""
-    turn = {"agent_id": batch.state.expected_next_speaker, "turn": batch.state.turn}
+    turn: JsonObject = {"agent_id": batch.state.expected_next_speaker, "turn": batch.state.turn}
     batch.write(ev.EV_TURN_ABANDONED, turn, audience=[])
-    take_turn(batch, batch.next(ev.EV_TURN_FAILED, turn | {"error": error, "claims": batch.state.claims}))
+    facts: JsonObject = {"error": error, "claims": batch.state.claims}
+    member = batch.state.spec.participant(batch.state.expected_next_speaker or "")
+    if member is not None and member.kind == "step":  # What a flow's next step reads of the error.
+        facts["private_updates"] = {"_last_error": error.get("message", ""), "_last_error_type": "error"}
+    take_turn(batch, batch.next(ev.EV_TURN_FAILED, turn | facts))
 
 
 def check_claim(state: State, draft: Draft) -> None:

@@ -146,8 +146,9 @@ def _violations(
 
 
 def _turn(state: State) -> Moment | None:
+    """A paused turn is not late: its clock stands still (N1a)."""
     waits = state.status is ChannelState.ACTIVE and state.expected_next_speaker is not None
-    return Moment(state.floor_seq, state.floor_at) if waits else None
+    return Moment(state.floor_seq, state.floor_at) if waits and state.pause is None else None
 
 
 def _reply(state: State) -> Moment | None:
@@ -155,9 +156,9 @@ def _reply(state: State) -> Moment | None:
 
 
 def _silence(state: State) -> Moment | None:
-    if state.status is not ChannelState.ACTIVE:
+    if state.status is not ChannelState.ACTIVE or state.pause is not None:
         return None
-    return Moment(state.spoken_seq, max(state.spoken_at, state.opened_at))
+    return Moment(state.spoken_seq, max(state.spoken_at, state.opened_at, state.floor_at))
 
 
 def _acks(state: State) -> Moment | None:

@@ -19,12 +19,15 @@ from turnline.core.channel import ChannelState
 from turnline.core.conditions import speaker_of
 from turnline.core.envelope import Close, Envelope, JsonObject, Speak
 from turnline.core.pauses import moment_of
-from turnline.core.state import KEPT_SAID, Claim, Pause, State
+from turnline.core.state import KEPT_SAID, RETRY, Claim, Pause, State
 from turnline.core.undo import OTHERS, Write, has_own, kept, others, own, recorded, written
 from turnline.core.variables import applied, is_number
 
-FOLD_VERSION: Final = 3
+FOLD_VERSION: Final = 4
 """Raise it whenever a fold or a state changes: states that an older one folded are not believed."""
+
+SUSPECT_CLAIMS: Final = 3
+"""Unexplained claims of one turn, and the turn is a suspect: it runs only alone (N3)."""
 
 S = TypeVar("S", bound=State)
 
@@ -53,6 +56,7 @@ def taken(state: S, envelope: Envelope) -> S:
         private_vars=_private(state, envelope),
         claim=None,
         claims=0,
+        unexplained=0,
         pause=None,
         spoken_seq=envelope.seq,
         spoken_at=envelope.created_at,
@@ -120,7 +124,8 @@ def _forked(state: S, envelope: Envelope) -> S:
     """Everything is as it was, but nobody works on it yet, and every deadline is measured from here."""
     at = envelope.created_at
     state = _abandoned(state, envelope) if envelope.decision is not None else state
-    state = replace(state, claim=None, claims=0, pause=None, awaiting=[], warned={}, rested_seconds=0.0)
+    state = replace(state, claim=None, claims=0, unexplained=0, pause=None, awaiting=[])
+    state = replace(state, warned={}, rested_seconds=0.0)
     return _moved(replace(state, created_at=at, floor_at=at, spoken_at=at), envelope)
 
 
@@ -148,8 +153,19 @@ def _claimed(state: S, envelope: Envelope) -> S:
         agent_id=str(data.get("agent_id", "")),
         worker=str(data.get("worker", "")),
         lease_seconds=_seconds(data.get("lease_seconds")),
+        alone=data.get("alone") is True,
     )
-    state = replace(state, claim=claim, claims=state.claims + 1, alive_seq=envelope.seq)
+    # From the third on, only a claim made alone says anything about this turn (N3).
+    counts = state.unexplained < SUSPECT_CLAIMS or claim.alone
+    unexplained = state.unexplained + 1 if counts else state.unexplained
+    state = replace(
+        state, claim=claim, claims=state.claims + 1, unexplained=unexplained, alive_seq=envelope.seq
+    )
+    return _keep_recorded(state)
+
+
+def _keep_recorded(state: S) -> S:
+    """Undo the context writes after the turn's last recorded unit: they will be made again (T3)."""
     if not has_own(state.turn_writes):
         return state
     stays = kept(state.turn_writes)
@@ -157,7 +173,7 @@ def _claimed(state: S, envelope: Envelope) -> S:
 
 
 def _released(state: S, envelope: Envelope) -> S:
-    return replace(state, claim=None)
+    return replace(state, claim=None, unexplained=0)
 
 
 def _abandoned(state: S, envelope: Envelope) -> S:
@@ -174,7 +190,8 @@ def _paused(state: S, envelope: Envelope) -> S:
         until=moment_of(data.get("until")),
         key=str(data.get("key", "")),
     )
-    return replace(_abandoned(state, envelope), claims=0, pause=pause)
+    settled = _abandoned(state, envelope) if pause.reason == RETRY else _keep_recorded(state)
+    return replace(settled, claim=None, claims=0, unexplained=0, pause=pause)
 
 
 def _resumed(state: S, envelope: Envelope) -> S:
@@ -190,7 +207,8 @@ def _recorded(state: S, envelope: Envelope) -> S:
     entry = envelope.event_data.get("entry")
     call = entry.get("call_id") if isinstance(entry, dict) else None
     of = call if envelope.event_type == ev.EV_TURN_TOOL and isinstance(call, str) else None
-    return replace(state, turn_writes=recorded(state.turn_writes, of), alive_seq=envelope.seq)
+    writes = recorded(state.turn_writes, of)
+    return replace(state, turn_writes=writes, alive_seq=envelope.seq, unexplained=0)
 
 
 def _renewed(state: S, envelope: Envelope) -> S:

@@ -3,6 +3,8 @@
     turn.paused {"reason", "until", "key", "data"}     the worker lets go of the turn
     timer.fired, human.answered, turn.resumed          {"pause": seq} ends it, once
 
+A stuck turn is paused as well: only an operator's `turn.resumed` ends that, and gives the floor again.
+
 Rule: whatever ends a pause names it. A second answer, a timer that comes too late,
 an answer after the timer: each finds that the pause is over, and is refused.
 """
@@ -14,7 +16,8 @@ from typing import Any
 
 from turnline.core import claims, event_types as ev
 from turnline.core.batch import Batch
-from turnline.core.state import State
+from turnline.core.envelope import Basis, JsonObject, Speak
+from turnline.core.state import STUCK, State
 from turnline.errors import BadDraft, ClaimLost, NotDue
 
 
@@ -38,9 +41,18 @@ def resume(batch: Batch[Any]) -> None:
     live = state.pause
     if live is None or draft.event_data.get("pause") != live.seq:
         raise NotDue(state.channel_id, timer=f"the pause {draft.event_data.get('pause')}")
+    if live.reason == STUCK and draft.event_type != ev.EV_TURN_RESUMED:
+        raise NotDue(state.channel_id, timer=f"the stuck turn {live.seq}")
     if draft.event_type == ev.EV_TIMER_FIRED and (live.until is None or batch.accepted_at < live.until):
         raise NotDue(state.channel_id, timer=f"the pause {live.seq}")
-    batch.accept()
+    floor = state.expected_next_speaker or ""
+    batch.accept(decision=Speak(floor, Basis(kind="retry")) if live.reason == STUCK else None)
+
+
+def stick(batch: Batch[Any], error: JsonObject) -> None:
+    """Pause the turn until an operator retries it; what it recorded stays (N3)."""
+    turn: JsonObject = {"agent_id": batch.state.expected_next_speaker, "turn": batch.state.turn}
+    batch.write(ev.EV_TURN_PAUSED, turn | {"reason": STUCK, "data": {"error": error}})
 
 
 def refuse_while_paused(state: State) -> None:

@@ -26,6 +26,10 @@ LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 PERSON: Final = "person"
 EVENT: Final = "event"
 """What a turn waits for that others have to bring."""
+RETRY: Final = "retry"
+"""The turn failed and waits for its next attempt, which starts from the beginning."""
+STUCK: Final = "stuck"
+"""The turn killed its worker again and again. It waits for an operator's retry (N3)."""
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -37,6 +41,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     agent_id: str
     worker: str
     lease_seconds: float
+    alone: bool = False
+    """The worker started nothing else beside this turn, so a crash is the turn's own (N3)."""
 
 
 class Pause(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -90,6 +96,8 @@ class State(Struct, frozen=True, kw_only=True):
     claim: Claim | None = None
     claims: int = 0
     """How often this turn has been claimed."""
+    unexplained: int = 0
+    """Claims of this turn since its last sign of progress, the live one included (N3)."""
     alive_seq: int = 0
     """The last line that was made under the live claim: its worker was alive then."""
     pause: Pause | None = None
@@ -111,6 +119,11 @@ class State(Struct, frozen=True, kw_only=True):
     def turn(self) -> int:
         """The number of the turn in progress."""
         return self.turn_count + 1
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the turn in progress waits for an operator's retry."""
+        return self.pause is not None and self.pause.reason == STUCK
 
     @property
     def is_over(self) -> bool:
@@ -144,4 +157,5 @@ def metadata_of(state: State) -> ChannelMetadata:
         closed_at=state.closed_at,
         ttl_seconds=spec.ttl_seconds,
         parent_id=spec.parent_id,
+        waiting_for="" if state.pause is None else state.pause.reason,
     )

@@ -16,6 +16,8 @@
     │   ├── BadTarget             a target or handoff names nobody on this channel
     │   ├── RoutingFailed         a registered condition or target raised
     │   ├── NotDue                a timer fired for a moment that has passed
+    │   ├── NotStuck              a retry was asked for a turn that is not stuck
+    │   ├── TurnStuck             a turn ended its process again and again
     │   ├── EnvelopeIdReused      one id, two different drafts
     │   └── Denied                an access rule or the arbiter said no
     ├── OpenFailed                the channel was not opened
@@ -176,10 +178,12 @@ from turnline.errors.refusals import (
     EnvelopeIdReused as EnvelopeIdReused,
     NotDue as NotDue,
     NotParticipant as NotParticipant,
+    NotStuck as NotStuck,
     NotYet as NotYet,
     OutOfTurn as OutOfTurn,
     ReservedEventType as ReservedEventType,
     RoutingFailed as RoutingFailed,
+    TurnStuck as TurnStuck,
     TurnTaken as TurnTaken,
 )
 from turnline.errors.runs import (

@@ -167,6 +167,29 @@ class NotDue(Refused):
         super().__init__(f"timer {timer!r} of channel {channel_id!r} is no longer due.")
 
 
+class NotStuck(Refused):
+    """A retry was asked for a turn that is not stuck."""
+
+    def __init__(self, channel_id: str) -> None:
+        self.channel_id = channel_id
+        super().__init__(
+            f"Channel {channel_id!r} has no stuck turn. Only a stuck turn can be retried in place. "
+            f"To repeat an earlier turn, fork the channel before it."
+        )
+
+
+class TurnStuck(Refused):
+    """A turn ended its process again and again, so it waits for an operator."""
+
+    def __init__(self, channel_id: str, *, speaker: str) -> None:
+        self.channel_id = channel_id
+        self.speaker = speaker
+        super().__init__(
+            f"Channel {channel_id!r} is stuck: its process ended each time {speaker!r} took this turn. "
+            f"Fix the cause, then run: turnline channels retry {channel_id}"
+        )
+
+
 class EnvelopeIdReused(Refused):
     """One envelope id was sent with two different drafts."""
 

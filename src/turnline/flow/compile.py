@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from turnline.core.channel import Participant
-from turnline.core.conditions import FromSpeaker, SignalIs
+from turnline.core.conditions import FromSpeaker, SignalIs, TurnFailed
 from turnline.core.graph import Transition, TransitionGraph
 from turnline.core.step_targets import step_id
 from turnline.core.targets import AgentTarget, TerminateTarget, TransitionTarget
@@ -79,6 +79,8 @@ def _routed(steps: Sequence[Step], place: int) -> Iterator[Transition]:
     errors = [error for error in ERRORS if error not in step.routes] if "error" in step.routes else []
     for signal in (*step.routes, *errors):
         yield _transition(step, signal, route(steps, place, signal), _ROUTED)
+    if "error" in step.routes:  # A step that ends its process again and again (N3).
+        yield Transition(TurnFailed(step_id(step.id)), _target(step.routes["error"]), _ROUTED)
 
 
 def _otherwise(steps: Sequence[Step], place: int) -> Iterator[Transition]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial
@@ -44,6 +44,7 @@ from turnline.flow.verdict import CANCELLED
 from turnline.flow.work import Done, Paused, Perform, Services, Work
 from turnline.hub.hub import Hub
 from turnline.hub.journal import LogJournal, entries
+from turnline.hub.lane import Held
 from turnline.hub.request import OpenRequest
 from turnline.log.bell import Bell
 
@@ -128,12 +129,18 @@ class Driver:
 
     async def open(self, request: OpenRequest) -> str:
         """Open a channel below a run, or the run's own."""
-        channel_id = await self.hub.open_channel(replace(request, worker=self._worker), self.agent_id)
+        worker = self._worker_for(request.channel_id or "")
+        channel_id = await self.hub.open_channel(replace(request, worker=worker), self.agent_id)
         if request.parent_id is not None:
             self._below.setdefault(request.parent_id, set()).add(channel_id)
         if self._stopping:
             await self._release([channel_id])
         return channel_id
+
+    def _worker_for(self, channel_id: str) -> str:
+        """Return who claims the channel's next turn together with its floor; empty if nobody may."""
+        is_free = not self._stopping and self.hub.turns.lane.is_free_for(channel_id)
+        return self._worker if is_free else ""
 
     async def _release(self, channel_ids: Iterable[str]) -> None:
         """Give back the claims that came with a floor and that nobody here will work on any more."""
@@ -165,17 +172,23 @@ class Driver:
                 if not await self._take_turn(channel_id):
                     return
             except TurnTaken:
-                self._idle.add(channel_id)
-                try:
-                    await self.hub.turns.wait_unclaimed(channel_id)
-                finally:
-                    self._idle.discard(channel_id)
+                await self._rest(channel_id, self.hub.turns.wait_unclaimed(channel_id))
+            except Held as held:
+                await self._rest(channel_id, self.hub.turns.lane.wait(held))
             except LogError as error:
                 logger.warning("a step of %s could not be written down: %s", channel_id, error)
                 await self.hub.clock.sleep(RETRY_SECONDS)
             except (ChannelQuarantined, HubClosed, UnknownChannel) as error:
                 logger.warning("run %s is left alone: %s", channel_id, error)
                 return
+
+    async def _rest(self, channel_id: str, waiting: Awaitable[None]) -> None:
+        """Wait without work in hand, so that stopping need not wait for it."""
+        self._idle.add(channel_id)
+        try:
+            await waiting
+        finally:
+            self._idle.discard(channel_id)
 
     async def _take_turn(self, channel_id: str) -> bool:
         """Take the run's turn, if there is one to take; whether to look again."""
@@ -192,17 +205,33 @@ class Driver:
         if state.pause is not None:
             await self._ring(state)
             return False
-        claim = state.claim
-        if claim is None or claim.worker != self._worker:  # Else it came with the line that gave the floor.
-            try:
-                claim = await self.hub.turns.claim(channel_id, floor, worker=self._worker, turn=state.turn)
-            except OVER_FOR_US:
-                return (await self.hub.state(channel_id)).seq != state.seq
+        try:
+            claim = await self._claim(state, floor)
+        except OVER_FOR_US:
+            self.hub.turns.lane.leave(channel_id, self._worker)
+            return (await self.hub.state(channel_id)).seq != state.seq
+        except (TurnTaken, LogError):
+            self.hub.turns.lane.leave(channel_id, self._worker)
+            raise
         name = f"step {floor.removeprefix(STEP_PREFIX)}"
         attributes: dict[str, tracing.Value] = {tracing.CONVERSATION: channel_id, "turnline.turn": state.turn}
-        with tracing.span_below(state.spec.traceparent, name, attributes):
-            await self._performed(state, knob, claim)
+        try:
+            with tracing.span_below(state.spec.traceparent, name, attributes):
+                await self._performed(state, knob, claim)
+        finally:
+            self.hub.turns.lane.leave(channel_id, self._worker)
         return True
+
+    async def _claim(self, state: State, floor: str) -> Claim:
+        """Return this driver's claim on the turn: the one that came with the floor, or a new one."""
+        channel_id, lane = state.channel_id, self.hub.turns.lane
+        if state.claim is not None and state.claim.worker == self._worker:
+            lane.begin(channel_id, self._worker)
+            return state.claim
+        alone = lane.enter(channel_id, self._worker, state.unexplained)
+        return await self.hub.turns.claim(
+            channel_id, floor, worker=self._worker, turn=state.turn, alone=alone
+        )
 
     async def _performed(self, state: State, knob: RunKnob, claim: Claim) -> None:
         with suppress(*OVER_FOR_US):  # The turn is over for us, whatever we have; it is dropped.
@@ -283,7 +312,7 @@ class Driver:
             event_type=ev.EV_PACKET,
             event_data=packet_of(done),
             claim=claim.seq,
-            goes_on="" if self._stopping else self._worker,
+            goes_on=self._worker_for(run_id),
         )
         unit = done.commit
         if unit is None:

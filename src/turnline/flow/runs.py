@@ -16,7 +16,7 @@ import msgspec
 from turnline.core import event_types as ev
 from turnline.core.envelope import Envelope
 from turnline.core.json import normalised
-from turnline.core.state import EVENT, PERSON, State, WorkflowState
+from turnline.core.state import EVENT, PERSON, STUCK, State, WorkflowState
 from turnline.core.step_targets import STEP_PREFIX
 from turnline.errors import (
     ChannelQuarantined,
@@ -147,12 +147,15 @@ class Runs:
         await self._hub.write(run_id, ev.EV_CHANNEL_CLOSED, {"reason": CANCELLED, "by": by or "operator"})
 
     async def retry(self, run_id: str, *, step: str | None = None) -> str:
-        """Start a run that goes on from a step of one that is over, with what that step was given.
+        """Resume a stuck run, or start one that continues from a step of a run that is over.
 
-        Without `step`, from the one that was last. Raises `UnknownName` for a step the
-        run never came to.
+        Returns the id of the run that continues: the same one if it was stuck. Without `step`, it
+        continues from the last step. Raises `UnknownName` for a step the run never came to.
         """
         state = await self.state(run_id)
+        if state.is_stuck and step is None:
+            await self._hub.turns.retry(run_id)
+            return run_id
         knob = run_knob(state)
         if not state.is_over or knob is None:
             raise RunConflict(run_id, because="is not over; wait for its end, or cancel it first")
@@ -206,7 +209,7 @@ class Runs:
             below = [await self._hub.state(one) for one in self._driver.children_of(state.channel_id)]
             waiting = [await self._waits(one, patience) for one in below if not one.is_over]
             return bool(waiting) and all(waiting)
-        if pause.reason in (PERSON, EVENT):
+        if pause.reason in (PERSON, EVENT, STUCK):
             return True
         if pause.until is None or patience is None:
             return False

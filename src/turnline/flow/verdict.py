@@ -5,7 +5,7 @@ Pure: a function of the run's state.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
@@ -21,8 +21,11 @@ UNROUTED: Final = "unrouted_signal"
 FAILED: Final = "failed"
 """The flow itself said FAIL."""
 CANCELLED: Final = "cancelled"
+TURN_STUCK: Final = "turn_stuck"
+"""A step that ended its process again and again waits for an operator's retry (N3)."""
 
-RunStatus = Literal["running", "waiting", "succeeded", "failed"]
+RunStatus = Literal["running", "waiting", "stuck", "succeeded", "failed"]
+STATUSES: Final = get_args(RunStatus)
 
 
 class RunError(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,12 +50,23 @@ def verdict(state: WorkflowState) -> Verdict:
     """Return where the run stands."""
     response = state.private_vars.get("_response")
     data = response if isinstance(response, dict) else public(state.context_vars)
+    if state.is_stuck:
+        return Verdict(status="stuck", data=data, error=_stuck(state))
     if not state.is_over:
         return Verdict(status="running" if state.pause is None else "waiting", data=data)
     if state.pending_close_reason == COMPLETED:
         given = state.private_vars.get("_response_status")
         return Verdict(status="succeeded", data=data, http_status=given if isinstance(given, int) else 200)
     return Verdict(status="failed", data=data, error=_error(state))
+
+
+def _stuck(state: WorkflowState) -> RunError:
+    step = (state.expected_next_speaker or "").removeprefix(STEP_PREFIX)
+    message = (
+        f"The server process ended each time it took step {step!r} of run {state.channel_id!r}. "
+        f"Fix the cause, then retry the run."
+    )
+    return RunError(type=TURN_STUCK, message=message, step=step or None)
 
 
 def _error(state: WorkflowState) -> RunError:
@@ -73,6 +87,5 @@ _REASONS: Final = {
     "max_turns": ("max_steps", "the run took more steps than its limit"),
     "ttl_expired": ("timeout", "the run worked longer than its limit"),
     CANCELLED: (CANCELLED, "the run was cancelled"),
-    "turn_failed": ("turn_failed", "the step was begun several times and never ended; retry it from there"),
 }
 """Close reason -> what a caller is told."""

@@ -240,9 +240,13 @@ class Hub:
         return self._channels.adapter(channel_type)
 
     async def list_channels(
-        self, *, agent_id: str | None = None, state: ChannelState | str | None = None
+        self,
+        *,
+        agent_id: str | None = None,
+        state: ChannelState | str | None = None,
+        waiting_for: str | None = None,
     ) -> list[ChannelMetadata]:
-        """List channels, perhaps only those of one participant or of one status."""
+        """List channels: all, or those of one participant, one status, or one kind of pause (`"stuck"`)."""
         self._check_open()
         wanted = None if state is None else ChannelState(state)
         closed = None if wanted is None else wanted in (ChannelState.CLOSED, ChannelState.EXPIRED)
@@ -252,7 +256,7 @@ class Hub:
                 continue
             with suppress(ChannelQuarantined):
                 found.append(metadata_of(await self.state(head.channel_id)))
-        return [one for one in found if _matches(one, agent_id, wanted)]
+        return [one for one in found if _matches(one, agent_id, wanted, waiting_for)]
 
     # Time.
 
@@ -370,6 +374,8 @@ class Hub:
             raise HubClosed
 
 
-def _matches(channel: ChannelMetadata, agent_id: str | None, status: ChannelState | None) -> bool:
+def _matches(
+    channel: ChannelMetadata, agent_id: str | None, status: ChannelState | None, waiting_for: str | None
+) -> bool:
     is_member = agent_id is None or any(agent_id in (one.agent_id, one.name) for one in channel.participants)
-    return is_member and status in (None, channel.status)
+    return is_member and status in (None, channel.status) and waiting_for in (None, channel.waiting_for)

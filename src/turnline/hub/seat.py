@@ -23,6 +23,7 @@ from turnline.errors import NotParticipant
 from turnline.hub.delegation import check_delegation
 from turnline.hub.delivery import is_for_a_step
 from turnline.hub.hub import Hub
+from turnline.hub.lane import Lane
 from turnline.hub.request import OpenRequest
 from turnline.hub.texts import Listening, TurnText
 
@@ -140,9 +141,14 @@ class Seat:
     async def metadata(self, channel_id: str) -> ChannelMetadata:
         return metadata_of(await self.state(channel_id))
 
-    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "") -> Claim:
+    @property
+    def lane(self) -> Lane:
+        """The lane of the process that works here."""
+        return self._hub.turns.lane
+
+    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "", alone: bool = False) -> Claim:
         return await self._hub.turns.claim(
-            channel_id, self.agent_id, worker=self.worker, turn=turn, envelope_id=envelope_id
+            channel_id, self.agent_id, worker=self.worker, turn=turn, envelope_id=envelope_id, alone=alone
         )
 
     async def wait_unclaimed(self, channel_id: str) -> None:

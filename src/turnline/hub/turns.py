@@ -18,10 +18,11 @@ from turnline.core import event_types as ev
 from turnline.core.claims import LEASE_SECONDS
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.state import Claim, State
-from turnline.errors import ClaimLost, TurnlineError, TurnTaken
+from turnline.errors import ClaimLost, NotStuck, TurnlineError, TurnTaken
 from turnline.hub import worker
 from turnline.hub.clock import Clock
 from turnline.hub.heartbeat import beating
+from turnline.hub.lane import Lane
 from turnline.hub.opening import first_of
 from turnline.hub.preference import PAUSE_SECONDS, Workers
 from turnline.hub.worker import Process
@@ -59,6 +60,7 @@ class Turns:
         self._lease_seconds = lease_seconds
         self.process = process
         self.workers = Workers(hub.clock, process.is_gone)
+        self.lane = Lane(hub.clock)
         self._left_to: dict[str, tuple[int, float]] = {}
         """Channel -> the line whose floor is left to the preferred worker, and until when."""
         self._heard: dict[str, tuple[int, float]] = {}
@@ -84,12 +86,13 @@ class Turns:
         worker: str,
         turn: int,
         envelope_id: str = "",
+        alone: bool = False,
     ) -> Claim:
         """Return the claim on a turn. Claiming again under the same `envelope_id` gives the same claim (E1).
 
-        Raises `TurnTaken` if somebody else has it, `OutOfTurn` if the turn is
-        over, and `ClaimLost` if this was one claim too many and the turn has
-        been given up.
+        `alone` says that the worker starts nothing else beside this turn (see `Lane`).
+        Raises `TurnTaken` if another worker has it, `OutOfTurn` if the turn is
+        over, and `ClaimLost` if this was one claim too many: the turn has failed or is stuck.
         """
         state = await self._hub.state(channel_id)
         if state.claim is not None and state.claim.envelope_id == envelope_id:
@@ -102,6 +105,8 @@ class Turns:
             "turn": turn,
             "lease_seconds": self._lease_seconds,
         }
+        if alone:
+            data["alone"] = True
         if state.claim is not None and self._can_replace(state):
             data |= {"replaces": state.claim.seq, "heard": state.alive_seq}
         try:
@@ -120,7 +125,16 @@ class Turns:
             agent_id=agent_id,
             worker=worker,
             lease_seconds=self._lease_seconds,
+            alone=alone,
         )
+
+    async def retry(self, channel_id: str, *, by: str = "operator", envelope_id: str = "") -> None:
+        """Resume a stuck turn after its last recorded unit. Raises `NotStuck` if the turn is not stuck."""
+        state = await self._hub.state(channel_id)
+        if state.pause is None or not state.is_stuck:
+            raise NotStuck(channel_id)
+        data: JsonObject = {"pause": state.pause.seq, "by": by}
+        await self._hub.write(channel_id, ev.EV_TURN_RESUMED, data, envelope_id=envelope_id)
 
     async def wait_unclaimed(self, channel_id: str) -> None:
         """Return when the live claim has ended, or its worker can be replaced."""
@@ -168,6 +182,7 @@ class Turns:
     ) -> None:
         """Write an entry of the round down: `turn.model` or `turn.tool` (T2)."""
         await self._hub.write(channel_id, event_type, data, claim=claim, audience=[], envelope_id=envelope_id)
+        self.lane.leave(channel_id)
 
     async def recorded(self, channel_id: str) -> list[Envelope]:
         """Return what the turn in progress has recorded so far, by whichever worker (T3)."""

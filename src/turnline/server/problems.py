@@ -43,7 +43,7 @@ from turnline.errors import (
     UnknownRun,
 )
 from turnline.flow.fields import Problem
-from turnline.flow.verdict import CANCELLED, RunError
+from turnline.flow.verdict import CANCELLED, TURN_STUCK, RunError
 
 logger = logging.getLogger(__name__)
 
@@ -185,5 +185,5 @@ _KNOWN: Final[dict[type[Exception], tuple[int, str, str, dict[str, str]]]] = {
 `BadSpec` is what opening a run says of input that was good JSON: it does not fit on one line of the log.
 """
 
-_RUN_STATUS: Final = {"timeout": TIMED_OUT, CANCELLED: CONFLICT}
+_RUN_STATUS: Final = {"timeout": TIMED_OUT, CANCELLED: CONFLICT, TURN_STUCK: INTERNAL}
 """The type of a failed run's error -> its status, where it is not 422."""

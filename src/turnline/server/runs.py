@@ -18,7 +18,7 @@ from turnline.core.state import LONG_AGO, WorkflowState
 from turnline.core.step_targets import STEP_PREFIX
 from turnline.errors import UnknownName, UnknownRun
 from turnline.flow.fields import Problem
-from turnline.flow.verdict import verdict
+from turnline.flow.verdict import STATUSES, verdict
 from turnline.server.answers import run_headers, run_links, success
 from turnline.server.auth.principal import Principal
 from turnline.server.body import json_body
@@ -43,8 +43,8 @@ class RunRoutes:
     async def list_runs(self, request: Request) -> Response:
         await self._house.access.admit(request, "runs.list")
         limit, after = page_size(request), cursor(request)
-        flow = request.query_params.get("flow")
-        found, following = await self._page(flow, after, limit)
+        flow, status = request.query_params.get("flow"), _status(request)
+        found, following = await self._page(flow, status, after, limit)
         return success({"runs": [summary(state) for state in found], "next": following})
 
     async def read(self, request: Request) -> Response:
@@ -67,7 +67,8 @@ class RunRoutes:
                 new = await runs.retry(run_id, step=step)
         except UnknownName as error:
             raise invalid([Problem(("body", "step"), f"the run never came to {error.name!r}")]) from None
-        data = {"run_id": new, "retry_of": run_id, "status": "running", "links": run_links(request, new)}
+        origin = {} if new == run_id else {"retry_of": run_id}
+        data = {"run_id": new, **origin, "status": "running", "links": run_links(request, new)}
         return success(data, status=CREATED, headers=run_headers(request, new))
 
     async def wake(self, request: Request) -> Response:
@@ -80,7 +81,9 @@ class RunRoutes:
         run_id, principal = await self._admitted(request, "runs.stream")
         return await self._streams.answer(request, run_id, principal)
 
-    async def _page(self, flow: str | None, after: str, limit: int) -> tuple[list[WorkflowState], str | None]:
+    async def _page(
+        self, flow: str | None, status: str | None, after: str, limit: int
+    ) -> tuple[list[WorkflowState], str | None]:
         """Runs behind an id, and the id to go on behind. Of other flows' runs it reads one line, once."""
         found: list[WorkflowState] = []
         left = MOST_READ
@@ -90,7 +93,8 @@ class RunRoutes:
             is_wanted = facts is not None and facts.is_run and facts.parent_id is None
             if facts is not None and is_wanted and flow in (None, facts.labels.get("flow")):
                 with suppress(UnknownRun):
-                    found.append(await self._house.runtime.runs.state(head.channel_id))
+                    state = await self._house.runtime.runs.state(head.channel_id)
+                    found += [state] if status in (None, verdict(state).status) else []
             if len(found) == limit or left <= 0:
                 return found, head.channel_id
         return found, None
@@ -179,11 +183,11 @@ class RunRoutes:
                 method="POST",
                 path="/runs/{run_id}/retry",
                 handler=self.retry,
-                summary="Start a run that goes on from a step of one that is over",
+                summary="Resume a stuck run, or start one that continues from a step of a run that is over",
                 tag="runs",
                 parameters=[_RUN],
                 body=_RETRY,
-                answers={201: "The new run was started"},
+                answers={201: "The run was resumed, or the new run was started"},
                 refusals=refusals,
             ),
         ]
@@ -212,6 +216,13 @@ def summary(state: WorkflowState) -> JsonObject:
     }
 
 
+def _status(request: Request) -> str | None:
+    status = request.query_params.get("status")
+    if status is not None and status not in STATUSES:
+        raise invalid([Problem(("query", "status"), f"expected one of {', '.join(STATUSES)}")])
+    return status
+
+
 def _step(body: JsonObject) -> str | None:
     problems = [Problem(("body", key), "no such field") for key in body if key != "step"]
     step = body.get("step")
@@ -238,6 +249,7 @@ _RETRY: Final[JsonObject] = {
 }
 _PAGE_PARAMETERS: Final[list[JsonObject]] = [
     {"name": "flow", "in": "query", "schema": {"type": "string"}},
+    {"name": "status", "in": "query", "schema": {"type": "string", "enum": list(STATUSES)}},
     {"name": "after", "in": "query", "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}},
     {
         "name": "limit",

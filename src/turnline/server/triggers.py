@@ -119,7 +119,10 @@ def told(request: Request, run_id: str, verdict: Verdict) -> Response:
     error = verdict.error
     if error is None:
         return success(verdict.data, status=verdict.http_status, headers=headers)
-    answer = Answer(status=status_of(error), type=error.type, message=error.message, step=error.step)
+    more: JsonObject = {"run_id": run_id} if verdict.status == "stuck" else {}
+    answer = Answer(
+        status=status_of(error), type=error.type, message=error.message, step=error.step, more=more
+    )
     return failure(answer, headers=headers)
 
 

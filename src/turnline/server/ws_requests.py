@@ -99,6 +99,8 @@ class TurnArgs(ChannelArgs, frozen=True, kw_only=True):
     turn: int
     envelope_id: str = ""
     """Of the claim; that of the request, where none is given."""
+    alone: bool = False
+    """The worker starts nothing else beside this turn (N3)."""
 
 
 class ClaimArgs(ChannelArgs, frozen=True, kw_only=True):
@@ -199,7 +201,8 @@ async def claim(asked: Asked) -> object:
     channel_id, given = asked.args.channel_id, asked.args.envelope_id
     await _member(asked, channel_id)
     try:
-        return await asked.seat.claim(channel_id, asked.args.turn, envelope_id=given or asked.id)
+        args = asked.args
+        return await asked.seat.claim(channel_id, args.turn, envelope_id=given or asked.id, alone=args.alone)
     except EnvelopeIdReused:  # The first time it was one claim too many, or another one has replaced it.
         if given:
             raise

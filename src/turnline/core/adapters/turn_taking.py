@@ -172,9 +172,27 @@ class TurnTaking(ABC, Generic[S]):
 
     def _claim(self, batch: Batch[S]) -> None:
         pauses.refuse_while_paused(batch.state)
-        claims.claim(batch, self._take_turn)
+        claims.check_free(batch.state, batch.draft.event_data)
+        if batch.state.unexplained < claims.MAX_CLAIMS:
+            batch.accept()
+        else:
+            self._end_suspect(batch)
+
+    def _end_suspect(self, batch: Batch[S]) -> None:
+        """Let a rule for failed turns take the turn; without one it is stuck (N3)."""
+        error = claims.unexplained_error(batch.state)
+        failed = Batch(self.fold, batch.state, batch.draft, batch.accepted_at)
+        claims.give_up(failed, error, self._take_turn)
+        if any(
+            one.decision is not None and one.decision.by.kind == "turn_failed" for one in failed.envelopes
+        ):
+            pauses.stick(batch, error)
+            return
+        for envelope in failed.envelopes:
+            batch.add(envelope)
 
     def _fail(self, batch: Batch[S]) -> None:
+        pauses.refuse_while_paused(batch.state)
         claims.fail(batch, self._take_turn)
 
     # Checks.

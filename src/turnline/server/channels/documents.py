@@ -13,7 +13,17 @@ if TYPE_CHECKING:
     from turnline.server.channels.changing import ChannelChanges
     from turnline.server.channels.looking import ChannelRoutes
 
-_STATUSES: Final = ("open", "pending", "active", "closing", "closed", "expired", "waiting", "quarantined")
+_STATUSES: Final = (
+    "open",
+    "pending",
+    "active",
+    "closing",
+    "closed",
+    "expired",
+    "waiting",
+    "stuck",
+    "quarantined",
+)
 _TAG: Final = "channels"
 
 

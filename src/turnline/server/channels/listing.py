@@ -15,6 +15,7 @@ from starlette.requests import Request
 
 from turnline.core.channel import ChannelState
 from turnline.core.envelope import JsonObject
+from turnline.core.state import STUCK
 from turnline.errors import ChannelQuarantined, CorruptRecord, UnknownChannel
 from turnline.flow.fields import Problem
 from turnline.log.base import Head
@@ -37,7 +38,7 @@ MOST_ON_ONE: Final = 5
 LINES_A_CHANNEL_COSTS: Final = 20
 """Beginning to read a channel costs about as much as reading so many lines."""
 QUARANTINED: Final = "quarantined"
-STATUSES: Final = ("open", *(one.value for one in ChannelState), "waiting", QUARANTINED)
+STATUSES: Final = ("open", *(one.value for one in ChannelState), "waiting", STUCK, QUARANTINED)
 KINDS: Final = ("run", "channel")
 _POSITION: Final = re.compile(r"[0-9]{1,18}")
 
@@ -165,6 +166,8 @@ def _is_at(one: JsonObject, status: str) -> bool:
         return True
     if status == "waiting":
         return one.get("waiting_for") is not None
+    if status == STUCK:
+        return (one.get("waiting_for") or {}).get("reason") == STUCK
     return bool(one["status"] == status)
 
 
@@ -188,6 +191,7 @@ def _around(said: str, text: str, characters: int = 120) -> str:
 _CLOSED: Final = {
     "open": False,
     "waiting": False,
+    STUCK: False,
     "pending": False,
     "active": False,
     "closing": False,
