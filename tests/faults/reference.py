@@ -19,7 +19,6 @@ class Model:
         self.turns = 0
         self.reason = ""
         self.claimed = False
-        self.claims = 0
         self.variables: dict[str, Any] = {}
         """As the turn found them."""
         self.writes: list[tuple[dict[str, Any], bool]] = []
@@ -45,7 +44,6 @@ class Model:
     def claim(self) -> None:
         self.forget_the_turn()
         self.claimed = True
-        self.claims += 1
 
     def release(self) -> None:
         self.claimed = False
@@ -68,7 +66,7 @@ class Model:
     def _next(self) -> None:
         assert self.floor is not None
         self.writes.clear()
-        self.claimed, self.claims = False, 0
+        self.claimed = False
         self.turns += 1
         self.floor = self.order[(self.order.index(self.floor) + 1) % len(self.order)]
         if self.turns == self.max_turns:

@@ -114,7 +114,7 @@ class RandomHistory(RuleBasedStateMachine):
         if holds:
             self.model.write({"set": {"x": expected + 1}}, in_turn=False)
 
-    @precondition(lambda self: self.model.open and not self.model.claimed and self.model.claims < 4)
+    @precondition(lambda self: self.model.open and not self.model.claimed)
     @rule()
     def the_speaker_claims(self) -> None:
         assert self.model.floor is not None

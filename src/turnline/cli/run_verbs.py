@@ -46,9 +46,9 @@ class Verbs:
         self._folder = folder
         self._as_json = as_json
 
-    async def list_runs(self, flow: str | None, limit: int) -> None:
+    async def list_runs(self, flow: str | None, status: str | None, limit: int) -> None:
         async with _reading(self._log, self._folder) as (_, runs):
-            found = [] if runs is None else await runs.runs(flow=flow, limit=_MOST)
+            found = [] if runs is None else await runs.runs(flow=flow, status=status, limit=_MOST)
         told = [_summary(one) for one in sorted(found, key=lambda one: one.created_at)[-limit:]]
         if self._as_json:
             print_json(told)
@@ -103,7 +103,8 @@ class Verbs:
         """Return the exit code: 0, 1 for a run that failed, 3 for one that waits."""
         async with self._runtime() as runtime:
             new = await runtime.runs.retry(run_id, step=step)
-            return self._ended({"run_id": new, "retry_of": run_id}, await runtime.runs.wait(new))
+            origin = {} if new == run_id else {"retry_of": run_id}
+            return self._ended({"run_id": new, **origin}, await runtime.runs.wait(new))
 
     async def answer(self, run_id: str, pairs: list[str], by: str) -> int:
         """Return the exit code, as `retry` does."""

@@ -7,6 +7,7 @@ What the verbs do is in `run_verbs`, which costs its imports only when one is ca
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +30,17 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+
+class Status(StrEnum):
+    """The values of `flow.verdict.RunStatus`, which costs more to import."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    STUCK = "stuck"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id; `list` shows them.")]
 
 
@@ -36,13 +48,14 @@ RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id; `list` s
 def list_runs(
     *,
     flow: Annotated[str | None, typer.Option(help="Only those of this flow.")] = None,
+    status: Annotated[Status | None, typer.Option(help="Only those of this status.")] = None,
     limit: Annotated[int, typer.Option(help="How many, the newest.", min=1)] = 50,
     log: LogAddress = None,
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
     """List runs, the newest last. Those below another run are not in it."""
-    run(_verbs(log, directory, as_json=as_json).list_runs(flow, limit))
+    run(_verbs(log, directory, as_json=as_json).list_runs(flow, status, limit))
 
 
 @app.command(epilog="Example: turnline runs show 06sdq...")

@@ -17,6 +17,7 @@ _WAITS: Final = {
     "time": "waits until",
     "person": "waits for a person",
     "event": "waits for an event",
+    "stuck": "is stuck: its process ended each time; retry the run",
 }
 
 

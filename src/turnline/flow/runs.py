@@ -116,8 +116,10 @@ class Runs:
                     return verdict(state)
                 await bell.wait(seen)
 
-    async def runs(self, *, flow: str | None = None, after: str = "", limit: int = 50) -> list[WorkflowState]:
-        """Return runs behind the id `after` (ids sort by time), perhaps one flow's, and no children."""
+    async def runs(
+        self, *, flow: str | None = None, status: str | None = None, after: str = "", limit: int = 50
+    ) -> list[WorkflowState]:
+        """Return top-level runs after the id `after`, which sorts by time; of one flow or status if given."""
         found: list[WorkflowState] = []
         while len(found) < limit:
             heads = await self._hub.log.channels(after=after, limit=_PAGE)
@@ -125,7 +127,11 @@ class Runs:
                 after = head.channel_id
                 with suppress(UnknownRun):
                     state = await self.state(head.channel_id)
-                    if state.spec.parent_id is None and flow in (None, state.spec.labels.get("flow")):
+                    is_wanted = flow in (None, state.spec.labels.get("flow")) and status in (
+                        None,
+                        verdict(state).status,
+                    )
+                    if state.spec.parent_id is None and is_wanted:
                         found.append(state)
             if len(heads) < _PAGE:
                 break

@@ -20,7 +20,6 @@ from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Close, Envelope, Speak
 from turnline.core.state import State
 
-MOST_CLAIMS = 5
 EARLY_SECONDS = 1.0
 """Clocks that differ by less are alike, so a deadline may be as much too early."""
 
@@ -47,8 +46,6 @@ def _ending(store: Store, told: Told, channel_id: str, plot: Plot, lines: list[E
     reason = lines[-1].event_data["reason"]
     if channel_id in told.reasons and told.reasons[channel_id] != reason:
         yield f"{channel_id}: said to have closed with {told.reasons[channel_id]!r}, and it is {reason!r}"
-    if was_given_up(lines):
-        return
     if reason != plot.reason:
         yield f"{channel_id}: closed with {reason!r}, not {plot.reason!r}"
     names = {one["agent_id"]: one["name"] for one in lines[0].event_data["participants"]}
@@ -71,14 +68,6 @@ def turns_of(lines: list[Envelope]) -> list[Envelope]:
     ]
 
 
-def was_given_up(lines: list[Envelope]) -> bool:
-    """Whether a turn was claimed so often that it was given up (page 08, rule 10)."""
-    return any(
-        one.event_type == "turn.failed" and one.event_data.get("error", {}).get("type") == "TooManyClaims"
-        for one in lines
-    )
-
-
 class _Turns:
     """Who had the floor, and who had claimed it, line by line."""
 
@@ -86,7 +75,6 @@ class _Turns:
         self._lines = lines
         self._floor: str | None = None
         self._claim: Envelope | None = None
-        self._claims = 0
 
     def faults(self) -> Iterator[str]:
         for line in self._lines:
@@ -98,18 +86,15 @@ class _Turns:
             elif line.event_type == "packet":
                 yield from (f"{where}: {one}" for one in self._packet(line))
             if isinstance(line.decision, Speak):
-                self._floor, self._claim, self._claims = line.decision.agent_id, None, 0
+                self._floor, self._claim = line.decision.agent_id, None
             elif isinstance(line.decision, Close):
                 self._floor = None
 
     def _claimed(self, line: Envelope) -> Iterator[str]:
-        self._claims += 1
         if line.event_data["agent_id"] != self._floor:
             yield f"claimed for {line.event_data['agent_id']}, but {self._floor} has the floor"
         if self._claim is not None and line.event_data.get("replaces") != self._claim.seq:
             yield f"claimed, but {self._claim.seq} is live"
-        if self._claims > MOST_CLAIMS:
-            yield f"claimed {self._claims} times"
         self._claim = line
 
     def _packet(self, line: Envelope) -> Iterator[str]:
