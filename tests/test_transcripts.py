@@ -13,7 +13,8 @@ run with REWRITE=1 and read the diff; commit it only if you can explain it.
     alice hands off to bob: text                alice finishes done: text
     alice sets route=security                   alice deletes route / increments n by 2 / appends x to tasks
     alice claims as w1                          from then on `w1` is alice under that claim
-    w2 takes over from w1                       w1 records look_up / w1 releases / w1 fails: because
+    w2 takes over from w1 [alone]               w1 records look_up / w1 releases / w1 fails: because
+    retry                                       an operator resumes a stuck turn
     clock +130s                                 time passes; what falls due is posted
     close: reason                               what bob sees
 
@@ -79,15 +80,19 @@ class Stage:
             told.append(self.post(hub(due[0].event_type, due[0].event_data)))
         return "\n".join(told) or f"nothing falls due by {self.scene.now:%H:%M:%S}"
 
-    def claim(self, agent_id: str, worker: str, replaces: int | None = None) -> str:
-        answer = self.post(claims(agent_id, worker, replaces=replaces))
+    def claim(self, agent_id: str, worker: str, replaces: int | None = None, alone: bool = False) -> str:
+        answer = self.post(claims(agent_id, worker, replaces=replaces, alone=alone))
         if self.scene.state.claim is not None and self.scene.state.claim.worker == worker:
             self.claims[worker] = (agent_id, self.scene.state.claim.seq)
         return answer
 
-    def take_over(self, worker: str, other: str) -> str:
+    def take_over(self, worker: str, other: str, alone: str | None = None) -> str:
         agent_id, seq = self.claims[other]
-        return self.claim(agent_id, worker, replaces=seq)
+        return self.claim(agent_id, worker, replaces=seq, alone=alone is not None)
+
+    def retry(self) -> str:
+        pause = self.scene.state.pause
+        return self.post(hub(ev.EV_TURN_RESUMED, {"pause": 0 if pause is None else pause.seq}))
 
     def view(self, agent_id: str) -> str:
         shown = view_for(agent_id, self.scene.spec).project(self.scene.log, agent_id, self.scene.spec)
@@ -153,7 +158,8 @@ COMMANDS: Final[list[tuple[str, Callable[..., str]]]] = [
     (r"(\w+) accepts", lambda stage, who: stage.post(acks(who))),
     (r"(\w+) rejects", lambda stage, who: stage.turn(who, ev.EV_CHANNEL_INVITE_REJECT)),
     (r"(\w+) claims as (\w+)", Stage.claim),
-    (r"(\w+) takes over from (\w+)", Stage.take_over),
+    (r"(\w+) takes over from (\w+)( alone)?", Stage.take_over),
+    (r"retry", Stage.retry),
     (r"(\w+) records (\w+)", lambda stage, who, tool: stage.turn(who, ev.EV_TURN_TOOL, tool=tool)),
     (r"(\w+) releases", lambda stage, who: stage.turn(who, ev.EV_TURN_RELEASED)),
     (
