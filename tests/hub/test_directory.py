@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnline.core.governance import Passport, Resume, Rule
+from turnline.core.governance import Passport, Registration, Resume, Rule
 from turnline.errors import BadDraft, NameTaken, UnknownParticipant
 from turnline.hub.directory import HubDirectory
 from turnline.hub.ids import sortable_ids
@@ -23,6 +23,16 @@ async def directory(log: Log) -> HubDirectory:
     found = HubDirectory(log, clock, sortable_ids(clock))
     await found.hydrate()
     return found
+
+
+async def register(
+    known: HubDirectory,
+    passport: Passport,
+    resume: Resume | None = None,
+    rule: Rule | None = None,
+    **given: Any,
+) -> Registration:
+    return (await known.register(passport, resume, rule, **given)).registration
 
 
 async def test_a_registration_is_a_line_on_a_channel_of_its_own(open_log: OpenLog) -> None:
@@ -45,8 +55,8 @@ async def test_registering_the_same_again_writes_nothing() -> None:
 async def test_what_is_not_given_stays_as_it_was_registered() -> None:
     """L6."""
     known = await directory(MemoryLog())
-    first = await known.register(Passport(name="alice"), Resume(summary="writes"), Rule(inbox=3))
-    again = await known.register(Passport(name="alice", owner="acme"), None, None)
+    first = await register(known, Passport(name="alice"), Resume(summary="writes"), Rule(inbox=3))
+    again = await register(known, Passport(name="alice", owner="acme"))
 
     assert (again.agent_id, again.passport.owner) == (first.agent_id, "acme")
     assert (again.resume, again.rule) == (Resume(summary="writes"), Rule(inbox=3))
@@ -66,7 +76,7 @@ async def test_what_is_given_again_replaces(open_log: OpenLog) -> None:
 
 async def test_somebody_is_found_by_id_and_by_name() -> None:
     known = await directory(MemoryLog())
-    alice = await known.register(Passport(name="Alice B. Toklas"), None, None)
+    alice = await register(known, Passport(name="Alice B. Toklas"))
 
     assert known.known.resolve("Alice B. Toklas") == known.known.resolve(alice.agent_id) == alice
     assert alice.agent_id.startswith("alice-b-toklas-")
@@ -78,8 +88,8 @@ async def test_somebody_is_found_by_id_and_by_name() -> None:
 async def test_two_hubs_that_register_one_name_register_one_participant() -> None:
     log = MemoryLog()
     one, two = await directory(log), await directory(log)
-    first = await one.register(Passport(name="alice"), None, None)
-    second = await two.register(Passport(name="alice"), None, None)
+    first = await register(one, Passport(name="alice"))
+    second = await register(two, Passport(name="alice"))
 
     assert first == second
     assert two.known.seq == 1
@@ -96,11 +106,11 @@ async def test_a_name_keeps_its_kind() -> None:
 async def test_somebody_who_is_removed_is_unknown_and_its_name_free() -> None:
     log = MemoryLog()
     known = await directory(log)
-    first = await known.register(Passport(name="alice"), None, None)
+    first = await register(known, Passport(name="alice"))
     await known.remove(first.agent_id)
     assert (await directory(log)).known.find("alice") is None
 
-    second = await known.register(Passport(name="alice"), None, None)
+    second = await register(known, Passport(name="alice"))
     assert second.agent_id != first.agent_id
 
 
