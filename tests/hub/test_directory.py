@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
 
 from ..logs import OpenLog
-from .scenes import house, refused
+from .scenes import A_B, A_B_A, house, refused, sqlite, two_houses
 
 
 async def directory(log: Log) -> HubDirectory:
@@ -143,3 +145,181 @@ async def test_a_registration_that_would_not_read_back_is_refused(
         await refused(BadDraft, home.hub.enrol(**given))
     async with house(open_log(), "alice", "carol") as home:
         assert [one.name for one in home.hub.participants()] == ["alice", "carol"]
+
+
+# --- names ---
+
+ROUNDS = 30
+
+
+async def raced(one: HubDirectory, two: HubDirectory, name: str, **given: Any) -> list[object]:
+    """What ann and ben get who register one new name at the same moment, each at a hub of their own."""
+    tries = (
+        register(where, Passport(name=name, owner=user), user=user, **given)
+        for where, user in ((one, "ann"), (two, "ben"))
+    )
+    return list(await asyncio.gather(*tries, return_exceptions=True))
+
+
+async def test_of_two_hubs_that_register_one_new_name_at_once_one_gets_it(tmp_path: Path) -> None:
+    logs = sqlite(tmp_path), sqlite(tmp_path)
+    one, two = await directory(logs[0]), await directory(logs[1])
+    for number in range(ROUNDS):
+        got = await raced(one, two, f"new-{number}")
+        [winner] = [found for found in got if isinstance(found, Registration)]
+        [loser] = [found for found in got if not isinstance(found, Registration)]
+        read_again = (await directory(logs[number % 2])).known.resolve(f"new-{number}")
+
+        assert isinstance(loser, NameTaken)
+        assert read_again == winner
+    for log in logs:
+        await log.close()
+
+
+async def test_of_two_look_alikes_that_are_registered_at_once_one_is(tmp_path: Path) -> None:
+    logs = sqlite(tmp_path), sqlite(tmp_path)
+    one, two = await directory(logs[0]), await directory(logs[1])
+    for number in range(ROUNDS):
+        tries = (
+            register(one, Passport(name=f"bot {number}", owner="ann"), user="ann"),
+            register(two, Passport(name=f"BOT {number}", owner="ben"), user="ben"),
+        )
+        got = await asyncio.gather(*tries, return_exceptions=True)
+
+        assert sorted(type(found).__name__ for found in got) == ["NameTaken", "Registration"]
+    for log in logs:
+        await log.close()
+
+
+async def test_two_processes_of_one_owner_share_a_participant(tmp_path: Path) -> None:
+    """`serve --workers`, and a program that is started again: the same agent in several processes."""
+    logs = sqlite(tmp_path), sqlite(tmp_path)
+    one, two = await directory(logs[0]), await directory(logs[1])
+    for owner in ("", "ann"):
+        user = owner or None
+        passport = Passport(name=f"worker of {owner or 'nobody'}", owner=owner)
+        first, second = await asyncio.gather(
+            register(one, passport, user=user), register(two, passport, user=user)
+        )
+
+        assert first == second
+    for log in logs:
+        await log.close()
+
+
+async def test_a_registration_is_decided_on_the_log_and_not_on_what_a_hub_remembers() -> None:
+    log = MemoryLog()
+    one, two = await directory(log), await directory(log)
+    first = await register(one, Passport(name="alice", owner="ann"), user="ann")
+    await two.hydrate()
+    await one.remove(first.agent_id)
+    second = await register(one, Passport(name="alice", owner="ben"), user="ben")
+
+    await refused(NameTaken, two.register(Passport(name="alice", owner="ann"), None, None, user="ann"))
+    assert two.known.resolve("alice") == second
+
+
+async def test_readings_that_overlap_bring_nobody_back() -> None:
+    log = MemoryLog()
+    known = await directory(log)
+    first = await register(known, Passport(name="alice"))
+    lines = [line async for line in log.read("_directory")]
+    await known.remove(first.agent_id)
+
+    class Late(MemoryLog):
+        """Gives the reading that began first its lines last."""
+
+        async def read(self, channel_id: str, *, after: int = 0) -> Any:
+            found = [line async for line in log.read(channel_id, after=after)]
+            self.asked += 1
+            if self.asked == 1:
+                await asyncio.sleep(0)
+                found = lines
+            for line in found:
+                yield line
+
+        asked = 0
+
+    late = HubDirectory(Late(), ManualClock(), sortable_ids(ManualClock()))
+    await asyncio.gather(late.hydrate(), late.hydrate())
+
+    assert (late.known.seq, late.known.find("alice")) == (2, None)
+
+
+async def test_an_agent_of_the_project_takes_its_name_from_a_squatter() -> None:
+    log = MemoryLog()
+    async with house(log, "bob") as home:
+        squatter = await home.hub.enrol(Passport(name="Ann", owner="mallory"), None, None, user="mallory")
+    async with house(log, "ann", "bob") as home:
+        ann = home["ann"]
+        channel = await home.talk(by="bob", to="ann")
+
+        assert ann.agent_id != squatter.agent_id
+        assert home.hub.find_participant(squatter.agent_id) is None
+        assert [one.name for one in (await channel.info()).participants] == ["bob", "ann"]
+        assert (await home.audited("removed"))[0] == {
+            "agent_id": squatter.agent_id,
+            "name": "Ann",
+            "reason": "name_reclaimed",
+        }
+
+
+async def test_an_agent_that_another_hub_registered_can_be_addressed_at_once(open_log: OpenLog) -> None:
+    """This hub does not even follow the log."""
+    log = open_log()
+    async with house(log, "alice", ttl_sweep_interval=0) as here:
+        there = await directory(log)
+        for name in ("bob", "carl"):
+            await register(there, Passport(name=name))
+        await here.agent("bob")
+        carl = await here.hub.lookup("carl")
+        channel = await here["alice"].open("workflow", ["bob"], {"graph": A_B.to_dict()})
+
+        assert carl.name == "carl"
+        assert (await channel.info()).participants[1].name == "bob"
+
+
+async def test_an_agent_of_another_process_can_be_invited_the_moment_it_is_registered(tmp_path: Path) -> None:
+    async with two_houses(sqlite(tmp_path), "alice") as (here, there):
+        for number in range(ROUNDS):
+            name = f"bot-{number}"
+            await there.agent(name)
+            channel = await here.talk(to=name)
+
+            assert (await channel.info()).participants[1].name == name
+
+
+# --- leaving ---
+
+
+async def test_an_unregistered_participant_cannot_be_addressed_and_its_channels_keep_its_name() -> None:
+    async with house(MemoryLog(), "alice", "bob", "carl") as home:
+        graph = A_B_A.to_dict()
+        channel = await home["alice"].open("workflow", ["bob"], {"graph": graph})
+        await home.hub.unregister("bob")
+        error = await refused(UnknownParticipant, home.talk(to="bob"))
+
+        assert error.known == ("alice", "carl")
+        assert [one.name for one in (await channel.info()).participants] == ["alice", "bob"]
+        assert (await channel.send("are you there?")).decision is not None
+        assert (await home.audited("removed"))[0]["reason"] == "unregistered"
+        assert [one.name for one in await home["alice"].seat.peers()] == ["carl"]
+
+
+async def test_a_name_that_was_unregistered_is_another_participant_when_it_comes_again() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.talk()
+        first = home["bob"].agent_id
+        await home.door.unregister("bob")
+        second = await home.hub.enrol(Passport(name="bob", owner="ben"), None, None, user="ben")
+
+        assert second.agent_id != first
+        assert [one.agent_id for one in (await channel.info()).participants][1] == first
+
+
+async def test_a_channel_of_an_unregistered_participant_can_be_forked() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.talk()
+        await home.hub.unregister("bob")
+
+        assert await home.hub.fork(channel.channel_id, at=2, by="alice")

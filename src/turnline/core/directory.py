@@ -137,7 +137,7 @@ def plan_registration(
     """
     check_passport(passport)
     if user is not None:
-        _check_not_reserved(passport.name)
+        check_not_reserved(passport.name)
     known, squatters = None, list[Registration]()
     for other in _claimed(directory, passport.name):
         if other.name == passport.name and _is_same_owner(other, passport, user):
@@ -239,7 +239,8 @@ def _taken(name: str, other: Registration) -> NameTaken:
     return NameTaken("participant", name, do=do, taken=other.name)
 
 
-def _check_not_reserved(name: str) -> None:
+def check_not_reserved(name: str) -> None:
+    """Raise `NameTaken` for a name of the system's own participants, or one that looks like it."""
     if skeleton(name) in RESERVED_NAMES:
         do = (
             f"The system has the names {', '.join(RESERVED_NAMES)}, and what looks like them. Choose another."
