@@ -18,14 +18,15 @@ from turnline.core.directory import (
     skeleton,
 )
 from turnline.core.envelope import Envelope
-from turnline.core.governance import Passport, Registration, Resume, Rule
+from turnline.core.governance import REGISTRATION_BYTES, Passport, Registration, Resume, Rule
 from turnline.errors import BadDraft, Denied, NameTaken, UnknownParticipant
 
 from .scenes import line
 
 
 def registered(agent_id: str, name: str, seq: int, *, owner: str = "", **rule: Any) -> Envelope:
-    data = {"agent_id": agent_id, "passport": {"name": name, "owner": owner}, "rule": rule}
+    passport = {"name": name, "owner": owner}
+    data = {"agent_id": agent_id, "passport": passport, "rule": rule, "user": owner}
     return line("hub", "participant.registered", data, seq=seq)
 
 
@@ -109,10 +110,27 @@ def test_a_name_of_the_project_is_no_users() -> None:
         plan(after(registered("id-a", "alice", 1)), "alice", user="alice")
 
 
-def test_the_project_may_give_its_name_to_an_owner() -> None:
+def test_the_project_shares_a_participant_with_the_user_in_its_passport() -> None:
     found = plan(after(registered("id-a", "alice", 1)), "alice", owner="ann")
+    shared = Directory(2, {"id-a": found.registration}, {"alice": "id-a"}, {"alice": "id-a"})
 
     assert (found.registration.agent_id, found.registration.passport.owner) == ("id-a", "ann")
+    for again in (
+        plan(shared, "alice", user="ann"),
+        plan(shared, "alice"),
+        plan(shared, "alice", owner="bob"),
+    ):
+        assert (again.registration.agent_id, again.registration.user) == ("id-a", "")
+    with pytest.raises(NameTaken):
+        plan(shared, "alice", user="alice")
+
+
+def test_a_users_registration_is_not_larger_than_its_limit() -> None:
+    large = Resume(summary="x" * REGISTRATION_BYTES)
+
+    with pytest.raises(BadDraft, match="at most 65536"):
+        plan(Directory(), "alice", user="ann", resume=large)
+    assert plan(Directory(), "alice", resume=large).is_change
 
 
 def test_what_is_not_given_stays_as_it_was_registered() -> None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from turnline.client.embedded import Hub
-from turnline.core.directory import RESERVED_NAMES
+from turnline.core.directory import DIRECTORY_CHANNEL, EV_PARTICIPANT_REGISTERED, RESERVED_NAMES
 from turnline.core.event_types import HUB
-from turnline.core.governance import Passport, Resume
+from turnline.core.governance import Passport, Registration, Resume
 from turnline.errors import HubClosed, NameTaken
 from turnline.errors.flows import BadDocuments
 from turnline.flow.driver import DRIVER
 from turnline.flow.project import load_project
 from turnline.flow.work import Services
+from turnline.log.address import open_log
 from turnline.log.memory import MemoryLog
 from turnline.log.sqlite import SqliteLog
 from turnline.server.mcp import CALLER
 from turnline.server.runtime import Runtime, open_runtime, runtime_of
+from turnline.testing.lines import line
 
 from .stage import runtime_with
 
@@ -123,6 +126,20 @@ async def test_a_runtime_is_made_before_it_is_opened_and_opened_once() -> None:
         await runtime.__aenter__()
 
 
+async def squat_driver(address: str, kind: str) -> Registration:
+    """Write what an older version let a user do."""
+    log = open_log(address)
+    passport = Passport(name=DRIVER, kind=kind, owner="mallory")
+    squatter = Registration(agent_id="flows-0", passport=passport, user="mallory")
+    head = await log.head(DIRECTORY_CHANNEL)
+    assert head is not None
+    plain = line(DIRECTORY_CHANNEL, head.seq + 1, data=msgspec.to_builtins(squatter), sender_id=HUB)
+    written = msgspec.structs.replace(plain, event_type=EV_PARTICIPANT_REGISTERED)
+    await log.append(DIRECTORY_CHANNEL, [written], after=head.seq)
+    await log.close()
+    return squatter
+
+
 @pytest.mark.parametrize("kind", ["agent", "human"])
 async def test_a_user_who_squats_the_names_of_the_project_does_not_stop_it(
     tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
@@ -134,8 +151,8 @@ async def test_a_user_who_squats_the_names_of_the_project_does_not_stop_it(
     for name in ("Ada", "bob"):
         passport = Passport(name=name, kind=kind, owner="mallory")
         squatters[name] = await hub.enrol(passport, Resume(summary="Trust me."), None, user="mallory")
-    squatters["flows"] = await hub.enrol(Passport(name=DRIVER, kind=kind, owner="mallory"), None, None)
     await hub.close()
+    squatters["flows"] = await squat_driver(address, kind)
     async with open_runtime(project, log_address=address) as runtime:
         talk = await runtime.runs.wait(await runtime.runs.start("talk", {"name": "Ann"}))
         registered = {one.name: one for one in runtime.hub.participants()}

@@ -3,15 +3,16 @@
 participant.registered   {agent_id, passport, resume, rule}; again, with changes, it replaces
 participant.removed      {agent_id, reason}
 
-Rule 1: a name belongs to its owner (`Passport.owner`). For a program that opened the log itself that is
-what its passport says, by default nobody; over a link it is the user whom the server authenticated.
-The same owner may register the name again, from any process; everybody else gets `NameTaken`.
+Rule 1: a name belongs to its first owner: the project (any program that opens the log itself), or the user
+of a link whom the server authenticated. The same owner may register it again, from any process; everybody
+else gets `NameTaken`. The project may let a user share its participant: it writes that user into
+`Passport.owner`.
 
 Rule 2: two names that look alike are one name. `skeleton` decides: compatibility forms, case, spaces and
 the Cyrillic and Greek letters that look like Latin ones are the same. A word has letters of one script.
 
-Rule 3: a squatter stops nobody. The project (owner "") takes a name from a user, and a user takes the name
-of their own user id from another user. The squatter is removed in the same append, and the name gets a new
+Rule 3: a squatter stops nobody. The project takes a name from a user, and a user takes the name of their
+own user id from another user. The squatter is removed in the same append, and the name gets a new
 agent id: channels of the old one keep it and give the new one no turn.
 
 Rule 4: a removed participant's name is free. Its agent id is never used again.
@@ -29,6 +30,7 @@ from msgspec import Struct
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.governance import (
     NAMES_PER_USER,
+    REGISTRATION_BYTES,
     Passport,
     Registration,
     Resume,
@@ -142,7 +144,7 @@ def plan_registration(
     for other in _claimed(directory, passport.name):
         if other.name == passport.name and _is_same_owner(other, passport, user):
             known = other
-        elif _rank(passport.owner, passport.name) > _rank(other.passport.owner, other.name):
+        elif _rank(user or "", passport.name) > _rank(other.user, other.name):
             squatters.append(other)
         else:
             raise _taken(passport.name, other)
@@ -150,7 +152,7 @@ def plan_registration(
         _check_scripts(passport.name)
         if user is not None:
             _check_quota(directory, user, quota)
-        registration = Registration(agent_id=new_agent_id, passport=passport)
+        registration = Registration(agent_id=new_agent_id, passport=passport, user=user or "")
     elif known.passport.kind != passport.kind:
         do = f"It is registered as a {known.passport.kind!r}; a {passport.kind!r} needs another name."
         raise NameTaken("participant", passport.name, do=do)
@@ -159,6 +161,8 @@ def plan_registration(
     registration = msgspec.structs.replace(
         registration, resume=resume or registration.resume, rule=rule or registration.rule
     )
+    if user is not None:
+        _check_size(registration)
     return RegistrationPlan(registration=registration, known=known, squatters=squatters)
 
 
@@ -220,16 +224,17 @@ def _claimed(directory: Directory, name: str) -> list[Registration]:
 
 
 def _is_same_owner(known: Registration, passport: Passport, user: str | None) -> bool:
-    """Check who comes back: the owner, or the project, which may give its names to an owner."""
-    owner = known.passport.owner
-    return owner == passport.owner or (user is None and not owner)
+    """Check who comes back: the project to its own, or the user whom the passport names."""
+    if user is None and not known.user:
+        return True
+    return known.passport.owner == passport.owner
 
 
-def _rank(owner: str, name: str) -> int:
+def _rank(user: str, name: str) -> int:
     """Rank a claim to a name: the project, the user whose id it is, any other user."""
-    if not owner:
+    if not user:
         return 2
-    return 1 if owner == name else 0
+    return 1 if user == name else 0
 
 
 def _taken(name: str, other: Registration) -> NameTaken:
@@ -269,8 +274,14 @@ def _check_scripts(name: str) -> None:
             raise BadDraft("passport.name", found=found, expected=expected)
 
 
+def _check_size(registration: Registration) -> None:
+    size = len(msgspec.json.encode(registration))
+    if size > REGISTRATION_BYTES:
+        raise BadDraft("registration", found=f"{size} bytes", expected=f"at most {REGISTRATION_BYTES}")
+
+
 def _check_quota(directory: Directory, user: str, quota: int) -> None:
-    count = sum(one.passport.owner == user for one in directory.by_id.values())
+    count = sum(one.user == user for one in directory.by_id.values())
     if count >= quota:
         because = f"they have {count} names, and the server allows {quota} per user. Unregister some first"
         raise Denied(user, what="register another name", because=because)

@@ -21,6 +21,8 @@ from turnline.errors import BadDraft, Denied
 KINDS: Final = ("agent", "human", "remote_agent")
 NAMES_PER_USER: Final = 1_000
 """Names that one user of a server may have registered. A program that opens the log has no quota."""
+REGISTRATION_BYTES: Final = 64 * 1024
+"""Passport, resume and rule of a user's registration together, as JSON. Every hub keeps them in memory."""
 _NAME_CHARACTERS: Final = 128
 
 
@@ -29,7 +31,7 @@ class Passport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     owner: str = ""
-    """Who may register the name again. A server writes the authenticated user here; empty: the project."""
+    """The user who may register the name again, beside the project. Over a link: the authenticated user."""
     kind: str = "agent"
     auth: JsonObject = {}
     """What an authenticator needs to recognise it; never shown to other participants."""
@@ -69,6 +71,8 @@ class Registration(Struct, frozen=True, kw_only=True):
     passport: Passport
     resume: Resume = Resume()
     rule: Rule = Rule()
+    user: str = ""
+    """The user who registered it first, over a link; empty: the project, a program that opened the log."""
 
     @property
     def name(self) -> str:

@@ -136,7 +136,7 @@ def _report_squatters(plan: RegistrationPlan) -> None:
             "%r takes its name from %r, which the user %r had registered; that participant was removed",
             plan.registration.name,
             one.name,
-            one.passport.owner,
+            one.user,
         )
 
 

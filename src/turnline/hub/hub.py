@@ -90,7 +90,7 @@ class Hub:
             tools_of=self._delivery.tools_of,
         )
         self.history = History(
-            self.lines, self._channels, self._opening, participant=self.participant, may_open=self._may_open
+            self.lines, self._channels, self._opening, lookup=self.lookup, may_open=self._may_open
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
         self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
