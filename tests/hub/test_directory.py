@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from turnline.core.governance import Passport, Registration, Resume, Rule
-from turnline.errors import BadDraft, NameTaken, UnknownParticipant
+from turnline.errors import BadDraft, Denied, NameTaken, UnknownParticipant
 from turnline.hub.directory import HubDirectory
 from turnline.hub.ids import sortable_ids
 from turnline.log.base import Log
@@ -17,7 +17,7 @@ from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
 
 from ..logs import OpenLog
-from .scenes import A_B, A_B_A, house, refused, sqlite, two_houses
+from .scenes import A_B_A, house, refused, sqlite, two_houses
 
 
 async def directory(log: Log) -> HubDirectory:
@@ -264,19 +264,19 @@ async def test_an_agent_of_the_project_takes_its_name_from_a_squatter() -> None:
         }
 
 
-async def test_an_agent_that_another_hub_registered_can_be_addressed_at_once(open_log: OpenLog) -> None:
-    """This hub does not even follow the log."""
+async def test_a_hub_asks_the_log_before_it_refuses_a_name(open_log: OpenLog) -> None:
+    """This hub does not even follow the log; what refuses is the rule of those whom it has found there."""
     log = open_log()
-    async with house(log, "alice", ttl_sweep_interval=0) as here:
+    async with house(log, "alice", "bob") as here:
+        channel = await here.talk()
         there = await directory(log)
-        for name in ("bob", "carl"):
-            await register(there, Passport(name=name))
-        await here.agent("bob")
-        carl = await here.hub.lookup("carl")
-        channel = await here["alice"].open("workflow", ["bob"], {"graph": A_B.to_dict()})
+        for name in ("carl", "dora", "ed"):
+            await register(there, Passport(name=name), None, Rule(addressable_by=["nobody"]))
+            below = channel.channel_id if name == "carl" else None
+            await refused(Denied, here.talk(to=name, parent=below))
 
-        assert carl.name == "carl"
-        assert (await channel.info()).participants[1].name == "bob"
+        await refused(UnknownParticipant, here.talk(to="fay"))
+        assert (await here.hub.lookup("ed")).name == "ed"
 
 
 async def test_an_agent_of_another_process_can_be_invited_the_moment_it_is_registered(tmp_path: Path) -> None:

@@ -231,7 +231,8 @@ async def test_a_user_gets_the_name_of_their_own_id_back_from_a_squatter() -> No
             await link.attach(ben, Deaf())
 
             assert hub.participant("ben").agent_id == ben.agent_id != squatter
-            assert await ann.refused("peers", seat=squatter) == "UnknownParticipant"
+            for op in ("channels", "peers"):
+                assert await ann.refused(op, seat=squatter) == "UnknownParticipant"
             assert await ann.refused("register", passport={"name": "ben"}) == "NameTaken"
 
 
