@@ -18,7 +18,7 @@ from turnline.core.directory import (
     skeleton,
 )
 from turnline.core.envelope import Envelope
-from turnline.core.governance import REGISTRATION_BYTES, Passport, Registration, Resume, Rule
+from turnline.core.governance import REGISTRATION_BYTES, Passport, Registrar, Registration, Resume, Rule
 from turnline.errors import BadDraft, Denied, NameTaken, UnknownParticipant
 
 from .scenes import line
@@ -37,7 +37,8 @@ def plan(
     kind, quota = given.pop("kind", "agent"), given.pop("quota", 10)
     passport = Passport(name=name, owner=(user or "") if owner is None else owner, kind=kind)
     resume, rule = given.pop("resume", None), given.pop("rule", None)
-    return plan_registration(directory, passport, resume, rule, new_agent_id="id-new", user=user, quota=quota)
+    by = None if user is None else Registrar(user, given.pop("is_admin", False), quota)
+    return plan_registration(directory, passport, resume, rule, new_agent_id="id-new", by=by, **given)
 
 
 def after(*lines: Envelope) -> Directory:
@@ -169,6 +170,26 @@ def test_a_user_takes_the_name_of_their_own_id_from_another_user() -> None:
         plan(directory, "carol", user="ben")
     with pytest.raises(NameTaken):
         plan(after(registered("id-c", "carol", 1, owner="carol")), "carol", user="mallory")
+
+
+def test_a_person_over_a_link_has_the_name_of_their_user_id() -> None:
+    with pytest.raises(Denied, match="the name of their user id, 'ann'"):
+        plan(Directory(), "carol", user="ann", kind="human")
+    assert plan(Directory(), "ann", user="ann", kind="human").is_change
+    assert plan(Directory(), "carol", user="ann", kind="human", is_admin=True).is_change
+    assert plan(Directory(), "carol", kind="human").is_change
+
+
+@pytest.mark.parametrize("name", ["carol", "Carol", "c\u0430rol"])
+def test_the_id_of_a_known_user_is_nobody_elses_name(name: str) -> None:
+    users = {"carol": "carol"}
+
+    with pytest.raises(NameTaken, match="the id of another user"):
+        plan(Directory(), name, user="mallory", users=users)
+    assert plan(Directory(), "carol", user="carol", users=users).is_change
+    assert plan(Directory(), "carol", user="root", users=users, is_admin=True).is_change
+    own = after(registered("id-m", "carol", 1, owner="mallory"))
+    assert plan(own, "carol", user="mallory", users=users).registration.agent_id == "id-m"
 
 
 def test_a_name_cannot_shadow_an_agent_id() -> None:

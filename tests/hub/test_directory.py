@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from turnline.core.governance import Passport, Registration, Resume, Rule
+from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
 from turnline.errors import BadDraft, Denied, NameTaken, UnknownParticipant
 from turnline.hub.directory import HubDirectory
 from turnline.hub.ids import sortable_ids
@@ -34,7 +34,9 @@ async def register(
     rule: Rule | None = None,
     **given: Any,
 ) -> Registration:
-    return (await known.register(passport, resume, rule, **given)).registration
+    user = given.pop("user", None)
+    by = None if user is None else Registrar(user)
+    return (await known.register(passport, resume, rule, by=by, **given)).registration
 
 
 async def test_a_registration_is_a_line_on_a_channel_of_its_own(open_log: OpenLog) -> None:
@@ -215,7 +217,7 @@ async def test_a_registration_is_decided_on_the_log_and_not_on_what_a_hub_rememb
     await one.remove(first.agent_id)
     second = await register(one, Passport(name="alice", owner="ben"), user="ben")
 
-    await refused(NameTaken, two.register(Passport(name="alice", owner="ann"), None, None, user="ann"))
+    await refused(NameTaken, register(two, Passport(name="alice", owner="ann"), user="ann"))
     assert two.known.resolve("alice") == second
 
 
@@ -249,7 +251,9 @@ async def test_readings_that_overlap_bring_nobody_back() -> None:
 async def test_an_agent_of_the_project_takes_its_name_from_a_squatter() -> None:
     log = MemoryLog()
     async with house(log, "bob") as home:
-        squatter = await home.hub.enrol(Passport(name="Ann", owner="mallory"), None, None, user="mallory")
+        squatter = await home.hub.enrol(
+            Passport(name="Ann", owner="mallory"), None, None, by=Registrar("mallory")
+        )
     async with house(log, "ann", "bob") as home:
         ann = home["ann"]
         channel = await home.talk(by="bob", to="ann")
@@ -311,7 +315,7 @@ async def test_a_name_that_was_unregistered_is_another_participant_when_it_comes
         channel = await home.talk()
         first = home["bob"].agent_id
         await home.door.unregister("bob")
-        second = await home.hub.enrol(Passport(name="bob", owner="ben"), None, None, user="ben")
+        second = await home.hub.enrol(Passport(name="bob", owner="ben"), None, None, by=Registrar("ben"))
 
         assert second.agent_id != first
         assert [one.agent_id for one in (await channel.info()).participants][1] == first

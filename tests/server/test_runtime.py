@@ -10,7 +10,7 @@ import pytest
 from turnline.client.embedded import Hub
 from turnline.core.directory import DIRECTORY_CHANNEL, EV_PARTICIPANT_REGISTERED, RESERVED_NAMES
 from turnline.core.event_types import HUB
-from turnline.core.governance import Passport, Registration, Resume
+from turnline.core.governance import Passport, Registrar, Registration, Resume
 from turnline.errors import HubClosed, NameTaken
 from turnline.errors.flows import BadDocuments
 from turnline.flow.driver import DRIVER
@@ -146,11 +146,11 @@ async def test_a_user_who_squats_the_names_of_the_project_does_not_stop_it(
 ) -> None:
     """The names were free when the user took them; the driver's is on a log of an older version."""
     project, address = load_project(folder(tmp_path)), f"sqlite:///{tmp_path}/log.db"
-    squatters = {}
+    squatters, by = {}, Registrar("mallory", is_admin=True)
     hub = await Hub.open(address)
     for name in ("Ada", "bob"):
         passport = Passport(name=name, kind=kind, owner="mallory")
-        squatters[name] = await hub.enrol(passport, Resume(summary="Trust me."), None, user="mallory")
+        squatters[name] = await hub.enrol(passport, Resume(summary="Trust me."), None, by=by)
     await hub.close()
     squatters["flows"] = await squat_driver(address, kind)
     async with open_runtime(project, log_address=address) as runtime:

@@ -15,13 +15,16 @@ Rule 3: a squatter stops nobody. The project takes a name from a user, and a use
 own user id from another user. The squatter is removed in the same append, and the name gets a new
 agent id: channels of the old one keep it and give the new one no turn.
 
-Rule 4: a removed participant's name is free. Its agent id is never used again.
+Rule 4: over a link a person has the name of their user id, and the id of a known user is nobody else's name.
+
+Rule 5: a removed participant's name is free. Its agent id is never used again.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -29,9 +32,9 @@ from msgspec import Struct
 
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.governance import (
-    NAMES_PER_USER,
     REGISTRATION_BYTES,
     Passport,
+    Registrar,
     Registration,
     Resume,
     Rule,
@@ -129,30 +132,33 @@ def plan_registration(
     rule: Rule | None,
     *,
     new_agent_id: str,
-    user: str | None = None,
-    quota: int = NAMES_PER_USER,
+    by: Registrar | None = None,
+    users: Mapping[str, str] | None = None,
 ) -> RegistrationPlan:
     """Plan the registration of a name: the known one, updated, or a new one (L6).
 
-    What is not given stays as it was registered before. `user` is the authenticated user of a link; None: a
-    program that opened the log itself. Raises `BadDraft`, `NameTaken`, and `Denied` beyond the quota.
+    What is not given stays as it was registered before. `by` is the user of a link; None: the project.
+    `users` are the known users of the server: skeleton -> user id. Raises `BadDraft`, `NameTaken`, `Denied`.
     """
     check_passport(passport)
-    if user is not None:
+    user = "" if by is None else by.user
+    if by is not None:
         check_not_reserved(passport.name)
+        _check_person(passport, by)
     known, squatters = None, list[Registration]()
     for other in _claimed(directory, passport.name):
         if other.name == passport.name and _is_same_owner(other, passport, user):
             known = other
-        elif _rank(user or "", passport.name) > _rank(other.user, other.name):
+        elif _rank(user, passport.name) > _rank(other.user, other.name):
             squatters.append(other)
         else:
             raise _taken(passport.name, other)
     if known is None:
+        if by is not None:
+            _check_not_a_user(passport.name, by, users or {})
+            _check_quota(directory, by)
         _check_scripts(passport.name)
-        if user is not None:
-            _check_quota(directory, user, quota)
-        registration = Registration(agent_id=new_agent_id, passport=passport, user=user or "")
+        registration = Registration(agent_id=new_agent_id, passport=passport, user=user)
     elif known.passport.kind != passport.kind:
         do = f"It is registered as a {known.passport.kind!r}; a {passport.kind!r} needs another name."
         raise NameTaken("participant", passport.name, do=do)
@@ -161,7 +167,7 @@ def plan_registration(
     registration = msgspec.structs.replace(
         registration, resume=resume or registration.resume, rule=rule or registration.rule
     )
-    if user is not None:
+    if by is not None:
         _check_size(registration)
     return RegistrationPlan(registration=registration, known=known, squatters=squatters)
 
@@ -223,9 +229,9 @@ def _claimed(directory: Directory, name: str) -> list[Registration]:
     return found if shadowed is None or shadowed in found else [*found, shadowed]
 
 
-def _is_same_owner(known: Registration, passport: Passport, user: str | None) -> bool:
+def _is_same_owner(known: Registration, passport: Passport, user: str) -> bool:
     """Check who comes back: the project to its own, or the user whom the passport names."""
-    if user is None and not known.user:
+    if not user and not known.user:
         return True
     return known.passport.owner == passport.owner
 
@@ -268,9 +274,8 @@ def _check_scripts(name: str) -> None:
             case _:
                 scripts.clear()
         if len(scripts) > 1:
-            found = (
-                f"{ascii(name)[:80]}, which mixes {' and '.join(sorted(scripts)).title()} letters in a word"
-            )
+            mixed = " and ".join(sorted(one.title() for one in scripts))
+            found = f"{ascii(name)[:80]}, which mixes {mixed} letters in a word"
             raise BadDraft("passport.name", found=found, expected=expected)
 
 
@@ -280,8 +285,25 @@ def _check_size(registration: Registration) -> None:
         raise BadDraft("registration", found=f"{size} bytes", expected=f"at most {REGISTRATION_BYTES}")
 
 
-def _check_quota(directory: Directory, user: str, quota: int) -> None:
-    count = sum(one.user == user for one in directory.by_id.values())
-    if count >= quota:
-        because = f"they have {count} names, and the server allows {quota} per user. Unregister some first"
-        raise Denied(user, what="register another name", because=because)
+def _check_person(passport: Passport, by: Registrar) -> None:
+    """Refuse a person under another name than their user id: others would take them for that user."""
+    if passport.kind == "human" and passport.name != by.user and not by.is_admin:
+        because = (
+            f"over a link a person has the name of their user id, {by.user!r}; another name needs a token "
+            "with the scope 'admin'"
+        )
+        raise Denied(by.user, what=f"register the person {passport.name!r}", because=because)
+
+
+def _check_not_a_user(name: str, by: Registrar, users: Mapping[str, str]) -> None:
+    other = users.get(skeleton(name), by.user)
+    if by.user not in (name, other) and not by.is_admin:
+        do = "It is, or looks like, the id of another user. Choose another name."
+        raise NameTaken("participant", name, do=do)
+
+
+def _check_quota(directory: Directory, by: Registrar) -> None:
+    count = sum(one.user == by.user for one in directory.by_id.values())
+    if count >= by.quota:
+        because = f"they have {count} names, and the server allows {by.quota} per user. Unregister some first"
+        raise Denied(by.user, what="register another name", because=because)

@@ -79,6 +79,15 @@ class Registration(Struct, frozen=True, kw_only=True):
         return self.passport.name
 
 
+class Registrar(Struct, frozen=True):
+    """A user who registers over a link, as the server has authenticated them."""
+
+    user: str
+    is_admin: bool = False
+    """Whether they may register people, and names that are user ids, for others."""
+    quota: int = NAMES_PER_USER
+
+
 class Allowance(Struct, frozen=True):
     """What is left of a rate of posts: refilled by time, spent one by one."""
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -20,10 +22,11 @@ from turnline.core.directory import (
     fold_directory,
     plan_registration,
     readable_id,
+    skeleton,
 )
 from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
 from turnline.core.event_types import HUB
-from turnline.core.governance import NAMES_PER_USER, Passport, Registration, Resume, Rule
+from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
 from turnline.core.json import normalised
 from turnline.core.state import LONG_AGO
 from turnline.errors import BadDraft, ChannelQuarantined, CorruptRecord, LogConflict
@@ -32,6 +35,9 @@ from turnline.hub.ids import NewId
 from turnline.log.base import Log
 
 logger = logging.getLogger(__name__)
+
+USERS_REMEMBERED: Final = 10_000
+"""Users whose ids a hub refuses as names of others. A user who is forgotten can still reclaim their name."""
 
 
 class HubDirectory:
@@ -45,6 +51,8 @@ class HubDirectory:
         self._clock = clock
         self._new_id = new_id
         self._lock = asyncio.Lock()
+        self._users: OrderedDict[str, str] = OrderedDict()
+        """Skeleton -> the id of a user who was here lately."""
 
     async def hydrate(self) -> None:
         """Read what has been registered since. Damage costs the lines behind it, never the hub (E5)."""
@@ -61,8 +69,7 @@ class HubDirectory:
         resume: Resume | None,
         rule: Rule | None,
         *,
-        user: str | None = None,
-        quota: int = NAMES_PER_USER,
+        by: Registrar | None = None,
         check_change: Callable[[Registration], None] | None = None,
     ) -> RegistrationPlan:
         """Carry out a registration and return its plan. See `plan_registration`.
@@ -74,7 +81,7 @@ class HubDirectory:
             while True:
                 new_agent_id = readable_id(str(passport.name), self._new_id()[-8:])
                 plan = plan_registration(
-                    self.known, passport, resume, rule, new_agent_id=new_agent_id, user=user, quota=quota
+                    self.known, passport, resume, rule, new_agent_id=new_agent_id, by=by, users=self._users
                 )
                 if not plan.is_change:
                     return plan
@@ -89,6 +96,14 @@ class HubDirectory:
         async with self._lock:
             while agent_id in self.known.by_id:
                 await self._append([(EV_PARTICIPANT_REMOVED, {"agent_id": agent_id})])
+
+    def note_user(self, user: str) -> None:
+        """Remember a user of the server: their id is nobody else's name."""
+        key = skeleton(user)
+        self._users[key] = user
+        self._users.move_to_end(key)
+        if len(self._users) > USERS_REMEMBERED:
+            self._users.popitem(last=False)
 
     async def learn(self, names: Iterable[str]) -> None:
         """Read the log if one of these ids or names is not known: another hub may have registered it."""

@@ -25,7 +25,7 @@ from turnline.core.claims import LEASE_SECONDS
 from turnline.core.directory import DIRECTORY_CHANNEL, RECLAIMED
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.expectations import Deadline
-from turnline.core.governance import NAMES_PER_USER, Passport, Registration, Resume, Rule
+from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
 from turnline.core.state import State, metadata_of
 from turnline.errors import ChannelQuarantined, HubClosed, LogConflict, NameTaken, UnknownChannel
 from turnline.hub import worker
@@ -144,15 +144,14 @@ class Hub:
         resume: Resume | None,
         rule: Rule | None,
         *,
-        user: str | None = None,
-        quota: int = NAMES_PER_USER,
+        by: Registrar | None = None,
         before_change: Callable[[str], None] | None = None,
     ) -> Registration:
         """Register a participant, or find the one of that name (L6).
 
-        `user` is whom a server authenticated; None: a program that opened the log itself. Raises `NameTaken`
-        for a name of another owner, and for a change of a participant that is attached in this process;
+        `by` is a user whom a server has authenticated; None: the project, a program that opened the log.
         `before_change` gets the id of a known participant before it is changed, and may detach it.
+        Raises `NameTaken` for a name of another owner, and for a change of a participant attached here.
         """
         self._check_open()
 
@@ -161,9 +160,7 @@ class Hub:
                 before_change(known.agent_id)
             self._delivery.check_free(known.agent_id, known.name)
 
-        plan = await self._directory.register(
-            passport, resume, rule, user=user, quota=quota, check_change=check_change
-        )
+        plan = await self._directory.register(passport, resume, rule, by=by, check_change=check_change)
         for one in plan.squatters:
             self._delivery.detach(one.agent_id)
             self._note_removal(one, reason=RECLAIMED)
@@ -204,6 +201,10 @@ class Hub:
     async def learn(self, names: Iterable[str]) -> None:
         """Read new registrations from the log if one of these ids or names is not known here."""
         await self._directory.learn(names)
+
+    def note_user(self, user: str) -> None:
+        """Remember a user of the server: their id is nobody else's name."""
+        self._directory.note_user(user)
 
     def find_participant(self, name: str) -> Registration | None:
         """Return who is known here by this id or name."""

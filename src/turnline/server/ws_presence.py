@@ -26,11 +26,10 @@ from msgspec import Struct
 from turnline.client.frames import Answer, Request, Text, Told, converted
 from turnline.client.parts import check_size
 from turnline.client.told_errors import told
-from turnline.core.governance import Passport, Registration, Resume, Rule
+from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
 from turnline.errors import (
     BadDraft,
     BadFrame,
-    Denied,
     Forbidden,
     HubClosed,
     TurnlineError,
@@ -224,21 +223,16 @@ class Presence:
         self._authorise("channels.connect")
         if args.rule is not None:
             self._authorise("agents.rule")
-        passport, user = args.passport, None
+        passport, by = args.passport, None
         if not self._desk.is_open:
             user = self.principal.user_id
             if passport.owner not in ("", user):
                 expected = "empty, or who the token says"
                 raise BadDraft("passport.owner", found="somebody else", expected=expected)
             passport = _owned(passport, user)
-            self._check_person(passport)
+            by = Registrar(user, self._is_admin(), self._desk.settings.names_per_user)
         registration = await self._hub.enrol(
-            passport,
-            args.resume,
-            args.rule,
-            user=user,
-            quota=self._desk.settings.names_per_user,
-            before_change=self._replace_dead,
+            passport, args.resume, args.rule, by=by, before_change=self._replace_dead
         )
         return msgspec.to_builtins(registration)
 
@@ -251,20 +245,12 @@ class Presence:
         await self._hub.unregister(registration.agent_id)
         self._leave(agent_id)
 
-    def _check_person(self, passport: Passport) -> None:
-        """Refuse a person under another name than their user id: others would take them for that user."""
-        user = self.principal.user_id
-        if passport.kind != "human" or passport.name == user:
-            return
+    def _is_admin(self) -> bool:
         try:
             self._authorise("channels.oversee")
         except Forbidden:
-            because = (
-                f"over a link a person has the name of their user id, {user!r}; another name needs a token "
-                "with the scope 'admin'"
-            )
-            what = f"register the person {passport.name[:80]!r}"
-            raise Denied(user, what=what, because=because) from None
+            return False
+        return True
 
     # Seats.
 
