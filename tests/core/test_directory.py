@@ -162,6 +162,14 @@ def test_the_project_takes_its_name_from_a_squatter() -> None:
     assert taken.find("Ann") is None
 
 
+def test_a_squatter_of_a_similar_name_gives_way_also_when_nothing_else_changes() -> None:
+    directory = after(registered("id-a", "ann", 1), registered("id-m", "Ann", 2, owner="mallory"))
+    found = plan(directory, "ann")
+
+    assert found.is_change
+    assert (found.registration.agent_id, [one.agent_id for one in found.squatters]) == ("id-a", ["id-m"])
+
+
 def test_a_user_takes_the_name_of_their_own_id_from_another_user() -> None:
     directory = after(registered("id-m", "carol", 1, owner="mallory"))
 

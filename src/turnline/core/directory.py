@@ -1,6 +1,6 @@
 """The directory: who is registered, folded from a channel of its own, and who may have which name.
 
-participant.registered   {agent_id, passport, resume, rule}; again, with changes, it replaces
+participant.registered   {agent_id, passport, resume, rule, user}; again, with changes, it replaces
 participant.removed      {agent_id, reason}
 
 Rule 1: a name belongs to its first owner: the project (any program that opens the log itself), or the user
@@ -114,7 +114,7 @@ class RegistrationPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def is_change(self) -> bool:
-        return self.registration != self.known
+        return self.registration != self.known or bool(self.squatters)
 
     def lines(self) -> list[tuple[str, JsonObject]]:
         """Return event type and data of the lines that carry it out. They are one append."""
