@@ -7,7 +7,7 @@ from turnline.client.hub_client import HubClient
 from turnline.client.human_client import HumanClient
 from turnline.client.injection import ChannelInject, ChannelStateInject
 from turnline.client.link import Link, LocalLink
-from turnline.client.participant import Accept, Invitation
+from turnline.client.participant import Invitation
 from turnline.client.plugin import NetworkPlugin
 from turnline.client.replay import replay
 from turnline.client.turn import Turn, TurnHandler
@@ -139,7 +139,6 @@ __all__ = [
     "EV_TURN_RENEWED",
     "EV_TURN_TOOL",
     "WORKFLOW_TYPE",
-    "Accept",
     "Adapter",
     "AgentClient",
     "AgentTarget",
