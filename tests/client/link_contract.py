@@ -29,6 +29,7 @@ from turnline.client.channel import delete_context, set_context, update_context
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
 from turnline.client.link import Link
+from turnline.client.participant import Invitation
 from turnline.core.channel import ChannelState
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_PACKET
@@ -43,6 +44,7 @@ from turnline.errors import (
     ContextMismatch,
     Denied,
     EnvelopeIdReused,
+    InviteRejected,
     NameTaken,
     OutOfTurn,
     Refused,
@@ -113,6 +115,125 @@ class LinkContract(Linked):
             await refused(NameTaken, home.door.register(None, Passport(name="alice")))
             await home.door.close()
             await home.agent("alice")
+
+    async def test_a_refused_registration_changes_nothing(self) -> None:
+        async with self.home("alice") as home, self.served(home.hub) as new_link:
+            before = home.hub.participant("alice")
+            passport = Passport(name="alice", kind="remote_agent")
+            for door in (home.door, HubClient(new_link())):
+                await refused(
+                    NameTaken,
+                    door.register(None, Passport(name="alice"), Resume(summary="mine"), rule=Rule(inbox=0)),
+                )
+                await refused(NameTaken, door.register(None, passport, Resume(summary="mine")))
+
+            assert home.hub.participant("alice") == before
+            assert len(await home.hub.read_wal("_directory")) == 1
+            assert await home["alice"].seat.peers() == []
+
+    async def test_a_name_that_looks_like_a_taken_one_is_refused_and_the_taken_one_shown(self) -> None:
+        async with self.home("alice") as home:
+            error = await refused(NameTaken, home.agent("\u0430lice"))
+
+            assert (error.name, error.taken) == ("\u0430lice", "alice")
+            assert "looks like 'alice'" in str(error)
+
+    async def test_an_unregistered_participant_is_gone_and_its_channels_keep_its_name(self) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.talk()
+            await home.door.unregister("bob")
+            await refused(UnknownParticipant, home.door.unregister("bob"))
+            error = await refused(UnknownParticipant, home.talk())
+            again = await home.agent("bob")
+
+            assert error.known == ("alice",)
+            assert [one.name for one in (await channel.info()).participants] == ["alice", "bob"]
+            assert again.agent_id not in [one.agent_id for one in (await channel.info()).participants]
+            assert await again.seat.channels() == []
+
+    async def test_a_client_unregisters_itself_and_its_seat_is_free(self) -> None:
+        async with self.home("alice", "bob") as home:
+            await home["bob"].unregister()
+            with pytest.raises(RuntimeError, match="not attached"):
+                await home["bob"].unregister()
+
+            assert [one.name for one in home.hub.participants()] == ["alice"]
+
+    # Invitations.
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    async def test_an_agent_declines_an_invitation_and_the_opener_is_told_why(
+        self, *, is_async: bool
+    ) -> None:
+        seen: list[Invitation] = []
+
+        def decide(invitation: Invitation) -> bool | str:
+            seen.append(invitation)
+            return invitation.labels.get("topic") == "bees" or "I only talk about bees."
+
+        async def decide_later(invitation: Invitation) -> bool | str:
+            await asyncio.sleep(0)
+            return decide(invitation)
+
+        async with self.home("alice") as home:
+            bob = await home.door.register(
+                None, Passport(name="bob"), accept=decide_later if is_async else decide
+            )
+            asked = home["alice"].open(
+                "consulting", "bob", {"context_vars": {"x": 1}}, message="Wasps?", channel_id="wasps"
+            )
+            error = await refused(InviteRejected, asked)
+            accepted = await home["alice"].open(
+                "consulting", "bob", message="Bees?", labels={"topic": "bees"}
+            )
+
+            assert (error.agent_id, error.because) == (bob.agent_id, "I only talk about bees.")
+            assert (await home.hub.state("wasps")).pending_close_reason == "invite_rejected"
+            assert (await accepted.info()).status is ChannelState.ACTIVE
+            first = Invitation(
+                channel_id="wasps",
+                type="consulting",
+                opener="alice",
+                opener_id=home["alice"].agent_id,
+                labels={},
+                message="Wasps?",
+                knobs={"context_vars": {"x": 1}},
+            )
+            assert seen[0] == first
+
+    @pytest.mark.parametrize(
+        ("answer", "because"),
+        [
+            (False, "declined"),
+            (None, "declined"),
+            (1, "declined"),
+            ("", "declined"),
+            ("a\0b\ud800", "ab"),
+            ("x" * 10_000, "x" * 500),
+            (ValueError("canary"), "its accept callback failed"),
+        ],
+        ids=["false", "none", "one", "empty", "unprintable", "long", "raises"],
+    )
+    async def test_only_true_accepts_an_invitation(self, answer: Any, because: str) -> None:
+        def decide(_: Invitation) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        async with self.home("alice") as home:
+            await home.door.register(None, Passport(name="bob"), accept=decide)
+            error = await refused(InviteRejected, home.talk())
+
+            assert error.because == because
+
+    async def test_an_unknown_name_lists_nobody_whom_a_rule_hides(self) -> None:
+        async with self.home("bob", "boss") as home:
+            await home.agent("alice", rule=Rule(may_address=["b?b"]))
+            error = await refused(UnknownParticipant, home.talk(to="bos"))
+
+            assert error.known == ("bob",)
+            assert "boss" not in str(error)
+            assert [one.name for one in await home["alice"].seat.peers()] == ["bob"]
 
     async def test_a_bad_passport_is_refused_with_its_field(self) -> None:
         async with self.home() as home:

@@ -6,6 +6,8 @@ import asyncio
 from itertools import pairwise
 from typing import Any
 
+import msgspec
+
 from tests.client.stage import heard, stage, told
 from tests.client.tooling import actor, ask_ada, join, use
 from tests.hub.scenes import House, closed, house, quiet, refused, until
@@ -118,6 +120,21 @@ async def test_a_person_can_be_asked() -> None:
         await closed(await ask_ada(home))
 
     assert told(model) == ["yes"]
+
+
+async def test_an_agent_is_not_shown_names_that_a_rule_hides_from_it() -> None:
+    ada, model = actor("ada", ask("bo"), [call("peers"), ask("boss")], "done")
+    async with stage(actor("bob", "4")[0]) as home:
+        await join(home, ada, rule=Rule(may_address=["b*"]))
+        await join(home, actor("boss", "4")[0], rule=Rule(addressable_by=["secretary"]))
+        await join(home, actor("cleo", "4")[0])
+        await closed(await ask_ada(home))
+    unknown, peers, denied = told(model)
+
+    assert "known: bob." in unknown
+    assert [one["name"] for one in msgspec.json.decode(peers)] == ["bob"]
+    assert "secretary" not in denied
+    assert not [name for name in ("cleo", "user", "boss", "secretary") if name in unknown + peers]
 
 
 # --- circles ---

@@ -15,6 +15,7 @@ from turnline.core.governance import (
     check_invited,
     check_open,
     check_passport,
+    may_address,
 )
 from turnline.errors import BadDraft, Denied
 
@@ -96,3 +97,39 @@ def test_an_allowance_is_spent_one_by_one_and_refilled_by_time() -> None:
 
 def test_an_allowance_never_holds_more_than_a_minutes_worth() -> None:
     assert Allowance(left=2, at=0).spent(2, now=10_000) == Allowance(1, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "allowed"),
+    [
+        ("team-*", "team-bob", True),
+        ("team-*", "teambob", False),
+        ("b?b", "bob", True),
+        ("[ab]ob", "bob", True),
+        ("*", "anyone at all", True),
+        ("BOB", "bob", False),
+        ("a[b", "a[b", True),
+        ("bob", "bobby", False),
+    ],
+)
+def test_a_rule_names_others_by_patterns(pattern: str, name: str, *, allowed: bool) -> None:
+    other = Registration(agent_id="id-b", passport=Passport(name=name))
+
+    assert may_address(alice(may_address=[pattern]), other) is allowed
+    assert may_address(other, alice(addressable_by=[pattern])) is allowed
+    opened = spec(participants=[Participant("id-a", "alice"), Participant("id-b", name)])
+    if allowed:
+        check_open(alice(may_address=[pattern]), opened)
+        check_invited(alice(addressable_by=[pattern]), other, waited_for=0)
+    else:
+        with pytest.raises(Denied):
+            check_open(alice(may_address=[pattern]), opened)
+        with pytest.raises(Denied):
+            check_invited(alice(addressable_by=[pattern]), other, waited_for=0)
+
+
+def test_a_refused_opener_is_not_shown_whom_the_rule_of_another_allows() -> None:
+    with pytest.raises(Denied) as refused:
+        check_invited(alice(addressable_by=["secret-boss"]), BOB, waited_for=0)
+
+    assert "secret-boss" not in str(refused.value)

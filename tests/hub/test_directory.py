@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from turnline.core.governance import Passport, Resume, Rule
-from turnline.errors import BadDraft, NameTaken, UnknownParticipant
+from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
+from turnline.errors import BadDraft, Denied, NameTaken, UnknownParticipant
 from turnline.hub.directory import HubDirectory
 from turnline.hub.ids import sortable_ids
 from turnline.log.base import Log
@@ -15,7 +17,7 @@ from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
 
 from ..logs import OpenLog
-from .scenes import house, refused
+from .scenes import A_B_A, house, refused, sqlite, two_houses
 
 
 async def directory(log: Log) -> HubDirectory:
@@ -23,6 +25,18 @@ async def directory(log: Log) -> HubDirectory:
     found = HubDirectory(log, clock, sortable_ids(clock))
     await found.hydrate()
     return found
+
+
+async def register(
+    known: HubDirectory,
+    passport: Passport,
+    resume: Resume | None = None,
+    rule: Rule | None = None,
+    **given: Any,
+) -> Registration:
+    user = given.pop("user", None)
+    by = None if user is None else Registrar(user)
+    return (await known.register(passport, resume, rule, by=by, **given)).registration
 
 
 async def test_a_registration_is_a_line_on_a_channel_of_its_own(open_log: OpenLog) -> None:
@@ -45,8 +59,8 @@ async def test_registering_the_same_again_writes_nothing() -> None:
 async def test_what_is_not_given_stays_as_it_was_registered() -> None:
     """L6."""
     known = await directory(MemoryLog())
-    first = await known.register(Passport(name="alice"), Resume(summary="writes"), Rule(inbox=3))
-    again = await known.register(Passport(name="alice", owner="acme"), None, None)
+    first = await register(known, Passport(name="alice"), Resume(summary="writes"), Rule(inbox=3))
+    again = await register(known, Passport(name="alice", owner="acme"))
 
     assert (again.agent_id, again.passport.owner) == (first.agent_id, "acme")
     assert (again.resume, again.rule) == (Resume(summary="writes"), Rule(inbox=3))
@@ -66,7 +80,7 @@ async def test_what_is_given_again_replaces(open_log: OpenLog) -> None:
 
 async def test_somebody_is_found_by_id_and_by_name() -> None:
     known = await directory(MemoryLog())
-    alice = await known.register(Passport(name="Alice B. Toklas"), None, None)
+    alice = await register(known, Passport(name="Alice B. Toklas"))
 
     assert known.known.resolve("Alice B. Toklas") == known.known.resolve(alice.agent_id) == alice
     assert alice.agent_id.startswith("alice-b-toklas-")
@@ -78,8 +92,8 @@ async def test_somebody_is_found_by_id_and_by_name() -> None:
 async def test_two_hubs_that_register_one_name_register_one_participant() -> None:
     log = MemoryLog()
     one, two = await directory(log), await directory(log)
-    first = await one.register(Passport(name="alice"), None, None)
-    second = await two.register(Passport(name="alice"), None, None)
+    first = await register(one, Passport(name="alice"))
+    second = await register(two, Passport(name="alice"))
 
     assert first == second
     assert two.known.seq == 1
@@ -96,11 +110,11 @@ async def test_a_name_keeps_its_kind() -> None:
 async def test_somebody_who_is_removed_is_unknown_and_its_name_free() -> None:
     log = MemoryLog()
     known = await directory(log)
-    first = await known.register(Passport(name="alice"), None, None)
+    first = await register(known, Passport(name="alice"))
     await known.remove(first.agent_id)
     assert (await directory(log)).known.find("alice") is None
 
-    second = await known.register(Passport(name="alice"), None, None)
+    second = await register(known, Passport(name="alice"))
     assert second.agent_id != first.agent_id
 
 
@@ -133,3 +147,183 @@ async def test_a_registration_that_would_not_read_back_is_refused(
         await refused(BadDraft, home.hub.enrol(**given))
     async with house(open_log(), "alice", "carol") as home:
         assert [one.name for one in home.hub.participants()] == ["alice", "carol"]
+
+
+# --- names ---
+
+ROUNDS = 30
+
+
+async def raced(one: HubDirectory, two: HubDirectory, name: str, **given: Any) -> list[object]:
+    """What ann and ben get who register one new name at the same moment, each at a hub of their own."""
+    tries = (
+        register(where, Passport(name=name, owner=user), user=user, **given)
+        for where, user in ((one, "ann"), (two, "ben"))
+    )
+    return list(await asyncio.gather(*tries, return_exceptions=True))
+
+
+async def test_of_two_hubs_that_register_one_new_name_at_once_one_gets_it(tmp_path: Path) -> None:
+    logs = sqlite(tmp_path), sqlite(tmp_path)
+    one, two = await directory(logs[0]), await directory(logs[1])
+    for number in range(ROUNDS):
+        got = await raced(one, two, f"new-{number}")
+        [winner] = [found for found in got if isinstance(found, Registration)]
+        [loser] = [found for found in got if not isinstance(found, Registration)]
+        read_again = (await directory(logs[number % 2])).known.resolve(f"new-{number}")
+
+        assert isinstance(loser, NameTaken)
+        assert read_again == winner
+    for log in logs:
+        await log.close()
+
+
+async def test_of_two_look_alikes_that_are_registered_at_once_one_is(tmp_path: Path) -> None:
+    logs = sqlite(tmp_path), sqlite(tmp_path)
+    one, two = await directory(logs[0]), await directory(logs[1])
+    for number in range(ROUNDS):
+        tries = (
+            register(one, Passport(name=f"bot {number}", owner="ann"), user="ann"),
+            register(two, Passport(name=f"BOT {number}", owner="ben"), user="ben"),
+        )
+        got = await asyncio.gather(*tries, return_exceptions=True)
+
+        assert sorted(type(found).__name__ for found in got) == ["NameTaken", "Registration"]
+    for log in logs:
+        await log.close()
+
+
+async def test_two_processes_of_one_owner_share_a_participant(tmp_path: Path) -> None:
+    """`serve --workers`, and a program that is started again: the same agent in several processes."""
+    logs = sqlite(tmp_path), sqlite(tmp_path)
+    one, two = await directory(logs[0]), await directory(logs[1])
+    for owner in ("", "ann"):
+        user = owner or None
+        passport = Passport(name=f"worker of {owner or 'nobody'}", owner=owner)
+        first, second = await asyncio.gather(
+            register(one, passport, user=user), register(two, passport, user=user)
+        )
+
+        assert first == second
+    for log in logs:
+        await log.close()
+
+
+async def test_a_registration_is_decided_on_the_log_and_not_on_what_a_hub_remembers() -> None:
+    log = MemoryLog()
+    one, two = await directory(log), await directory(log)
+    first = await register(one, Passport(name="alice", owner="ann"), user="ann")
+    await two.hydrate()
+    await one.remove(first.agent_id)
+    second = await register(one, Passport(name="alice", owner="ben"), user="ben")
+
+    await refused(NameTaken, register(two, Passport(name="alice", owner="ann"), user="ann"))
+    assert two.known.resolve("alice") == second
+
+
+async def test_readings_that_overlap_bring_nobody_back() -> None:
+    log = MemoryLog()
+    known = await directory(log)
+    first = await register(known, Passport(name="alice"))
+    lines = [line async for line in log.read("_directory")]
+    await known.remove(first.agent_id)
+
+    class Late(MemoryLog):
+        """Gives the reading that began first its lines last."""
+
+        async def read(self, channel_id: str, *, after: int = 0) -> Any:
+            found = [line async for line in log.read(channel_id, after=after)]
+            self.asked += 1
+            if self.asked == 1:
+                await asyncio.sleep(0)
+                found = lines
+            for line in found:
+                yield line
+
+        asked = 0
+
+    late = HubDirectory(Late(), ManualClock(), sortable_ids(ManualClock()))
+    await asyncio.gather(late.hydrate(), late.hydrate())
+
+    assert (late.known.seq, late.known.find("alice")) == (2, None)
+
+
+async def test_an_agent_of_the_project_takes_its_name_from_a_squatter() -> None:
+    log = MemoryLog()
+    async with house(log, "bob") as home:
+        squatter = await home.hub.enrol(
+            Passport(name="Ann", owner="mallory"), None, None, by=Registrar("mallory")
+        )
+    async with house(log, "ann", "bob") as home:
+        ann = home["ann"]
+        channel = await home.talk(by="bob", to="ann")
+
+        assert ann.agent_id != squatter.agent_id
+        assert home.hub.find_participant(squatter.agent_id) is None
+        assert [one.name for one in (await channel.info()).participants] == ["bob", "ann"]
+        assert (await home.audited("removed"))[0] == {
+            "agent_id": squatter.agent_id,
+            "name": "Ann",
+            "reason": "name_reclaimed",
+        }
+
+
+async def test_a_hub_asks_the_log_before_it_refuses_a_name(open_log: OpenLog) -> None:
+    """This hub does not even follow the log; what refuses is the rule of those whom it has found there."""
+    log = open_log()
+    async with house(log, "alice", "bob") as here:
+        channel = await here.talk()
+        there = await directory(log)
+        for name in ("carl", "dora", "ed"):
+            await register(there, Passport(name=name), None, Rule(addressable_by=["nobody"]))
+            below = channel.channel_id if name == "carl" else None
+            await refused(Denied, here.talk(to=name, parent=below))
+
+        await refused(UnknownParticipant, here.talk(to="fay"))
+        assert (await here.hub.lookup("ed")).name == "ed"
+
+
+async def test_an_agent_of_another_process_can_be_invited_the_moment_it_is_registered(tmp_path: Path) -> None:
+    async with two_houses(sqlite(tmp_path), "alice") as (here, there):
+        for number in range(ROUNDS):
+            name = f"bot-{number}"
+            await there.agent(name)
+            channel = await here.talk(to=name)
+
+            assert (await channel.info()).participants[1].name == name
+
+
+# --- leaving ---
+
+
+async def test_an_unregistered_participant_cannot_be_addressed_and_its_channels_keep_its_name() -> None:
+    async with house(MemoryLog(), "alice", "bob", "carl") as home:
+        graph = A_B_A.to_dict()
+        channel = await home["alice"].open("workflow", ["bob"], {"graph": graph})
+        await home.hub.unregister("bob")
+        error = await refused(UnknownParticipant, home.talk(to="bob"))
+
+        assert error.known == ("alice", "carl")
+        assert [one.name for one in (await channel.info()).participants] == ["alice", "bob"]
+        assert (await channel.send("are you there?")).decision is not None
+        assert (await home.audited("removed"))[0]["reason"] == "unregistered"
+        assert [one.name for one in await home["alice"].seat.peers()] == ["carl"]
+
+
+async def test_a_name_that_was_unregistered_is_another_participant_when_it_comes_again() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.talk()
+        first = home["bob"].agent_id
+        await home.door.unregister("bob")
+        second = await home.hub.enrol(Passport(name="bob", owner="ben"), None, None, by=Registrar("ben"))
+
+        assert second.agent_id != first
+        assert [one.agent_id for one in (await channel.info()).participants][1] == first
+
+
+async def test_a_channel_of_an_unregistered_participant_can_be_forked() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.talk()
+        await home.hub.unregister("bob")
+
+        assert await home.hub.fork(channel.channel_id, at=2, by="alice")

@@ -138,6 +138,7 @@ NETWORK = [
     "Hub",
     "HubClient",
     "HumanClient",
+    "Invitation",
     "Link",
     "Listener",
     "LocalLink",

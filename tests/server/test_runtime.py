@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from turnline.errors import HubClosed
+from turnline.client.embedded import Hub
+from turnline.core.directory import DIRECTORY_CHANNEL, EV_PARTICIPANT_REGISTERED, RESERVED_NAMES
+from turnline.core.event_types import HUB
+from turnline.core.governance import Passport, Registrar, Registration, Resume
+from turnline.errors import HubClosed, NameTaken
 from turnline.errors.flows import BadDocuments
+from turnline.flow.driver import DRIVER
 from turnline.flow.project import load_project
 from turnline.flow.work import Services
+from turnline.log.address import open_log
 from turnline.log.memory import MemoryLog
 from turnline.log.sqlite import SqliteLog
+from turnline.server.mcp import CALLER
 from turnline.server.runtime import Runtime, open_runtime, runtime_of
+from turnline.testing.lines import line
 
 from .stage import runtime_with
 
@@ -115,6 +124,61 @@ async def test_a_runtime_is_made_before_it_is_opened_and_opened_once() -> None:
         _ = runtime.driver
     with pytest.raises(RuntimeError, match="closed"):
         await runtime.__aenter__()
+
+
+async def squat_driver(address: str, kind: str) -> Registration:
+    """Write what an older version let a user do."""
+    log = open_log(address)
+    passport = Passport(name=DRIVER, kind=kind, owner="mallory")
+    squatter = Registration(agent_id="flows-0", passport=passport, user="mallory")
+    head = await log.head(DIRECTORY_CHANNEL)
+    assert head is not None
+    plain = line(DIRECTORY_CHANNEL, head.seq + 1, data=msgspec.to_builtins(squatter), sender_id=HUB)
+    written = msgspec.structs.replace(plain, event_type=EV_PARTICIPANT_REGISTERED)
+    await log.append(DIRECTORY_CHANNEL, [written], after=head.seq)
+    await log.close()
+    return squatter
+
+
+@pytest.mark.parametrize("kind", ["agent", "human"])
+async def test_a_user_who_squats_the_names_of_the_project_does_not_stop_it(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The names were free when the user took them; the driver's is on a log of an older version."""
+    project, address = load_project(folder(tmp_path)), f"sqlite:///{tmp_path}/log.db"
+    squatters, by = {}, Registrar("mallory", is_admin=True)
+    hub = await Hub.open(address)
+    for name in ("Ada", "bob"):
+        passport = Passport(name=name, kind=kind, owner="mallory")
+        squatters[name] = await hub.enrol(passport, Resume(summary="Trust me."), None, by=by)
+    await hub.close()
+    squatters["flows"] = await squat_driver(address, kind)
+    async with open_runtime(project, log_address=address) as runtime:
+        talk = await runtime.runs.wait(await runtime.runs.start("talk", {"name": "Ann"}))
+        registered = {one.name: one for one in runtime.hub.participants()}
+
+    assert talk.data == {"name": "Ann", "said": "hi, I am bob"}
+    assert set(registered) == {"ada", "bob", DRIVER}
+    assert {one.passport.owner for one in registered.values()} == {""}
+    assert registered["bob"].resume.summary == ""
+    assert not {one.agent_id for one in registered.values()} & {one.agent_id for one in squatters.values()}
+    assert "which the user 'mallory' had registered" in caplog.text
+
+
+async def test_an_agent_of_the_project_cannot_have_a_name_of_the_system(tmp_path: Path) -> None:
+    folder(tmp_path)
+    code = tmp_path / "nodes" / "all.py"
+    code.write_text(code.read_text().replace('Agent("ada"', 'Agent("Flows"'))
+    flows = tmp_path / "flows.yaml"
+    flows.write_text(flows.read_text().replace("[ada, bob]", "[Flows, bob]"))
+
+    with pytest.raises(NameTaken, match="The system has the names"):
+        async with open_runtime(load_project(tmp_path)):
+            pass
+
+
+def test_every_participant_of_the_system_has_a_reserved_name() -> None:
+    assert {DRIVER, CALLER, HUB} <= set(RESERVED_NAMES)
 
 
 async def test_what_was_opened_is_closed_when_the_rest_cannot_be() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from tests.certificates import LOOPBACK, certificate
 from tests.hub.scenes import A_B, refused
 from tests.server.ws_raw import Raw, Tokens, raw, served
 from turnline.client.embedded import Hub
+from turnline.client.hub_client import HubClient
 from turnline.client.ws_link import WsLink
 from turnline.core.governance import Passport, Registration, Rule
 from turnline.errors import (
+    Denied,
     Forbidden,
     LinkLost,
     NameTaken,
@@ -27,6 +30,7 @@ from turnline.errors import (
 )
 from turnline.hub.request import OpenRequest
 from turnline.log.memory import MemoryLog
+from turnline.log.sqlite import SqliteLog
 from turnline.server.auth.operations import OPERATIONS
 from turnline.server.serve_ws import serve_ws
 from turnline.server.ws_requests import REQUESTS
@@ -166,6 +170,109 @@ async def test_what_another_has_registered_is_another_ones() -> None:
 
         assert str(mine).replace(alice, "X") == str(other).replace("nobody", "X")
         assert hub.participant("alice").passport.owner == "ann"
+
+
+@pytest.mark.parametrize("hubs", [1, 2], ids=["one server", "two servers on one log"])
+async def test_of_two_users_who_register_one_new_name_at_once_one_gets_it_and_its_seat(
+    tmp_path: Path, hubs: int
+) -> None:
+    async with AsyncExitStack() as stack:
+        links = []
+        logs = [SqliteLog(tmp_path / "log.db", durability="process") for _ in range(hubs)]
+        servers = [await stack.enter_async_context(served(both(), log=log, follow=True)) for log in logs]
+        for (_, serving), token in zip(servers * 2, ("ann", "ben"), strict=False):
+            links.append(await stack.enter_async_context(WsLink(serving.url, token=token)))
+        for number in range(30):
+            name = f"new-{number}"
+            tries = (link.register(Passport(name=name), None, None) for link in links)
+            got = await asyncio.gather(*tries, return_exceptions=True)
+            [winner] = [found for found in got if isinstance(found, Registration)]
+            [loser] = [number for number, found in enumerate(got) if isinstance(found, NameTaken)]
+            await refused(UnknownParticipant, links[loser].attach(winner, Deaf()))
+            seat = await links[1 - loser].attach(winner, Deaf())
+
+            assert winner.passport.owner == ("ann", "ben")[1 - loser]
+            assert seat.agent_id == winner.agent_id
+            for hub, _ in servers:
+                assert await hub.lookup(name) == winner
+
+
+async def test_a_seat_is_taken_at_the_next_server_right_after_its_registration_at_another(
+    tmp_path: Path,
+) -> None:
+    log, other = (SqliteLog(tmp_path / "log.db", durability="process") for _ in range(2))
+    async with served(both(), log=log) as (_, one), served(both(), log=other) as (_, two):
+        async with WsLink(one.url, token="ann") as here, WsLink(two.url, token="ann") as there:
+            alice = await here.register(Passport(name="alice"), None, None)
+            seat = await there.attach(alice, Deaf())
+
+        assert seat.agent_id == alice.agent_id
+
+
+async def test_a_person_over_a_link_has_the_name_of_their_user_id() -> None:
+    tokens = Tokens(ann=ALL, root=["*"])
+    person = Passport(name="carol", kind="human")
+    async with served(tokens) as (_, serving), WsLink(serving.url, token="ann") as link:
+        error = await refused(Denied, link.register(person, None, None))
+        own = await link.register(Passport(name="ann", kind="human"), None, None)
+        async with WsLink(serving.url, token="root") as admin:
+            other = await admin.register(person, None, None)
+
+        assert "'ann'" in str(error)
+        assert "admin" in str(error)
+        assert (own.passport.owner, other.passport.owner) == ("ann", "root")
+
+
+async def test_a_user_gets_the_name_of_their_own_id_back_from_a_squatter() -> None:
+    async with served(both()) as (hub, serving), raw(serving.url, "ann") as ann:
+        squatter = await ann.join("ben")
+        async with WsLink(serving.url, token="ben") as link:
+            ben = await link.register(Passport(name="ben", kind="human"), None, None)
+            await link.attach(ben, Deaf())
+
+            assert hub.participant("ben").agent_id == ben.agent_id != squatter
+            for op in ("channels", "peers"):
+                assert await ann.refused(op, seat=squatter) == "UnknownParticipant"
+            assert await ann.refused("register", passport={"name": "ben"}) == "NameTaken"
+
+
+async def test_a_user_registers_only_so_many_names() -> None:
+    async with (
+        served(both(), WsSettings(names_per_user=2)) as (_, serving),
+        WsLink(serving.url, token="ann") as ann,
+        WsLink(serving.url, token="ben") as ben,
+    ):
+        client = HubClient(ann)
+        for name in ("one", "two"):
+            await client.register(None, Passport(name=name))
+        error = await refused(Denied, client.register(None, Passport(name="three")))
+        await ben.register(Passport(name="three of ben"), None, None)
+        await client.unregister("one")
+        await client.register(None, Passport(name="three"))
+
+        assert "2 per user" in str(error)
+
+
+async def test_nobody_gets_rid_of_a_rule_by_leaving() -> None:
+    tokens = Tokens(ann=ALL, root=["*"])
+    async with served(tokens) as (hub, serving):
+        await hub.enrol(Passport(name="alice", owner="ann"), None, Rule(inbox=1))
+        async with WsLink(serving.url, token="ann") as link:
+            alice = await HubClient(link).register(None, Passport(name="alice"))
+            error = await refused(Forbidden, alice.unregister())
+
+            assert error.operation == "agents.rule"
+            assert hub.participant("alice").rule == Rule(inbox=1)
+            assert await alice.seat.peers() == []
+
+
+async def test_nobody_unregisters_what_is_another_ones() -> None:
+    async with served(both()) as (hub, serving), raw(serving.url, "ann") as ann:
+        alice = await ann.join("alice")
+        async with raw(serving.url, "ben") as ben:
+            assert await ben.refused("unregister", seat=alice) == "BadFrame"
+
+        assert hub.participant("alice").agent_id == alice
 
 
 async def test_nobody_gives_itself_a_rule() -> None:

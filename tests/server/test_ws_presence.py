@@ -148,6 +148,22 @@ async def test_the_seat_of_a_client_that_was_killed_goes_to_the_next_of_its_name
         assert again["result"]["seq"] > claim
 
 
+async def test_the_next_process_of_a_client_that_was_killed_may_bring_another_resume() -> None:
+    async with served() as (hub, serving):
+        async with raw(serving.url) as client:
+            await client.hello()
+            alice = await client.join("alice")
+            client.connection.transport.abort()
+        await gone(serving)
+        async with raw(serving.url) as client:
+            await client.hello()
+            await client.ask("register", passport={"name": "alice"}, resume={"summary": "edits"})
+            answer = await client.ask("attach", seat=alice)
+
+        assert "error" not in answer
+        assert hub.participant("alice").resume.summary == "edits"
+
+
 async def test_the_seat_of_a_client_that_is_there_stays_its() -> None:
     async with served() as (_, serving), WsLink(serving.url) as one, WsLink(serving.url) as two:
         await HubClient(one).register(None, Passport(name="alice"))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import httpx2
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -90,6 +91,22 @@ async def test_the_servers_own_participants_are_nobody_elses() -> None:
     async with serving() as (url, runtime), WsLink(url, token="root") as link:
         own = runtime.hub.participants()[0]
         await refused(NameTaken, link.register(Passport(name=own.name, kind=own.passport.kind), None, None))
+
+
+async def test_a_user_of_the_http_api_is_nobody_elses_agent() -> None:
+    async with serving() as (url, runtime), WsLink(url, token="carol") as link:
+        await link.register(Passport(name="dave"), None, None)  # No dave has been here: it can be reclaimed.
+        async with httpx2.AsyncClient(base_url=url.replace("ws://", "http://").removesuffix("/ws")) as client:
+            for name in ("onlooker", "dave"):
+                answer = await client.get("/channels", headers={"Authorization": f"Bearer {name}"})
+                assert answer.status_code == 200
+        error = await refused(NameTaken, link.register(Passport(name="Onlooker"), None, None))
+        async with WsLink(url, token="dave") as own:
+            dave = await own.register(Passport(name="dave", kind="human"), None, None)
+
+        assert "the id of another user" in str(error)
+        assert runtime.hub.participant("dave") == dave
+        assert dave.user == "dave"
 
 
 async def test_a_server_that_stops_sends_everybody_away() -> None:

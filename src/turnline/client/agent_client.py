@@ -11,7 +11,7 @@ from turnline.agent.agent import Agent
 from turnline.agent.network_tools import NETWORK_TOOLS, tool_names
 from turnline.client.agent_turn import AgentTurns
 from turnline.client.link import Link
-from turnline.client.participant import OnEnvelope, ParticipantClient
+from turnline.client.participant import Accept, OnEnvelope, ParticipantClient
 from turnline.client.plugin import NO_PLUGIN, NetworkPlugin
 from turnline.client.retry import retried
 from turnline.client.turn import NO_LIMIT, Room, TurnHandler, take_turn
@@ -38,8 +38,9 @@ class AgentClient(ParticipantClient):
         *,
         attach_plugin: bool = True,
         turns_at_once: int | None = None,
+        accept: Accept | None = None,
     ) -> None:
-        super().__init__(registration, auto_ack_invites=True)
+        super().__init__(registration, auto_ack_invites=True, accept=accept)
         self._room: Room = NO_LIMIT if turns_at_once is None else Semaphore(turns_at_once)
         self.agent = agent
         self.attach_plugin = attach_plugin

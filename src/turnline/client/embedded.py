@@ -7,6 +7,7 @@ from typing import Self, Unpack
 from turnline.client.agent_client import AgentClient
 from turnline.client.hub_client import HubClient
 from turnline.client.link import LocalLink
+from turnline.client.participant import Accept
 from turnline.core.governance import Passport, Resume, Rule
 from turnline.hub.hub import Hub as BareHub
 from turnline.hub.options import HubOptions
@@ -38,10 +39,17 @@ class Hub(BareHub):
         rule: Rule | None = None,
         attach_plugin: bool = True,
         turns_at_once: int | None = None,
+        accept: Accept | None = None,
     ) -> AgentClient:
         """See `HubClient.register`."""
         return await self._client.register(
-            agent, passport, resume, rule=rule, attach_plugin=attach_plugin, turns_at_once=turns_at_once
+            agent,
+            passport,
+            resume,
+            rule=rule,
+            attach_plugin=attach_plugin,
+            turns_at_once=turns_at_once,
+            accept=accept,
         )
 
     async def drain(self, *, grace_seconds: float = 10.0) -> None:

@@ -7,9 +7,9 @@ import asyncio
 from turnline.client.agent_client import AgentClient
 from turnline.client.human_client import HumanClient
 from turnline.client.link import Link
-from turnline.client.participant import ParticipantClient
+from turnline.client.participant import Accept, ParticipantClient
 from turnline.core.governance import Passport, Resume, Rule
-from turnline.errors import BadDraft
+from turnline.errors import BadDraft, UnknownParticipant
 from turnline.hub.hub import Hub
 
 
@@ -30,8 +30,12 @@ class HubClient:
         rule: Rule | None = None,
         attach_plugin: bool = True,
         turns_at_once: int | None = None,
+        accept: Accept | None = None,
     ) -> AgentClient:
         """Register an agent, or find the one of that name, and attach it (L6).
+
+        `accept` decides on each invitation: True accepts, False or a reason rejects; without it the agent
+        accepts all. It may be async, and has to answer within the opener's `ack_timeout`.
 
         With `attach_plugin=False` it gets none of the network's own tools. With `turns_at_once` this process
         claims no more turns of it at once, so that others with the same agent take the rest. A turn keeps its
@@ -43,7 +47,9 @@ class HubClient:
                 "passport.kind", found="'human'", expected="an agent's; use `register_human` for a person"
             )
         registration = await self._link.register(passport, resume, rule)
-        client = AgentClient(registration, agent, attach_plugin=attach_plugin, turns_at_once=turns_at_once)
+        client = AgentClient(
+            registration, agent, attach_plugin=attach_plugin, turns_at_once=turns_at_once, accept=accept
+        )
         await self._attach(client)
         return client
 
@@ -62,6 +68,14 @@ class HubClient:
         client = HumanClient(registration, auto_ack_invites=auto_ack_invites)
         await self._attach(client)
         return client
+
+    async def unregister(self, name: str) -> None:
+        """Remove a participant that this client has registered. See `ParticipantClient.unregister`."""
+        found = next((one for one in self._clients if name in (one.name, one.agent_id)), None)
+        if found is None:
+            raise UnknownParticipant(name, (one.name for one in self._clients))
+        await found.unregister()
+        self._clients.remove(found)
 
     async def close(self, *, grace_seconds: float = 0.0) -> None:
         """Give up every seat. What is open stays open, on the log; see `ParticipantClient.close`."""

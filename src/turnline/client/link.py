@@ -115,7 +115,11 @@ class Link(Protocol):
     """The way to a hub."""
 
     async def register(self, passport: Passport, resume: Resume | None, rule: Rule | None) -> Registration:
-        """Register a participant, or find the one of that name."""
+        """Register a participant, or find the one of that name. Raises `NameTaken` for another owner's."""
+        ...
+
+    async def unregister(self, registration: Registration) -> None:
+        """Remove a participant whose seat this link has, or had. Its name is free then."""
         ...
 
     async def attach(self, registration: Registration, receiver: Receiver) -> Seat:
@@ -135,6 +139,9 @@ class LocalLink:
 
     async def register(self, passport: Passport, resume: Resume | None, rule: Rule | None) -> Registration:
         return await self._hub.enrol(passport, resume, rule)
+
+    async def unregister(self, registration: Registration) -> None:
+        await self._hub.unregister(registration.agent_id)
 
     async def attach(self, registration: Registration, receiver: Receiver) -> Seat:
         self._hub.attach(registration.agent_id, receiver)

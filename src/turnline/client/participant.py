@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from inspect import isawaitable
-from typing import Any
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
 
 from turnline.client.channel import Channel, Predicate
 from turnline.client.inbox import Inbox
@@ -15,11 +19,11 @@ from turnline.client.link import Link, Seat
 from turnline.client.retry import retried
 from turnline.client.steps import handler_of
 from turnline.client.turn import take_turn
-from turnline.core.channel import ACK_TIMEOUT_SECONDS, Expectation
+from turnline.core.channel import ACK_TIMEOUT_SECONDS, ChannelSpec, Expectation
 from turnline.core.envelope import Envelope, JsonObject, gives_floor_to
 from turnline.core.event_types import EV_CHANNEL_INVITE
 from turnline.core.governance import Passport, Registration
-from turnline.errors import ChannelClosed, NotDue
+from turnline.errors import ChannelClosed, NotDue, UnknownParticipant
 from turnline.hub.delivery import concerns, is_for_a_step
 from turnline.hub.request import OpenRequest, names
 
@@ -27,16 +31,42 @@ logger = logging.getLogger(__name__)
 
 OnEnvelope = Callable[[Envelope], Awaitable[None] | None]
 
+DECLINED: Final = "declined"
+"""Why an invitation is rejected where the callback gives no reason."""
+REASON_CHARACTERS: Final = 500
+"""Of a rejection; a longer reason is cut."""
+
+
+class Invitation(Struct, frozen=True, kw_only=True):
+    """What an `accept` callback decides on."""
+
+    channel_id: str
+    type: str
+    opener: str
+    """The name of the participant that opens the channel; `opener_id` is its id."""
+    opener_id: str
+    labels: dict[str, str]
+    message: str | None
+    knobs: JsonObject
+
+
+Accept = Callable[[Invitation], Awaitable[bool | str] | bool | str]
+"""Decides on an invitation: True accepts. False rejects, and so does a text, which is the reason."""
+
 
 class ParticipantClient:
     """One attached participant."""
 
-    def __init__(self, registration: Registration, *, auto_ack_invites: bool) -> None:
+    def __init__(
+        self, registration: Registration, *, auto_ack_invites: bool, accept: Accept | None = None
+    ) -> None:
         self._registration = registration
         self._auto_ack = auto_ack_invites
+        self._accept = accept
         self._callbacks: list[OnEnvelope] = []
         self._inbox = Inbox(self._deliver, self._tools)
         self._seat: Seat | None = None
+        self._link: Link | None = None
         self._working: dict[asyncio.Task[None], str] = {}
         """What is being done, and which line asked for it."""
         self._at_work: set[str] = set()
@@ -60,6 +90,7 @@ class ParticipantClient:
     async def attach(self, link: Link) -> None:
         """Take the seat and begin to read."""
         self._seat = await link.attach(self._registration, self._inbox)
+        self._link = link
         self._inbox.start(self._seat)
 
     async def close(self, *, grace_seconds: float = 0.0) -> None:
@@ -79,6 +110,17 @@ class ParticipantClient:
         seat, self._seat = self._seat, None
         if seat is not None:  # Closing twice must not take the seat from whoever sits there by then.
             seat.leave()
+
+    async def unregister(self) -> None:
+        """Remove this participant and give its seat up. Its name is free then, for anyone.
+
+        Channels that it is on keep its id and its name; nobody takes its turns there any more.
+        """
+        if self._link is None or self._seat is None:
+            raise RuntimeError(f"{self!r} is not attached; use HubClient.register")
+        with suppress(UnknownParticipant):  # It has been removed already.
+            await self._link.unregister(self._registration)
+        await self.close()
 
     async def open(
         self,
@@ -153,7 +195,7 @@ class ParticipantClient:
 
     async def _deliver(self, envelope: Envelope) -> None:
         if envelope.event_type == EV_CHANNEL_INVITE and self._auto_ack:
-            await self._acknowledge(envelope.channel_id)
+            await self._answer_invite(envelope)
         if is_for_a_step(envelope):
             self._begin(self._work_on_step(envelope), envelope)
         if concerns(envelope, self.agent_id):
@@ -186,9 +228,48 @@ class ParticipantClient:
                 what, where = envelope.event_type, envelope.channel_id
                 logger.exception("a callback of %s raised on %s of channel %s", self.name, what, where)
 
-    async def _acknowledge(self, channel_id: str) -> None:
+    async def _answer_invite(self, envelope: Envelope) -> None:
+        """Accept the invitation, unless the `accept` callback rejects it."""
+        channel_id, reason = envelope.channel_id, await self._decide_invite(envelope)
         what = f"the invitation to {channel_id} could not be answered"
+        answer = partial(self.seat.answer_invite, channel_id, rejected_because=reason)
         try:
-            await retried(self.seat, partial(self.accept, channel_id), what)
+            await retried(self.seat, answer, what)
         except (NotDue, ChannelClosed):
             return  # Told of it twice, or too late: the invitation is settled.
+
+    async def _decide_invite(self, envelope: Envelope) -> str | None:
+        """Return why the invitation is rejected; None accepts it. A callback that fails rejects."""
+        if self._accept is None:
+            return None
+        try:
+            answer = self._accept(_invitation(envelope))
+            if isawaitable(answer):
+                answer = await answer
+        except Exception:  # It may raise anything; the opener must not wait for the timeout.
+            logger.exception("the accept callback of %s raised on channel %s", self.name, envelope.channel_id)
+            return "its accept callback failed"
+        if answer is True:
+            return None
+        if isinstance(answer, str):
+            return "".join(one for one in answer if one.isprintable())[:REASON_CHARACTERS] or DECLINED
+        if answer is not False:
+            found = type(answer).__name__
+            logger.error(
+                "The accept callback of %s returned a %s. Return True, False or a reason.", self.name, found
+            )
+        return DECLINED
+
+
+def _invitation(envelope: Envelope) -> Invitation:
+    spec = msgspec.convert(envelope.event_data, ChannelSpec)
+    opener = spec.participant(spec.creator_id)
+    return Invitation(
+        channel_id=envelope.channel_id,
+        type=spec.type,
+        opener=spec.creator_id if opener is None else opener.name,
+        opener_id=spec.creator_id,
+        labels=spec.labels,
+        message=spec.message,
+        knobs=spec.knobs,
+    )

@@ -48,7 +48,7 @@ _FACTS: Final[dict[type[TurnlineError], _Listed]] = {
     e.UnknownName: _NAME,
     e.UnknownParticipant: _NAME,
     e.UnknownChannel: _NAME,
-    e.NameTaken: ("what", "name"),
+    e.NameTaken: ("what", "name", "taken"),
     e.ChannelQuarantined: ("channel_id",),
     e.HubClosed: (),
     e.DelegationCycle: ("cycle",),

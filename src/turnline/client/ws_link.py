@@ -93,6 +93,9 @@ class WsLink:
         args = {"passport": passport, "resume": resume, "rule": rule}
         return msgspec.convert((await self._calls.ask("register", args=args)).result, Registration)
 
+    async def unregister(self, registration: Registration) -> None:
+        await self._calls.ask("unregister", seat=registration.agent_id)
+
     async def attach(self, registration: Registration, receiver: Receiver) -> Seat:
         agent_id = registration.agent_id
         if agent_id in self._seats:

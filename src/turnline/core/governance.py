@@ -3,12 +3,13 @@
 A `Passport` says who; a `Resume` what it is good at; a `Rule` what it may do.
 Every field of a rule is enforced: when a channel is opened (`check_open`,
 `check_invited`) or when a draft is posted (`Allowance`). A field left at None
-allows everything.
+allows everything. Who may have which name is decided in `core.directory`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Final
 
 from msgspec import Struct
@@ -18,6 +19,10 @@ from turnline.core.envelope import JsonObject
 from turnline.errors import BadDraft, Denied
 
 KINDS: Final = ("agent", "human", "remote_agent")
+NAMES_PER_USER: Final = 1_000
+"""Names that one user of a server may have registered. A program that opens the log has no quota."""
+REGISTRATION_BYTES: Final = 64 * 1024
+"""Passport, resume and rule of a user's registration together, as JSON. Every hub keeps them in memory."""
 _NAME_CHARACTERS: Final = 128
 
 
@@ -26,6 +31,7 @@ class Passport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     owner: str = ""
+    """The user who may register the name again, beside the project. Over a link: the authenticated user."""
     kind: str = "agent"
     auth: JsonObject = {}
     """What an authenticator needs to recognise it; never shown to other participants."""
@@ -44,9 +50,9 @@ class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a participant may do. None allows everything."""
 
     may_address: list[str] | None = None
-    """Whom it may invite, by name."""
+    """Whom it may invite: names, or patterns such as `team-*` (`*`, `?` and `[abc]`, case matters)."""
     addressable_by: list[str] | None = None
-    """Who may invite it, by name."""
+    """Who may invite it: names or patterns."""
     channel_types: list[str] | None = None
     """The types of channel it may open."""
     posts_per_minute: int | None = None
@@ -65,10 +71,21 @@ class Registration(Struct, frozen=True, kw_only=True):
     passport: Passport
     resume: Resume = Resume()
     rule: Rule = Rule()
+    user: str = ""
+    """The user who registered it first, over a link; empty: the project, a program that opened the log."""
 
     @property
     def name(self) -> str:
         return self.passport.name
+
+
+class Registrar(Struct, frozen=True):
+    """A user who registers over a link, as the server has authenticated them."""
+
+    user: str
+    is_admin: bool = False
+    """Whether they may register people, and names that are user ids, for others."""
+    quota: int = NAMES_PER_USER
 
 
 class Allowance(Struct, frozen=True):
@@ -101,8 +118,7 @@ def check_passport(passport: Passport) -> None:
 
 def may_address(opener: Registration, other: Registration) -> bool:
     """Whether the rules of the two let `opener` invite `other`."""
-    allowed, allowing = opener.rule.may_address, other.rule.addressable_by
-    return (allowed is None or other.name in allowed) and (allowing is None or opener.name in allowing)
+    return _allows(opener.rule.may_address, other.name) and _allows(other.rule.addressable_by, opener.name)
 
 
 def check_open(opener: Registration, spec: ChannelSpec) -> None:
@@ -112,7 +128,7 @@ def check_open(opener: Registration, spec: ChannelSpec) -> None:
     if rule.channel_types is not None and spec.type not in rule.channel_types:
         raise Denied(who, what=what, because=f"its rule allows only {_listed(rule.channel_types)}")
     others = [one.name for one in spec.participants if one.agent_id != opener.agent_id]
-    strangers = [name for name in others if rule.may_address is not None and name not in rule.may_address]
+    strangers = [name for name in others if not _allows(rule.may_address, name)]
     if strangers:
         raise Denied(
             who,
@@ -130,12 +146,17 @@ def check_open(opener: Registration, spec: ChannelSpec) -> None:
 def check_invited(invitee: Registration, opener: Registration, waited_for: int) -> None:
     """Refuse an invitation the invitee's rule does not allow."""
     rule = invitee.rule
-    if rule.addressable_by is not None and opener.name not in rule.addressable_by:
-        because = f"its rule allows only {_listed(rule.addressable_by)}"
+    if not _allows(rule.addressable_by, opener.name):
+        # The names that the rule does allow may be hidden from the opener.
+        because = f"the rule of {invitee.name!r} does not allow it"
         raise Denied(opener.name, what=f"address {invitee.name!r}", because=because)
     if rule.inbox is not None and waited_for >= rule.inbox:
         because = f"it is waited for in {waited_for} channels, and its rule allows {rule.inbox}"
         raise Denied(opener.name, what=f"address {invitee.name!r}", because=because)
+
+
+def _allows(patterns: list[str] | None, name: str) -> bool:
+    return patterns is None or any(name == one or fnmatchcase(name, one) for one in patterns)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -39,7 +39,9 @@ class UnknownChannel(UnknownName):
 class NameTaken(TurnlineError):
     """A name that is registered or attached already."""
 
-    def __init__(self, what: str, name: str, *, do: str) -> None:
+    def __init__(self, what: str, name: str, *, do: str, taken: str = "") -> None:
         self.what = what
         self.name = name
+        self.taken = taken or name
+        """The registered name: `name` itself, or the one that it looks like."""
         super().__init__(f"the {what} {name!r} is taken. {do}")

@@ -48,11 +48,15 @@ class Delivery:
         self._waited_for: defaultdict[str, dict[str, int]] = defaultdict(dict)
         """Participant -> the open channels that wait for it -> the line that says so."""
 
-    def attach(self, agent_id: str, name: str, receiver: Receiver) -> None:
+    def check_free(self, agent_id: str, name: str) -> None:
+        """Raise `NameTaken` if the participant is attached here."""
         if agent_id in self._receivers:
             raise NameTaken(
                 "participant", name, do="It is attached in this process; detach it, or use its client."
             )
+
+    def attach(self, agent_id: str, name: str, receiver: Receiver) -> None:
+        self.check_free(agent_id, name)
         self._receivers[agent_id] = receiver
         for channel_id, seq in list(self._waited_for[agent_id].items()):
             receiver.wake(channel_id, seq)

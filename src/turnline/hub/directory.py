@@ -1,28 +1,43 @@
-"""The hub's directory: registrations, on a channel of their own."""
+"""The hub's directory: registrations, on a channel of their own.
+
+A registration is a compare-and-append: decide on what is known, append after that line. Where another hub
+was faster, its lines are read and the registration is decided again. `core.directory` has the rules.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from turnline.core.directory import (
     DIRECTORY_CHANNEL,
-    EV_PARTICIPANT_REGISTERED,
     EV_PARTICIPANT_REMOVED,
     Directory,
+    RegistrationPlan,
     fold_directory,
+    plan_registration,
     readable_id,
+    skeleton,
 )
 from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
 from turnline.core.event_types import HUB
-from turnline.core.governance import Passport, Registration, Resume, Rule, check_passport
+from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
 from turnline.core.json import normalised
 from turnline.core.state import LONG_AGO
-from turnline.errors import BadDraft, ChannelQuarantined, CorruptRecord, LogConflict, NameTaken
+from turnline.errors import BadDraft, ChannelQuarantined, CorruptRecord, LogConflict
 from turnline.hub.clock import Clock
 from turnline.hub.ids import NewId
 from turnline.log.base import Log
+
+logger = logging.getLogger(__name__)
+
+USERS_REMEMBERED: Final = 10_000
+"""Users whose ids a hub refuses as names of others. A user who is forgotten can still reclaim their name."""
 
 
 class HubDirectory:
@@ -36,6 +51,8 @@ class HubDirectory:
         self._clock = clock
         self._new_id = new_id
         self._lock = asyncio.Lock()
+        self._users: OrderedDict[str, str] = OrderedDict()
+        """Skeleton -> the id of a user who was here lately."""
 
     async def hydrate(self) -> None:
         """Read what has been registered since. Damage costs the lines behind it, never the hub (E5)."""
@@ -46,71 +63,101 @@ class HubDirectory:
         except CorruptRecord as error:
             self.damage = error
 
-    async def register(self, passport: Passport, resume: Resume | None, rule: Rule | None) -> Registration:
-        """Return the registration of this name: the one on the log, brought up to date, or a new one (L6).
+    async def register(
+        self,
+        passport: Passport,
+        resume: Resume | None,
+        rule: Rule | None,
+        *,
+        by: Registrar | None = None,
+        check_change: Callable[[Registration], None] | None = None,
+    ) -> RegistrationPlan:
+        """Carry out a registration and return its plan. See `plan_registration`.
 
-        What is not given stays as it was registered before.
+        `check_change` gets a registration before it is changed, and may raise: then nothing was written.
         """
-        check_passport(passport)
         async with self._lock:
+            await self.hydrate()  # Another hub may have registered or removed the name.
             while True:
-                known = self.known.named(passport.name)
-                wanted = self._wanted(known, passport, resume, rule)
-                data = msgspec.to_builtins(wanted)
-                if wanted == known or await self._append(EV_PARTICIPANT_REGISTERED, data):
-                    return wanted
+                new_agent_id = readable_id(str(passport.name), self._new_id()[-8:])
+                plan = plan_registration(
+                    self.known, passport, resume, rule, new_agent_id=new_agent_id, by=by, users=self._users
+                )
+                if not plan.is_change:
+                    return plan
+                if plan.known is not None and check_change is not None:
+                    check_change(plan.known)
+                if await self._append(plan.lines()):
+                    _report_squatters(plan)
+                    return plan
 
     async def remove(self, agent_id: str) -> None:
-        """Forget a participant. Channels it took part in keep its name."""
+        """Remove a participant and free its name. Channels it took part in keep both."""
         async with self._lock:
             while agent_id in self.known.by_id:
-                await self._append(EV_PARTICIPANT_REMOVED, {"agent_id": agent_id})
+                await self._append([(EV_PARTICIPANT_REMOVED, {"agent_id": agent_id})])
 
-    def _wanted(
-        self, known: Registration | None, passport: Passport, resume: Resume | None, rule: Rule | None
-    ) -> Registration:
-        if known is None:
-            agent_id = readable_id(passport.name, self._new_id()[-8:])
-            known = Registration(agent_id=agent_id, passport=passport)
-        elif known.passport.kind != passport.kind:
-            do = f"It is registered as a {known.passport.kind!r}; a {passport.kind!r} needs another name."
-            raise NameTaken("participant", passport.name, do=do)
-        return Registration(
-            agent_id=known.agent_id, passport=passport, resume=resume or known.resume, rule=rule or known.rule
-        )
+    def note_user(self, user: str) -> None:
+        """Remember a user of the server: their id is nobody else's name."""
+        key = skeleton(user)
+        self._users[key] = user
+        self._users.move_to_end(key)
+        if len(self._users) > USERS_REMEMBERED:
+            self._users.popitem(last=False)
 
-    async def _append(self, event_type: str, data: JsonObject) -> bool:
-        """Append one line; False if somebody else did first, which has then been read."""
+    async def learn(self, names: Iterable[str]) -> None:
+        """Read the log if one of these ids or names is not known: another hub may have registered it."""
+        if any(isinstance(name, str) and self.known.find(name) is None for name in names):
+            await self.hydrate()
+
+    async def _append(self, lines: Sequence[tuple[str, JsonObject]]) -> bool:
+        """Append these lines together; False if another hub was faster. Then its lines have been read."""
         if self.damage is not None:
             raise ChannelQuarantined(DIRECTORY_CHANNEL, cause=self.damage)
-        envelope = Envelope(
-            schema_version=SCHEMA_VERSION,
-            envelope_id=self._new_id(),
-            channel_id=DIRECTORY_CHANNEL,
-            seq=self.known.seq + 1,
-            sender_id=HUB,
-            event_type=event_type,
-            event_data=normalised(data, field="registration"),
-            audience=[],
-            created_at=max(self._clock.now(), self._last_at),
-        )
-        _check_reads_back(self.known, envelope)
+        envelopes, after = list[Envelope](), self.known
+        for event_type, data in lines:
+            envelope = Envelope(
+                schema_version=SCHEMA_VERSION,
+                envelope_id=self._new_id(),
+                channel_id=DIRECTORY_CHANNEL,
+                seq=after.seq + 1,
+                sender_id=HUB,
+                event_type=event_type,
+                event_data=normalised(data, field="registration"),
+                audience=[],
+                created_at=max(self._clock.now(), self._last_at),
+            )
+            after = _read_back(after, envelope)
+            envelopes.append(envelope)
         try:
-            await self._log.append(DIRECTORY_CHANNEL, [envelope], after=self.known.seq)
+            await self._log.append(DIRECTORY_CHANNEL, envelopes, after=envelopes[0].seq - 1)
         except LogConflict:
             await self.hydrate()
             return False
-        self._take_over(envelope)
+        for envelope in envelopes:
+            self._take_over(envelope)
         return True
 
     def _take_over(self, envelope: Envelope) -> None:
+        if envelope.seq <= self.known.seq:
+            return  # Two readings overlapped. An old line must not bring back what a later one removed.
         self.known = fold_directory(self.known, envelope)
         self._last_at = envelope.created_at
 
 
-def _check_reads_back(known: Directory, envelope: Envelope) -> None:
+def _report_squatters(plan: RegistrationPlan) -> None:
+    for one in plan.squatters:
+        logger.warning(
+            "%r takes its name from %r, which the user %r had registered; that participant was removed",
+            plan.registration.name,
+            one.name,
+            one.user,
+        )
+
+
+def _read_back(known: Directory, envelope: Envelope) -> Directory:
     """Refuse a registration that could not be read again: it would cost the hub, not its participant (E2)."""
     try:
-        fold_directory(known, envelope)
+        return fold_directory(known, envelope)
     except msgspec.ValidationError as error:
         raise BadDraft("registration", found=f"wrong: {error}", expected="the types it names") from error

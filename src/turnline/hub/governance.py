@@ -68,7 +68,9 @@ class Gate:
         with self._audited(None):
             check_open(opener, spec)
             for agent_id in spec.invited:
-                check_invited(directory.resolve(agent_id), opener, waited_for(agent_id))
+                invitee = directory.by_id.get(agent_id)
+                if invitee is not None:  # A fork keeps members that have been unregistered since.
+                    check_invited(invitee, opener, waited_for(agent_id))
             if self._arbiter is not None:
                 await self._arbiter.may_open(opener, spec)
 

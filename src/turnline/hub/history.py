@@ -57,13 +57,13 @@ class History:
         channels: Channels,
         opening: Opening,
         *,
-        participant: Callable[[str], Registration],
+        lookup: Callable[[str], Awaitable[Registration]],
         may_open: MayOpen,
     ) -> None:
         self._lines = lines
         self._channels = channels
         self._opening = opening
-        self._participant = participant
+        self._lookup = lookup
         self._may_open = may_open
         self._kept: OrderedDict[tuple[str, int], State] = OrderedDict()
 
@@ -109,7 +109,7 @@ class History:
             async for line in self._lines.past(fork_id, origin):
                 folded = self._fold(folded, line)
         assert folded is not None  # Line 1 is there: `at` is one of the channel's.
-        who = None if by is None else self._participant(by)
+        who = None if by is None else await self._lookup(by)
         if who is not None:
             _check_member(channel_id, folded[1].spec, who)
             await self._may_open(who, folded[1].spec)

@@ -9,7 +9,7 @@ It brings them together, and everything it holds in memory can be read again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self, Unpack
 from weakref import WeakValueDictionary
@@ -22,10 +22,10 @@ from turnline.core.adapter import AnyAdapter
 from turnline.core.adapters import built_in
 from turnline.core.channel import ChannelMetadata, ChannelSpec, ChannelState
 from turnline.core.claims import LEASE_SECONDS
-from turnline.core.directory import DIRECTORY_CHANNEL
+from turnline.core.directory import DIRECTORY_CHANNEL, RECLAIMED
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.expectations import Deadline
-from turnline.core.governance import Passport, Registration, Resume, Rule
+from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
 from turnline.core.state import State, metadata_of
 from turnline.errors import ChannelQuarantined, HubClosed, LogConflict, NameTaken, UnknownChannel
 from turnline.hub import worker
@@ -90,7 +90,7 @@ class Hub:
             tools_of=self._delivery.tools_of,
         )
         self.history = History(
-            self.lines, self._channels, self._opening, participant=self.participant, may_open=self._may_open
+            self.lines, self._channels, self._opening, lookup=self.lookup, may_open=self._may_open
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
         self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
@@ -138,14 +138,48 @@ class Hub:
 
     # Participants.
 
-    async def enrol(self, passport: Passport, resume: Resume | None, rule: Rule | None) -> Registration:
-        """Register a participant, or find the one of that name (L6)."""
+    async def enrol(
+        self,
+        passport: Passport,
+        resume: Resume | None,
+        rule: Rule | None,
+        *,
+        by: Registrar | None = None,
+        before_change: Callable[[str], None] | None = None,
+    ) -> Registration:
+        """Register a participant, or find the one of that name (L6).
+
+        `by` is a user whom a server has authenticated; None: the project, a program that opened the log.
+        `before_change` gets the id of a known participant before it is changed, and may detach it.
+        Raises `NameTaken` for a name of another owner, and for a change of a participant attached here.
+        """
         self._check_open()
-        before = self._directory.known.seq
-        registration = await self._directory.register(passport, resume, rule)
-        if self._directory.known.seq != before:
-            self.audit_log.note("registered", agent_id=registration.agent_id, name=registration.name)
-        return registration
+
+        def check_change(known: Registration) -> None:
+            if before_change is not None:
+                before_change(known.agent_id)
+            self._delivery.check_free(known.agent_id, known.name)
+
+        plan = await self._directory.register(passport, resume, rule, by=by, check_change=check_change)
+        for one in plan.squatters:
+            self._delivery.detach(one.agent_id)
+            self._note_removal(one, reason=RECLAIMED)
+        if plan.is_change:
+            self.audit_log.note(
+                "registered", agent_id=plan.registration.agent_id, name=plan.registration.name
+            )
+        return plan.registration
+
+    async def unregister(self, name: str) -> None:
+        """Remove a participant: it cannot be addressed any more, and its name is free.
+
+        Channels that it is on keep its id and name. A later registration of the name is another participant.
+        """
+        self._check_open()
+        registration = await self.lookup(name)
+        await self._directory.remove(registration.agent_id)
+        self._delivery.detach(registration.agent_id)
+        self._note_removal(registration, reason="unregistered")
 
     def attach(self, agent_id: str, receiver: Receiver) -> None:
         """From now on `receiver` is woken for this participant; also for what waits for it already."""
@@ -159,13 +193,30 @@ class Hub:
         """Return who is registered by this id or name."""
         return self._directory.known.resolve(name)
 
+    async def lookup(self, name: str, *, asked_by: Registration | None = None) -> Registration:
+        """Return who is registered by this id or name. Before it is refused, the log is asked."""
+        await self._directory.learn([name])
+        return self._directory.known.resolve(name, asked_by=asked_by)
+
+    async def learn(self, names: Iterable[str]) -> None:
+        """Read new registrations from the log if one of these ids or names is not known here."""
+        await self._directory.learn(names)
+
+    def note_user(self, user: str) -> None:
+        """Remember a user of the server: their id is nobody else's name."""
+        self._directory.note_user(user)
+
+    def find_participant(self, name: str) -> Registration | None:
+        """Return who is known here by this id or name."""
+        return self._directory.known.find(name)
+
     def participants(self) -> list[Registration]:
         return list(self._directory.known.by_id.values())
 
     async def observed(self, name: str) -> Observed:
         """Count what the log says of a participant's turns and tasks. Nothing of it is stored elsewhere."""
         self._check_open()
-        return await observed(self.lines, self.participant(name).agent_id)
+        return await observed(self.lines, (await self.lookup(name)).agent_id)
 
     async def resume(self, name: str) -> Resume:
         """Return the participant's resume, with its observed record as of now."""
@@ -178,7 +229,7 @@ class Hub:
         """Open a channel and return its id once everybody has accepted (L1)."""
         self._check_open()
         with tracing.span(f"open_channel {request.type}") as recording:
-            channel_id = await self._opened(request, self.participant(opener_id))
+            channel_id = await self._opened(request, await self.lookup(opener_id))
             recording.note({tracing.CONVERSATION: channel_id})
             await self._opening.wait(channel_id, self._sweep.channel)
         return channel_id
@@ -360,6 +411,7 @@ class Hub:
 
     async def _spec(self, request: OpenRequest, opener: Registration) -> ChannelSpec:
         parent = await self.state(request.parent_id) if request.parent_id else None
+        await self._directory.learn(request.target)
         return spec_of(
             request,
             opener,
@@ -368,6 +420,9 @@ class Hub:
             depth=parent.spec.depth + 1 if parent else 0,
             traceparent=tracing.current(),
         )
+
+    def _note_removal(self, one: Registration, *, reason: str) -> None:
+        self.audit_log.note("removed", agent_id=one.agent_id, name=one.name, reason=reason)
 
     def _check_open(self) -> None:
         if self._closed:

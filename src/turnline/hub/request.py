@@ -50,7 +50,7 @@ def spec_of(
 ) -> ChannelSpec:
     """Return the spec of the channel, with names looked up, or say what is wrong with the request."""
     request = checked(request)
-    invited = [directory.resolve(name) for name in request.target]
+    invited = [directory.resolve(name, asked_by=opener) for name in request.target]
     members = [_member(opener), *(_member(one) for one in invited), *request.steps]
     members += step_participants(request.knobs.get("graph"))
     return ChannelSpec(

@@ -70,7 +70,7 @@ class Seat:
 
     async def peers(self) -> list[Peer]:
         """Return everybody whom the participant may address, in the order of registration."""
-        me = self._hub.participant(self.agent_id)
+        me = await self._hub.lookup(self.agent_id)
         others = (one for one in self._hub.participants() if one.agent_id != me.agent_id)
         return [_peer(one) for one in others if may_address(me, one)]
 
@@ -81,8 +81,8 @@ class Seat:
     async def open(self, request: OpenRequest) -> str:
         """Open a channel; below another one (`parent_id`) only as a member of that, and in no circle (T7)."""
         if request.parent_id is not None:
-            parent, me = await self._member(request.parent_id), self._hub.participant(self.agent_id)
-            asked = [self._hub.participant(name) for name in request.target]
+            parent, me = await self._member(request.parent_id), await self._hub.lookup(self.agent_id)
+            asked = [await self._hub.lookup(name, asked_by=me) for name in request.target]
             await check_delegation(self._hub.state, parent, me, asked)
         return await self._hub.open_channel(request, self.agent_id)
 

@@ -7,6 +7,7 @@ from turnline.client.hub_client import HubClient
 from turnline.client.human_client import HumanClient
 from turnline.client.injection import ChannelInject, ChannelStateInject
 from turnline.client.link import Link, LocalLink
+from turnline.client.participant import Invitation
 from turnline.client.plugin import NetworkPlugin
 from turnline.client.replay import replay
 from turnline.client.turn import Turn, TurnHandler
@@ -173,6 +174,7 @@ __all__ = [
     "Hub",
     "HubClient",
     "HumanClient",
+    "Invitation",
     "Link",
     "Listener",
     "LocalLink",

@@ -25,6 +25,7 @@ from weakref import WeakSet
 
 from turnline.agent.agent import Agent
 from turnline.client.embedded import Hub
+from turnline.core.directory import check_not_reserved
 from turnline.errors import HubClosed
 from turnline.flow.data.definition import ModelDefinition
 from turnline.flow.definition.flow import Flow
@@ -161,6 +162,7 @@ class Runtime:
         if self._open_data is not None:
             data = await self._stack.enter_async_context(self._open_data(log))
         for agent in self._services.agents.values():
+            check_not_reserved(agent.name)
             await hub.register(agent)
         driver = Driver(hub, replace(self._services, data=data or self._services.data))
         await driver.start()

@@ -187,6 +187,9 @@ class Connection:
             message = await self._wire.receive()
             try:
                 frame = await self._decoded(message)
+                if isinstance(frame, Request):
+                    with suppress(LogError):  # What cannot be looked up is answered as unknown.
+                        await presence.learn_seats(frame)
                 if frame is not None:
                     self._take(frame, presence)
             except BadFrame as error:

@@ -20,18 +20,18 @@ from collections import OrderedDict
 from collections.abc import Coroutine
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from turnline.client.frames import Answer, Request, Text, Told, converted
-from turnline.client.link import LocalLink
 from turnline.client.parts import check_size
 from turnline.client.told_errors import told
-from turnline.core.governance import Passport, Registration, Resume, Rule
+from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
 from turnline.errors import (
     BadDraft,
     BadFrame,
+    Forbidden,
     HubClosed,
-    NameTaken,
     TurnlineError,
     UnknownParticipant,
 )
@@ -173,6 +173,9 @@ class Presence:
     async def _performed(self, request: Request) -> object:
         if request.op == "register":
             return await self._register(converted(request.args, RegisterArgs))
+        if request.op == "unregister":
+            await self._unregister(request.seat)
+            return None
         if request.op == "listen":
             await self._listen(request)
             return None
@@ -216,26 +219,52 @@ class Presence:
             task.cancel()
 
     async def _register(self, args: RegisterArgs) -> object:
-        """Register somebody of this principal's. Whoever is another's is a name that is taken."""
+        """Register a participant of this principal's. The hub refuses a name that is another owner's."""
         self._authorise("channels.connect")
         if args.rule is not None:
             self._authorise("agents.rule")
-        passport = args.passport
+        passport, by = args.passport, None
         if not self._desk.is_open:
-            if passport.owner not in ("", self.principal.user_id):
+            user = self.principal.user_id
+            if passport.owner not in ("", user):
                 expected = "empty, or who the token says"
                 raise BadDraft("passport.owner", found="somebody else", expected=expected)
-            passport = _owned(passport, self.principal.user_id)
-            known = next((one for one in self._hub.participants() if one.name == passport.name), None)
-            if known is not None and known.passport.owner != self.principal.user_id:
-                raise NameTaken("participant", passport.name, do="Choose another name.")
-        return await LocalLink(self._hub).register(passport, args.resume, args.rule)
+            passport = _owned(passport, user)
+            by = Registrar(user, self._is_admin(), self._desk.settings.names_per_user)
+        registration = await self._hub.enrol(
+            passport, args.resume, args.rule, by=by, before_change=self._replace_dead
+        )
+        return msgspec.to_builtins(registration)
+
+    async def _unregister(self, agent_id: str) -> None:
+        """Remove a participant whose seat this client has."""
+        self._authorise("channels.connect")
+        registration = self._seat(agent_id).registration
+        if self._registration(agent_id).rule != Rule():  # Registered again, it would be rid of its rule.
+            self._authorise("agents.rule")
+        await self._hub.unregister(registration.agent_id)
+        self._leave(agent_id)
+
+    def _is_admin(self) -> bool:
+        try:
+            self._authorise("channels.oversee")
+        except Forbidden:
+            return False
+        return True
 
     # Seats.
+
+    async def learn_seats(self, request: Request) -> None:
+        """Read the log for seats that this hub does not know: another server may have registered them."""
+        if request.op == "attach":
+            await self._hub.learn([request.seat])
+        elif request.op == "resume" and isinstance(request.args.get("seats"), dict):
+            await self._hub.learn(request.args["seats"])
 
     def _seat(self, agent_id: str) -> Seat:
         if agent_id not in self._seats:
             raise BadFrame(f"no seat of {agent_id[:80]!r} has been taken over this link")
+        self._registration(agent_id)  # It may have been removed since.
         return self._seats[agent_id][0]
 
     def _take_seat(self, agent_id: str) -> None:
@@ -247,20 +276,26 @@ class Presence:
             return
         if len(self._seats) >= self._desk.settings.seats:
             raise BadFrame(f"this client has {len(self._seats)} seats already")
-        other = self._desk.sitting.get(agent_id)
-        if other is not None and other.outbox is None:
-            other._leave(agent_id)  # Its process was killed, and this is the next one.
+        self._replace_dead(agent_id)
         bell = Doorbell(self, agent_id)
         self._hub.attach(agent_id, bell)
         self._seats[agent_id] = (Seat(self._hub, registration), bell)
         self._desk.sitting[agent_id] = self
 
+    def _replace_dead(self, agent_id: str) -> None:
+        """Free the seat of a client that is gone: its process was killed, and this is the next one."""
+        other = self._desk.sitting.get(agent_id)
+        if other is not None and other.outbox is None:
+            other._leave(agent_id)
+
     def _registration(self, agent_id: str) -> Registration:
-        found = next((one for one in self._hub.participants() if one.agent_id == agent_id), None)
-        is_own = found is not None and found.passport.owner == self.principal.user_id
-        if found is None or not (is_own or self._desk.is_open):
+        found = self._hub.find_participant(agent_id)
+        if found is None or found.agent_id != agent_id or not self._is_own(found):
             raise UnknownParticipant(agent_id, ())
         return found
+
+    def _is_own(self, one: Registration) -> bool:
+        return self._desk.is_open or one.passport.owner == self.principal.user_id
 
     def _leave(self, agent_id: str) -> None:
         seat = self._seats.pop(agent_id, None)
@@ -373,5 +408,5 @@ AT_ONCE = {
     "unlisten": Presence._unlisten,
 }
 """What is done in the order of the frames."""
-LATER = ("register", "listen")
+LATER = ("register", "unregister", "listen")
 """What is asked of the presence itself, beside the table of `ws_requests`."""

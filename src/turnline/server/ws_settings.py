@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from turnline.client.frames import FRAME_BYTES, PAYLOAD_BYTES
+from turnline.core.governance import NAMES_PER_USER
 from turnline.server.auth.authenticator import AUTHENTICATE_WITHIN_SECONDS
 
 
@@ -25,6 +26,8 @@ class WsSettings(Struct, frozen=True, kw_only=True):
     """Of one client, that wait for their answers."""
     seats: int = 1_000
     """Of one client."""
+    names_per_user: int = NAMES_PER_USER
+    """Names that one user may have registered. Unregistering one makes room."""
     listening: int = 1_000
     """Channels whose words one client listens to."""
     kept_answers: int = 4_000

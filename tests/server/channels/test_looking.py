@@ -11,6 +11,7 @@ from turnline.core.graph import TransitionGraph
 from turnline.core.targets import TerminateTarget
 from turnline.testing import call
 
+from ..stage import PEOPLE, person
 from .scene import HELP_DESK, scene
 
 LOOK = ["", "/envelopes", "/state", "/usage", "/stream", "/envelopes/1/why"]
@@ -281,3 +282,23 @@ async def test_why_names_the_rule_that_decided_and_only_to_whom_the_line_is_show
     decided = [rule for rule in why["rules"] if rule.get("decided")]
     assert [rule["index"] for rule in decided] == [1]
     assert hidden.status_code == 404
+
+
+async def test_a_user_whose_id_is_the_name_of_an_agent_is_not_that_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a user called `flows` would see every run."""
+    for name in ("flows", "helper"):
+        monkeypatch.setitem(PEOPLE, name, person(name, "channels:read", "channels:write"))
+    async with scene("Yes.", flows=WORK, work=lambda ctx: None) as stage:
+        channel = await stage.open("Help!")
+        run = (await stage.server.post("/work", {}, Prefer="respond-async")).json()["data"]["run_id"]
+        listed = {name: await stage.data("/channels", token=name) for name in ("flows", "helper")}
+        answers = [
+            (await stage.server.get(f"/channels/{one}{path}", token=name)).status_code
+            for one, name in ((run, "flows"), (channel, "helper"))
+            for path in LOOK
+        ]
+
+    assert [one["channels"] for one in listed.values()] == [[], []]
+    assert set(answers) == {404}

@@ -1,8 +1,8 @@
 """Sight: what whoever asks may see of a channel, and as whom they may speak.
 
-Rule 1: a principal is the participant of its own name. It sees what that participant is
-shown (`core.envelope.shown_to`) of the channels it is on; of any other it is told what it
-would be told if there were none.
+Rule 1: a principal is the person of its own name, never an agent: a user whose id is `flows`
+is not the driver. It sees what that person is shown (`core.envelope.shown_to`) of the channels
+it is on; of any other it is told what it would be told if there were none.
 
 Rule 2: `admin` sees every channel whole, and may speak for the people on it.
 
@@ -71,7 +71,8 @@ class Sight(Struct, frozen=True, kw_only=True):
         return [name for name in human if self.sees_all or name == self.principal.user_id]
 
     def _member(self, participants: list[Participant]) -> Participant | None:
-        return next((one for one in participants if one.name == self.principal.user_id), None)
+        named = (one for one in participants if one.name == self.principal.user_id)
+        return next((one for one in named if one.kind == "human"), None)
 
 
 async def sight_of(house: House, request: Request, operation: str) -> Sight:
