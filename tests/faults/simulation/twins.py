@@ -54,9 +54,9 @@ class ForgetfulSeat(Seat):
 class DeafSeat(Seat):
     """It works on a turn that somebody else has."""
 
-    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "") -> Claim:
+    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "", alone: bool = False) -> Claim:
         try:
-            return await super().claim(channel_id, turn, envelope_id=envelope_id)
+            return await super().claim(channel_id, turn, envelope_id=envelope_id, alone=alone)
         except TurnTaken:
             live = (await self.state(channel_id)).claim
             if live is None:
