@@ -183,6 +183,7 @@ async def test_f7_a_draft_that_only_read_shares_a_commit(log: Joining) -> None:
     async with home_with_data(log) as (home, data), unit(data) as work:
         channel = await home.open(A_B_A)
         await work.db["Lead"].list()
+        await home.hub.audit_log.flush()  # What the audit notes of the opening is written by now.
         works = log.stats().works
         await home.hub.post(channel.channel_id, draft(home["alice"]), within=work)
 
