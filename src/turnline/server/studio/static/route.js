@@ -24,6 +24,7 @@ export function useRoute() {
   useEffect(() => {
     const changed = () => setRoute(currentRoute());
     addEventListener("hashchange", changed);
+    changed(); // The address may have changed after the first render and before this effect ran.
     return () => removeEventListener("hashchange", changed);
   }, []);
   return route;
