@@ -9,7 +9,7 @@ none, whatever they asked of it. Whoever started it may read it.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -17,12 +17,11 @@ from typing import Final
 from starlette.requests import Request
 
 from turnline.errors import Forbidden, HubClosed, UnknownRun
-from turnline.flow.definition.flow import Flow
-from turnline.server.auth.api_keys import API_KEYS_VARIABLE, ApiKeys
-from turnline.server.auth.assembly import open_development, open_production
+from turnline.flow.definition.flow import Flow, nested_steps
+from turnline.flow.definition.steps import HumanStep
+from turnline.server.auth.assembly import api_keys_alone, open_development, open_production
 from turnline.server.auth.authenticator import Authenticator, authenticate_public
 from turnline.server.auth.credentials import Credentials, credentials_of
-from turnline.server.auth.keys import RootKey
 from turnline.server.auth.operations import authorise, covers
 from turnline.server.auth.principal import Principal
 from turnline.server.runtime import Runtime
@@ -35,7 +34,7 @@ OpenAuthenticator = Callable[[Runtime], AbstractAsyncContextManager[Authenticato
 
 
 def production(folder: Path, environ: Mapping[str, str] | None = None) -> OpenAuthenticator:
-    """What others rely on: tokens signed by the project's key, and API keys. `BadKey` without a key."""
+    """Accept tokens signed by the project's key, and API keys. Opening it raises `BadKey` without a key."""
     known = os.environ if environ is None else environ
 
     def opened(runtime: Runtime) -> AbstractAsyncContextManager[Authenticator]:
@@ -45,22 +44,27 @@ def production(folder: Path, environ: Mapping[str, str] | None = None) -> OpenAu
     return opened
 
 
-def development(key: RootKey) -> OpenAuthenticator:
-    """What `serve --dev` lets in: tokens signed by a development key, from this machine itself."""
+def development(key: str, folder: Path, environ: Mapping[str, str] | None = None) -> OpenAuthenticator:
+    """Accept `key`, which may do everything, and the project's tokens and API keys. From this machine only.
+
+    The holder of the key is in every group that a human step of the project names.
+    """
+    known = os.environ if environ is None else environ
 
     def opened(runtime: Runtime) -> AbstractAsyncContextManager[Authenticator]:
         hub = runtime.hub
-        return open_development(key, hub.log, hub.clock, hub.new_id)
+        groups = sorted(_groups_of(runtime.flows.values()))
+        return open_development(known, folder, hub.log, hub.clock, hub.new_id, key=key, groups=groups)
 
     return opened
 
 
 def only_api_keys(environ: Mapping[str, str]) -> OpenAuthenticator:
-    """API keys alone, for a server that only this machine can reach and that has no key of its own."""
+    """Accept API keys alone, on a server that has no signing key."""
 
     @asynccontextmanager
     async def opened(runtime: Runtime) -> AsyncIterator[Authenticator]:
-        yield ApiKeys.from_text(environ.get(API_KEYS_VARIABLE, ""))
+        yield api_keys_alone(environ)
 
     return opened
 
@@ -143,3 +147,8 @@ class Access:
 def _credentials(request: Request) -> Credentials:
     peer = request.client.host if request.client else ""
     return credentials_of(request.headers.getlist("authorization"), peer=peer)
+
+
+def _groups_of(flows: Iterable[Flow]) -> set[str]:
+    every = (step for flow in flows for steps in nested_steps(flow.steps) for step in steps)
+    return {step.human.group for step in every if isinstance(step, HumanStep) and step.human.group}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Final, Protocol
 
-from turnline.errors import Unauthenticated
+from turnline.errors import BadKey, Unauthenticated
 from turnline.server.auth.credentials import Credentials, is_loopback
 from turnline.server.auth.principal import ANONYMOUS, Principal
 
@@ -39,6 +41,55 @@ class ByShape:
         for prefix, authenticator in self._prefixes.items():
             if credentials.token.startswith(prefix):
                 return await authenticator.authenticate(credentials)
+        return await self._otherwise.authenticate(credentials)
+
+
+class Refusing:
+    """See `Authenticator`. Refuses every token, and says why."""
+
+    def __init__(self, because: str) -> None:
+        self._because = because
+
+    async def authenticate(self, credentials: Credentials) -> Principal:
+        """See `Authenticator`."""
+        raise Unauthenticated(self._because)
+
+
+class OnDemand:
+    """See `Authenticator`. Opens another one when a token first needs it.
+
+    Until that succeeds, each token tries again: its key may be made while the server runs.
+    """
+
+    def __init__(self, open_authenticator: Callable[[], Awaitable[Authenticator]]) -> None:
+        self._open = open_authenticator
+        self._opened: Authenticator | None = None
+        self._lock = asyncio.Lock()
+
+    async def authenticate(self, credentials: Credentials) -> Principal:
+        """See `Authenticator`."""
+        async with self._lock:
+            if self._opened is None:
+                try:
+                    self._opened = await self._open()
+                except BadKey as error:
+                    raise Unauthenticated(f"no token can be verified here: {error.because}") from None
+        return await self._opened.authenticate(credentials)
+
+
+class DevelopmentAuthenticator:
+    """See `Authenticator`. For `serve --dev`: its own key first, and this machine itself only (F13)."""
+
+    def __init__(self, own: Authenticator, *, otherwise: Authenticator) -> None:
+        self._own = own
+        self._otherwise = otherwise
+
+    async def authenticate(self, credentials: Credentials) -> Principal:
+        """See `Authenticator`."""
+        if not is_loopback(credentials.peer):
+            raise Unauthenticated("a server started with --dev serves this machine itself only")
+        with suppress(Unauthenticated):
+            return await self._own.authenticate(credentials)
         return await self._otherwise.authenticate(credentials)
 
 
