@@ -16,18 +16,22 @@ from typing import Final
 
 from starlette.requests import Request
 
-from turnline.errors import Forbidden, HubClosed, UnknownRun
+from turnline.errors import AccessError, Forbidden, HubClosed, UnknownRun
 from turnline.flow.definition.flow import Flow, nested_steps
 from turnline.flow.definition.steps import HumanStep
+from turnline.flow.run import run_knob
 from turnline.server.auth.assembly import api_keys_alone, open_development, open_production
 from turnline.server.auth.authenticator import Authenticator, authenticate_public
 from turnline.server.auth.credentials import Credentials, credentials_of
-from turnline.server.auth.operations import authorise, covers
+from turnline.server.auth.operations import authorise, check_bounds, covers
 from turnline.server.auth.principal import Principal
 from turnline.server.runtime import Runtime
 
 _OF_ONES_OWN: Final = frozenset({"runs.read", "runs.stream"})
 """What whoever started a run may do with it, without a scope for other people's."""
+
+MAX_RETRIES_FOLLOWED: Final = 100
+"""Retries of retries that are followed to learn whose run the first was. A longer chain is not one's own."""
 
 OpenAuthenticator = Callable[[Runtime], AbstractAsyncContextManager[Authenticator]]
 """An authenticator that is opened once the runtime is, for one that reads the log."""
@@ -79,12 +83,35 @@ class Access:
 
     async def start(self, request: Request, flow: Flow) -> Principal:
         """Return who may start a run of `flow`."""
-        trigger = flow.spec.trigger
-        if trigger is not None and trigger.public:
-            return self._note(await authenticate_public(self._known(), _credentials(request)))
-        principal = await self.admit(request, "runs.start", flow.name)
-        self._check_scopes(principal, flow, trigger.scopes if trigger else ())
+        known, credentials = self._known(), _credentials(request)
+        if _is_public(flow):
+            principal = await authenticate_public(known, credentials)
+        else:
+            principal = await known.authenticate(credentials)
+        self._note(principal)
+        self.check_start(principal, flow)
         return principal
+
+    def check_start(self, principal: Principal, flow: Flow) -> None:
+        """Refuse a principal that may not start runs of `flow`.
+
+        Everybody may start a public flow. A token that was narrowed to something else may not, for the run
+        would be its user's.
+        """
+        if _is_public(flow):
+            check_bounds(principal, "runs.start", resource=flow.name, now=self._runtime.clock.now())
+            return
+        self.check(principal, "runs.start", flow.name)
+        trigger = flow.spec.trigger
+        self._check_scopes(principal, flow, trigger.scopes if trigger else ())
+
+    async def may_read_run(self, principal: Principal, run_id: str) -> bool:
+        """Whether the principal may read the run: by a scope, or because it is their own."""
+        try:
+            self.check(principal, "runs.read", run_id)
+        except AccessError:
+            return not principal.is_anonymous and await self._is_own(principal, run_id)
+        return True
 
     async def admit(self, request: Request, operation: str, resource: str = "") -> Principal:
         """Return who is asking, who may do this. Raises `Unauthenticated` or `Forbidden` otherwise."""
@@ -109,13 +136,25 @@ class Access:
         authorise(principal, operation, resource=resource, now=self._runtime.clock.now())
 
     async def _is_own(self, principal: Principal, run_id: str) -> bool:
-        """Whether the principal started the run, and still may. A narrowed token says what it is for."""
-        try:
-            state = await self._runtime.runs.state(run_id)
-            self.check(principal, "runs.start", state.spec.labels.get("flow", ""))
-        except (Forbidden, UnknownRun):
+        """Whether the principal started the run, and still may. A narrowed token says what it is for.
+
+        A retry knows all that the run before it knew. It is one's own only if each run it continues is, too.
+        """
+        if principal.bounds:
             return False
-        return not principal.bounds and state.private_vars.get("_user_id") == principal.user_id
+        try:
+            for _ in range(MAX_RETRIES_FOLLOWED):
+                state = await self._runtime.runs.state(run_id)
+                knob = run_knob(state)
+                if knob is None or state.private_vars.get("_user_id") != principal.user_id:
+                    return False
+                self.check(principal, "runs.start", knob.name)
+                if not knob.retry_of:
+                    return True
+                run_id = knob.retry_of
+        except (AccessError, UnknownRun):
+            pass
+        return False
 
     async def _check_may_know(self, principal: Principal, run_id: str) -> None:
         try:
@@ -144,9 +183,17 @@ class Access:
         return self.authenticator
 
 
+def peer_of(request: Request) -> str:
+    """Return the address that the request came from; empty if it is not known."""
+    return request.client.host if request.client else ""
+
+
 def _credentials(request: Request) -> Credentials:
-    peer = request.client.host if request.client else ""
-    return credentials_of(request.headers.getlist("authorization"), peer=peer)
+    return credentials_of(request.headers.getlist("authorization"), peer=peer_of(request))
+
+
+def _is_public(flow: Flow) -> bool:
+    return flow.spec.trigger is not None and flow.spec.trigger.public
 
 
 def _groups_of(flows: Iterable[Flow]) -> set[str]:

@@ -7,12 +7,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
-from turnline.errors import BadKey, Unauthenticated
+from turnline.errors import AccessBusy, BadKey, LogError, TurnlineError, Unauthenticated
+from turnline.hub.clock import Clock
 from turnline.server.auth.credentials import Credentials, is_loopback
 from turnline.server.auth.principal import ANONYMOUS, Principal
 
 AUTHENTICATE_WITHIN_SECONDS: Final = 5.0
 """A connection that has not said who it is by then is closed."""
+RECHECK_SECONDS: Final = 1.0
+"""This often whoever has an open stream or connection is authenticated again: the token may be revoked."""
 
 
 class Authenticator(Protocol):
@@ -104,6 +107,23 @@ class OnlyLoopback:
         if not is_loopback(credentials.peer):
             raise Unauthenticated("without tokens, only this machine itself is served")
         return self._principal
+
+
+async def until_refused(
+    admit: Callable[[], Awaitable[object]], clock: Clock, *, every_seconds: float = RECHECK_SECONDS
+) -> None:
+    """Return once `admit`, which let somebody in before, refuses them.
+
+    While nothing can be known, because the log or the reader of tokens is out of order, they stay.
+    """
+    while True:
+        await clock.sleep(every_seconds)
+        try:
+            await admit()
+        except (AccessBusy, LogError):
+            continue
+        except TurnlineError:
+            return
 
 
 async def authenticate_public(authenticator: Authenticator, credentials: Credentials) -> Principal:
