@@ -89,7 +89,7 @@ spec: {trigger: {path: /note, method: GET, public: true}, steps: [{id: only, run
 async def test_a_cross_site_get_does_not_start_a_public_flow_on_this_machine(
     headers: dict[str, str], status: int
 ) -> None:
-    started = []
+    started: list[Any] = []
     async with served(GET_FLOW, settings=LOCAL, note=started.append) as server:
         answer = await server.get("/note", token="", Host="localhost:8484", **headers)
 

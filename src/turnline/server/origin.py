@@ -7,9 +7,9 @@ means that what needs no token is not theirs either.
 Rule 1: `Host` is one of the names that the server is known by, where they are known.
 Rule 2: an `Origin`, which browsers send with whatever a page's script asks for, names the same host.
 Rule 3: a browser sends no `Origin` with a link or an image. Where such a request is for this machine's own
-name, `Sec-Fetch-Site` or `Referer` must not name another site: only whoever sits here may start a public flow.
-A link to the studio is followed, for its pages start nothing. Under a public name, behind a proxy, everybody
-may get a public flow, so a link may, too.
+name, `Sec-Fetch-Site` or `Referer` must not name another site: only people at this machine may start a public
+flow. A link to the studio is followed, for its pages start nothing. Under a public name, behind a proxy,
+everybody may get a public flow, so a link may, too.
 """
 
 from __future__ import annotations
