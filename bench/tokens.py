@@ -23,7 +23,7 @@ from turnline.server.auth.keys import RootKey
 from turnline.server.auth.process import ReadingProcess
 from turnline.server.auth.reading import read
 from turnline.server.auth.revocation import Revocations
-from turnline.server.auth.tokens import GoodTokens, TokenAuthenticator
+from turnline.server.auth.tokens import TokenAuthenticator
 
 CALLS = 500
 REPEATS = 7
@@ -63,7 +63,7 @@ async def main() -> None:
     token, clock = minted(), SystemClock()
     process = ReadingProcess(KEY.public, clock)
     revocations = Revocations(MemoryLog(), clock, sortable_ids(clock))
-    authenticator = TokenAuthenticator(GoodTokens(process, revocations, clock))
+    authenticator = TokenAuthenticator(process, revocations, clock)
 
     async def made() -> str:
         return minted()

@@ -216,6 +216,6 @@ def test_a_missing_package_is_told_by_what_to_install(monkeypatch: pytest.Monkey
     for name in ("pydantic_ai", "pydantic_ai.direct"):
         monkeypatch.setitem(sys.modules, name, None)
 
-    with pytest.raises(ModelError, match=r"pip install 'turnline\[llm\]'") as refused:
+    with pytest.raises(ModelError, match=r"pip install '\.\[llm\]'") as refused:
         asyncio.run(resolve("ollama:llama3", "ada").reply(ASKED))
     assert not refused.value.transient

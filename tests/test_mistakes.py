@@ -48,7 +48,7 @@ from turnline.network import (
 )
 from turnline.server.access import development
 from turnline.server.app import create_app
-from turnline.server.auth.keys import development_key
+from turnline.server.auth.api_keys import new_api_key
 from turnline.server.runtime import runtime_of
 from turnline.testing import ScriptedModel, call
 
@@ -333,7 +333,8 @@ async def test_7_the_logs_file_is_locked(tmp_path: Path) -> None:
 async def test_8_a_wrong_token(headers: dict[str, str], found: str, tmp_path: Path) -> None:
     greeting(tmp_path)
     runtime = runtime_of(load_project(tmp_path), log_address="memory:", grace_seconds=0)
-    app = create_app(runtime, authenticator=development(development_key()))
+    signing = {"TURNLINE_AUTH_KEY": "11" * 32}
+    app = create_app(runtime, authenticator=development(new_api_key(), tmp_path, signing))
     async with (
         app.router.lifespan_context(app),
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost") as client,

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import uvicorn
@@ -17,10 +16,8 @@ import uvicorn
 from turnline import TurnlineError
 from turnline.flow.project import load_project
 from turnline.network import EV_PACKET
-from turnline.server.access import development
 from turnline.server.app import create_app
-from turnline.server.auth.biscuit import mint
-from turnline.server.auth.keys import development_key
+from turnline.server.auth.api_keys import ApiKey, ApiKeys, new_api_key
 from turnline.server.runtime import Runtime, runtime_of
 from turnline.server.serving import bind
 
@@ -51,15 +48,14 @@ async def main(options: argparse.Namespace) -> None:
 @asynccontextmanager
 async def studio(runtime: Runtime, port: int) -> AsyncIterator[str]:
     """Serve the project beside this program; give the studio's address, signed in."""
-    key, now = development_key(), runtime.clock.now()
-    until = now + timedelta(hours=12)
-    token = mint(key, user_id="sam", groups=["supervisors"], scopes=["*"], expires_at=until, now=now)
-    app = create_app(runtime, authenticator=development(key), title="Support desk")
+    key = new_api_key()
+    keys = ApiKeys({"sam": ApiKey.of(key, scopes=["*"], groups=["supervisors"])})
+    app = create_app(runtime, authenticator=keys, title="Support desk")
     with bind("127.0.0.1", port) as listening:
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
         serving = asyncio.create_task(server.serve([listening]))
         try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/studio#token={token}"
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/studio#token={key}"
         finally:
             server.should_exit = True
             await serving

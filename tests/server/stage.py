@@ -7,8 +7,8 @@ async with served("{trigger: {path: /hello}, steps: [{id: greet, runner: greet}]
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import httpx2
@@ -23,6 +23,7 @@ from turnline.flow.work import Services
 from turnline.hub.clock import Clock
 from turnline.log.base import Log
 from turnline.server.app import create_app
+from turnline.server.auth.authenticator import Authenticator
 from turnline.server.auth.credentials import Credentials
 from turnline.server.auth.principal import Principal
 from turnline.server.runtime import Runtime
@@ -49,6 +50,17 @@ PEOPLE: Final = {
     "buyer": person("buyer", "tasks:read", "tasks:answer", groups=["purchase"]),
 }
 """Token -> whose it is."""
+
+
+@contextmanager
+def known(**people: Principal) -> Iterator[None]:
+    """Let these people in, by the tokens that are their names here."""
+    PEOPLE.update(people)
+    try:
+        yield
+    finally:
+        for token in people:
+            PEOPLE.pop(token, None)
 
 
 class KnownTokens:
@@ -131,11 +143,12 @@ async def served(
     log: Callable[[], Log] = new_log,
     clock: Clock | None = None,
     settings: ServerSettings | None = None,
+    authenticator: Authenticator | None = None,
     **nodes: Callable[[Any], Any],
 ) -> AsyncIterator[Server]:
     """An app that serves `flows`, started and stopped as a server does it."""
     runtime = runtime_with(*flows, log=log, clock=clock, **nodes)
-    app = create_app(runtime, authenticator=KnownTokens(), settings=settings)
+    app = create_app(runtime, authenticator=authenticator or KnownTokens(), settings=settings)
     transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 4711))
     async with (
         asyncio.timeout(SAFETY_SECONDS),
@@ -168,6 +181,10 @@ class Listening:
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
         self._room = asyncio.Semaphore(0)
         self.status = 0
+        self.answered = asyncio.Event()
+        """Set once the status is known."""
+        self.ended = asyncio.Event()
+        """Set once the app has nothing further to say."""
         self.headers: dict[str, str] = {}
         self._task = asyncio.create_task(self._run())
 
@@ -188,6 +205,7 @@ class Listening:
 
     async def _run(self) -> None:
         await self._app(self._scope, self._receive, self._send)
+        self.ended.set()
 
     async def _receive(self) -> dict[str, Any]:
         return {"type": "http.request", "body": b"", "more_body": False}
@@ -196,6 +214,7 @@ class Listening:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.headers = {name.decode(): text.decode() for name, text in message["headers"]}
+            self.answered.set()
             return
         await self._room.acquire()  # Nobody reads faster than the test does.
         self._pieces.put_nowait(message.get("body", b""))

@@ -13,14 +13,15 @@ import pytest
 from turnline.hub.clock import SystemClock
 from turnline.server.access import OpenAuthenticator, development, only_api_keys, production
 from turnline.server.app import create_app
+from turnline.server.auth.api_keys import new_api_key
 from turnline.server.auth.biscuit import mint
-from turnline.server.auth.keys import RootKey, development_key
+from turnline.server.auth.keys import RootKey
 
 from .stage import Ctx, runtime_with
 
 FLOW = "metadata: {name: work}\nspec: {trigger: {path: /work}, steps: [{id: only, runner: work}]}"
 SECRET = "11" * 32
-API_KEY = "twk_" + "k" * 40
+API_KEY = "tlk_" + "k" * 40
 KEYS = msgspec.json.encode(
     {"ci": {"sha256": sha256(API_KEY.encode()).hexdigest(), "scopes": ["runs:start:*"]}}
 )
@@ -56,13 +57,12 @@ async def called(
 async def test_f13_what_the_project_has_signed_is_let_in_and_nothing_else(tmp_path: Path) -> None:
     ours, others = RootKey.from_text(SECRET, where="here"), RootKey.from_text("22" * 32, where="there")
     good, narrow, forged = token(ours, "runs:start:work"), token(ours, "runs:read"), token(others, "*")
-    development_token = token(development_key(), "*")
     found = await called(
         production(tmp_path, ENVIRONMENT),
         good,
         narrow,
         forged,
-        development_token,
+        new_api_key(),
         API_KEY,
         API_KEY + "x",
         "x",
@@ -72,9 +72,11 @@ async def test_f13_what_the_project_has_signed_is_let_in_and_nothing_else(tmp_pa
 
 
 @pytest.mark.parametrize(("peer", "status"), [("127.0.0.1", 200), ("::1", 200), ("10.0.0.7", 401), ("", 401)])
-async def test_f13_a_development_key_is_good_on_this_machine_only(peer: str, status: int) -> None:
-    key = development_key()
-    [(found, _)] = await called(development(key), token(key, "*"), peer=peer)
+async def test_f13_a_development_key_is_good_on_this_machine_only(
+    peer: str, status: int, tmp_path: Path
+) -> None:
+    key = new_api_key()
+    [(found, _)] = await called(development(key, tmp_path, {}), key, peer=peer)
 
     assert found == status
 

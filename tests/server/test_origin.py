@@ -64,6 +64,54 @@ async def test_a_page_of_another_site_may_ask_nothing(origin: str, status: int) 
     assert answer.status_code == status
 
 
+GET_FLOW = """
+metadata: {name: note}
+spec: {trigger: {path: /note, method: GET, public: true}, steps: [{id: only, runner: note}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Sec_Fetch_Site": "none"}, 200),
+        ({"Sec_Fetch_Site": "same-origin"}, 200),
+        ({"Sec_Fetch_Site": "same-origin", "Referer": "http://localhost:8484/studio"}, 200),
+        ({"Referer": "http://localhost:8484/studio"}, 200),
+        ({"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}, 403),
+        ({"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}, 403),
+        ({"Sec_Fetch_Site": "same-site"}, 403),
+        ({"Sec_Fetch_Site": "cross-site", "Referer": "http://localhost:8484/"}, 403),
+        ({"Referer": "http://evil.example/"}, 403),
+        ({"Referer": "http://[evil/"}, 403),
+    ],
+)
+async def test_a_cross_site_get_does_not_start_a_public_flow_on_this_machine(
+    headers: dict[str, str], status: int
+) -> None:
+    started: list[Any] = []
+    async with served(GET_FLOW, settings=LOCAL, note=started.append) as server:
+        answer = await server.get("/note", token="", Host="localhost:8484", **headers)
+
+    assert answer.status_code == status
+    assert len(started) == (status == 200)
+
+
+async def test_a_link_of_another_site_to_the_studio_is_followed() -> None:
+    async with served(settings=LOCAL) as server:
+        answer = await server.get("/studio", token="", Host="localhost:8484", Sec_Fetch_Site="cross-site")
+
+    assert answer.status_code == 200
+
+
+async def test_a_link_of_another_site_to_a_public_flow_is_followed_under_a_public_name() -> None:
+    settings = ServerSettings(hosts=(*LOOPBACK_NAMES, "flows.example"), same_origin=True)
+    async with served(GET_FLOW, settings=settings, note=lambda ctx: None) as server:
+        answer = await server.get("/note", token="", Host="flows.example", Sec_Fetch_Site="cross-site")
+
+    assert answer.status_code == 200
+
+
 async def test_without_names_every_name_is_good_and_another_origin_still_is_not() -> None:
     async with served(settings=ServerSettings(same_origin=True)) as server:
         any_name = await server.get("/health", Host="flows.example")

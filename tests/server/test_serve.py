@@ -242,13 +242,3 @@ def test_a_host_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     assert isinstance(error, UnknownName)
     assert error.name == "no such host"
-
-
-def test_f13_a_development_key_is_refused_without_dev(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TURNLINE_AUTH_KEY", "development:" + "11" * 32)
-    _, _, error = invoke(str(project(tmp_path)), "--port", "0")
-
-    assert isinstance(error, BadKey)
-    assert "11" * 32 not in str(error)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from tests.certificates import LOOPBACK, certificate
 from tests.hub.scenes import A_B, refused
+from tests.server.auth.scenes import InlineReader, minted, reading
 from tests.server.ws_raw import Raw, Tokens, raw, served
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
@@ -28,10 +30,13 @@ from turnline.errors import (
     Unauthenticated,
     UnknownParticipant,
 )
+from turnline.hub.ids import sortable_ids
 from turnline.hub.request import OpenRequest
 from turnline.log.memory import MemoryLog
 from turnline.log.sqlite import SqliteLog
 from turnline.server.auth.operations import OPERATIONS
+from turnline.server.auth.revocation import Revocations
+from turnline.server.auth.tokens import TokenAuthenticator
 from turnline.server.serve_ws import serve_ws
 from turnline.server.ws_requests import REQUESTS
 from turnline.server.ws_settings import WsSettings
@@ -128,8 +133,8 @@ async def test_a_request_needs_its_scope() -> None:
 
 
 async def test_a_token_that_has_expired_since_is_good_for_nothing() -> None:
-    tokens = both()
-    async with served(tokens) as (hub, serving):
+    tokens, settings = both(), WsSettings(recheck_seconds=3600)
+    async with served(tokens, settings) as (hub, serving):
         tokens.expires_at = hub.clock.now() + timedelta(minutes=1)
         async with raw(serving.url, "ann") as client:
             alice = await client.join("alice")
@@ -140,11 +145,32 @@ async def test_a_token_that_has_expired_since_is_good_for_nothing() -> None:
 
 
 async def test_a_token_that_is_taken_away_ends_the_connection() -> None:
-    tokens, settings = both(), WsSettings(recheck_seconds=0.01)
-    async with served(tokens, settings) as (_, serving), raw(serving.url, "ann") as client:
+    tokens = both()
+    async with served(tokens) as (hub, serving), raw(serving.url, "ann") as client:
+        assert isinstance(hub.clock, ManualClock)
         del tokens.scopes["ann"]
+        ending = asyncio.create_task(client.receive())
+        while not ending.done():
+            hub.clock.advance(WsSettings().recheck_seconds)
+            await asyncio.sleep(0)
 
-        assert (await client.receive())["reason"] == "unauthenticated"
+        assert (await ending)["reason"] == "unauthenticated"
+
+
+async def test_a_revoked_token_loses_its_connection_within_five_seconds() -> None:
+    log, clock = MemoryLog(), ManualClock()
+    here, elsewhere = (Revocations(log, clock, sortable_ids(clock)) for _ in range(2))
+    token = minted(scopes=ALL)
+    hub = await Hub.open(MemoryLog(), ttl_sweep_interval=0, clock=clock)
+    tokens = TokenAuthenticator(InlineReader(), here, clock)
+    async with serve_ws(hub, authenticator=tokens) as serving, raw(serving.url, token) as client:
+        await elsewhere.revoke(reading(token).revocation_ids[-1:], reason="", by="root")
+        assert await client.is_usable()
+        with suppress(ConnectionClosed):
+            while await client.is_usable():
+                assert clock.monotonic() <= 5, "it is still connected"
+                clock.advance(0.25)
+    await hub.close()
 
 
 async def test_the_sender_is_whoever_has_the_seat() -> None:

@@ -121,11 +121,38 @@ async def test_f13_only_the_tasks_group_sees_and_answers_it() -> None:
     assert listed == {"seller": ["ask", "open"], "buyer": ["open"]}
     assert [one["flow"] for one in filtered] == ["ask"]
     assert [read.status_code, refused.status_code, taken.status_code, still.status_code] == [
-        403,
-        403,
+        404,
+        404,
         200,
         200,
     ]
+
+
+@pytest.mark.parametrize("became", ["waiting", "answered", "expired"])
+async def test_a_task_of_another_group_answers_like_a_missing_one(became: str) -> None:
+    async with served(ASK) as server:
+        task = await asked(server)
+        if became == "answered":
+            await server.post(f"{task}/answer", {"answer": {"approved": True}}, token="seller")
+        elif became == "expired":
+            await server.pass_time(3601)
+        missing = task.replace("/tasks/", "/tasks/x")
+        answers: list[list[object]] = [[], []]
+        for path, found in zip((task, missing), answers, strict=True):
+            tried = [await server.get(path, token="buyer")]
+            for body in ({"answer": {"approved": True}}, {"answer": 3}, b"{"):
+                tried.append(await server.post(f"{path}/answer", body, token="buyer"))
+            for one in tried:
+                found += [
+                    one.status_code,
+                    one.text.replace(path.removeprefix("/tasks/"), "ID"),
+                    set(one.headers),
+                ]
+        for_its_group = (await server.get(task, token="seller")).status_code
+
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 404
+    assert for_its_group == {"waiting": 200, "answered": 409, "expired": 410}[became]
 
 
 async def test_f13_a_task_needs_the_scope() -> None:

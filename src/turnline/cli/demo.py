@@ -97,7 +97,7 @@ def _serving(turnline: str, address: str) -> tuple[str, str]:
         command = f"{turnline} serve {demo_flow.LEADS} --dev --log {address}"
         return command, "the flow, and the studio: open the address it prints"
     command = f"{turnline} new shop && {turnline} serve shop --dev --log {address}"
-    return command, "a flow of your own, and the studio; with turnline[server] installed"
+    return command, "a flow of your own, and the studio; with the extra [server] installed"
 
 
 def _play(log: Path, channel: str, ledger: Ledger, model: str | None) -> int:

@@ -33,7 +33,7 @@ def play(log: Path, console: Console) -> None:
     """Play it, where it can be; else say what is missing."""
     console.print("\n3. A YAML flow over HTTP: save a lead, score it, ask a person, answer\n", style="bold")
     if not is_playable():
-        console.print("   It plays in a clone of the repository (examples/leads), with turnline[server].\n")
+        console.print("   It plays in a clone of the repository (examples/leads), with the extra [server].\n")
         return
     console.print(f"   turnline serve {LEADS} --dev", style="dim")  # Starting it takes a moment.
     with _server(log) as (address, key, process):

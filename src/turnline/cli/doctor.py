@@ -33,6 +33,7 @@ EXTRAS: Final = {
     "llm": "pydantic_ai",
     "flow": "sqlalchemy",
     "server": "fastapi",
+    "biscuit": "biscuit_auth",
     "remote": "websockets",
     "postgres": "psycopg",
     "nats": "nats",

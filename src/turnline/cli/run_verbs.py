@@ -99,10 +99,10 @@ class Verbs:
             fork_id
         )
 
-    async def retry(self, run_id: str, step: str | None) -> int:
+    async def retry(self, run_id: str, step: str | None, user_id: str | None) -> int:
         """Return the exit code: 0, 1 for a run that failed, 3 for one that waits."""
         async with self._runtime() as runtime:
-            new = await runtime.runs.retry(run_id, step=step)
+            new = await runtime.runs.retry(run_id, step=step, user_id=user_id)
             origin = {} if new == run_id else {"retry_of": run_id}
             return self._ended({"run_id": new, **origin}, await runtime.runs.wait(new))
 

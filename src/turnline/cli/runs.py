@@ -99,12 +99,16 @@ def retry(
     run_id: RunId,
     *,
     step: Annotated[str | None, typer.Option(help="From which step; else from the last one.")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--as", help="The user of the new run (`_user_id`); else it has none, as with `run`."),
+    ] = None,
     log: LogAddress = None,
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Start a run that goes on from a step of one that is over. Waits until it rests."""
-    run(_verbs(log, directory, as_json=as_json).retry(run_id, step))
+    run(_verbs(log, directory, as_json=as_json).retry(run_id, step, by))
 
 
 @app.command(epilog="Example: turnline runs fork 06sdq... --at 9")

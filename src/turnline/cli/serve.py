@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from turnline.flow.definition.flow import Flow, Trigger
     from turnline.flow.project import Project
     from turnline.server.access import OpenAuthenticator
-    from turnline.server.auth.keys import RootKey
     from turnline.server.runtime import Runtime
 
 EPILOG: Final = (
@@ -154,11 +153,12 @@ async def _supervise(
     command: list[str], count: int, log_address: str, *, host: str, port: int, dev: bool
 ) -> int:
     """Run several workers until a signal. They share the development key, if there is one."""
+    from turnline.server.auth.api_keys import new_api_key
     from turnline.server.serving import bind
     from turnline.server.workers import Workers, check_shared
 
     check_shared(log_address)
-    secret = f"development:{secrets.token_hex(32)}" if dev else ""
+    secret = new_api_key() if dev else ""
     with bind(host, port) as listening:
         code = await Workers(command, count, listening, secret=secret, tell=typer.echo).run()
     typer.echo("stopped.")
@@ -169,15 +169,14 @@ async def _serve(
     project: Project, runtime: Runtime, place: _Place, *, dev: bool, access_log: bool, grace: float
 ) -> None:
     from turnline.server.app import TITLE, create_app
-    from turnline.server.auth.keys import RootKey, development_key
+    from turnline.server.auth.api_keys import new_api_key
     from turnline.server.serving import DrainingServer
     from turnline.server.settings import ServerSettings
     from turnline.server.workers import secret_of_parent, tell_ready
 
     host = place.host
     secret = secret_of_parent() if place.is_worker else ""
-    shared = RootKey.from_text(secret, where="--dev") if secret else None
-    key = (shared or development_key()) if dev else None
+    key = (secret or new_api_key()) if dev else None
     opened = _authenticator(project.root, os.environ, host=host, key=key)
     settings = ServerSettings(
         body_bytes=project.settings.limits.body_bytes,
@@ -200,11 +199,12 @@ async def _serve(
 
 
 def _authenticator(
-    folder: Path, environ: Mapping[str, str], *, host: str, key: RootKey | None
+    folder: Path, environ: Mapping[str, str], *, host: str, key: str | None
 ) -> OpenAuthenticator:
-    """Whom the server lets in: with --dev this machine; else whoever has a token the project has signed."""
+    """Choose who is let in: with --dev this machine; else the project's tokens and API keys."""
     from turnline.server.access import development, only_api_keys, production
-    from turnline.server.auth.keys import KEY_FILE, KEY_VARIABLE, PUBLIC_KEY_VARIABLE, production_key
+    from turnline.server.auth.api_keys import API_KEYS_VARIABLE
+    from turnline.server.auth.keys import has_key, verifying_key
     from turnline.server.serving import is_this_machine
 
     if key is not None:
@@ -213,19 +213,22 @@ def _authenticator(
             raise BadKey(
                 "--dev", because=because, do="Take --dev away, and make a key with `turnline token key`."
             )
-        return development(key)
-    has_key = environ.get(KEY_VARIABLE) or environ.get(PUBLIC_KEY_VARIABLE) or (folder / KEY_FILE).exists()
-    if is_this_machine(host) and not has_key:
-        typer.echo("There is no key, so only public triggers can be called; --dev makes one.", err=True)
-        return only_api_keys(environ)
-    production_key(environ, folder)  # What is wrong with it is told before anything is opened.
+        return development(key, folder, environ)
+    if not has_key(environ, folder):
+        if environ.get(API_KEYS_VARIABLE):
+            return only_api_keys(environ)
+        if is_this_machine(host):
+            typer.echo("There is no key, so only public triggers can be called; --dev makes one.", err=True)
+            return only_api_keys(environ)
+    verifying_key(environ, folder)  # What is wrong with the key is an error before anything is opened,
+    import_module("turnline.server.auth.library")  # and so is a library that is missing.
     return production(folder, environ)
 
 
 # What is printed.
 
 
-def _told(runtime: Runtime, address: str, key: RootKey | None) -> Iterator[str]:
+def _told(runtime: Runtime, address: str, key: str | None) -> Iterator[str]:
     health = runtime.hub.health()
     count = len(runtime.flows)
     flows = "1 flow" if count == 1 else f"{count or 'no'} flows"
@@ -236,12 +239,11 @@ def _told(runtime: Runtime, address: str, key: RootKey | None) -> Iterator[str]:
     if key is None:
         yield f"Studio: {address}/studio"
         return
-    token = _development_token(runtime, key)
-    yield f"Development key, good on this machine for half a day, or until the server stops:\n  {token}"
-    yield f"Studio, signed in:\n  {address}/studio#token={token}"
+    yield f"Development key, good on this machine until the server stops:\n  {key}"
+    yield f"Studio, signed in:\n  {address}/studio#token={key}"
     for flow in runtime.flows.values():
         if flow.spec.trigger is not None:
-            yield f"Try:\n  {_curl(address, flow.spec.trigger, token)}"
+            yield f"Try:\n  {_curl(address, flow.spec.trigger, key)}"
             return
 
 
@@ -250,26 +252,6 @@ def _row(flow: Flow) -> tuple[str, str]:
     if trigger is None:
         return f"POST /flows/{flow.name}/runs", f"{flow.name} (no trigger)"
     return f"{trigger.method} {trigger.path}", f"{flow.name}{' (public)' if trigger.public else ''}"
-
-
-def _development_token(runtime: Runtime, key: RootKey) -> str:
-    """A token that may do everything, also answer the tasks of every group that a flow names."""
-    from turnline.flow.definition.flow import nested_steps
-    from turnline.flow.definition.steps import HumanStep
-    from turnline.server.auth.assembly import DEVELOPER, DEVELOPMENT_LIFETIME
-    from turnline.server.auth.biscuit import mint
-
-    every = [step for flow in runtime.flows.values() for steps in nested_steps(flow.steps) for step in steps]
-    groups = {step.human.group for step in every if isinstance(step, HumanStep) and step.human.group}
-    now = runtime.clock.now()
-    return mint(
-        key,
-        user_id=DEVELOPER,
-        groups=sorted(groups),
-        scopes=["*"],
-        expires_at=now + DEVELOPMENT_LIFETIME,
-        now=now,
-    )
 
 
 def _curl(address: str, trigger: Trigger, token: str) -> str:

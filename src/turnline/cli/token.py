@@ -87,7 +87,7 @@ def attenuate(
     now = _now()
     narrower = biscuit.attenuate(
         _given(token),
-        public_key=keys.verifying_key(os.environ, directory).public,
+        public_key=keys.verifying_key(os.environ, directory),
         expires_at=None if expires is None else now + _lifetime(expires),
         operations=operation or (),
         resources=resource or (),
@@ -127,12 +127,10 @@ def revoke(
     """Revoke a token and every token made from it. On the log that its servers share."""
     import asyncio
 
-    from turnline.server.auth.biscuit import unverified
     from turnline.server.auth.revocation import is_revocation_id
 
     given = _given(token)
-    # The last id: revoking an earlier one would take back the token it was made from, too.
-    revocation_id = given if is_revocation_id(given) else unverified(given).revocation_ids[-1]
+    revocation_id = given if is_revocation_id(given) else _last_id(given)
     address = log or _default_log(directory)
     asyncio.run(_revoke(address, revocation_id, reason, by))
     told = {"revoked": revocation_id, "log": address}
@@ -146,7 +144,7 @@ def key(directory: Folder = Path(), as_json: AsJson = False) -> None:
 
     found = keys.ensure_root_key(os.environ, directory)
     where = keys.KEY_VARIABLE if os.environ.get(keys.KEY_VARIABLE) else str(directory / keys.KEY_FILE)
-    told = {"public_key": found.public, "private_key_in": where, "development": found.development}
+    told = {"public_key": found.public, "private_key_in": where}
     typer.echo(json.dumps(told) if as_json else f"{keys.PUBLIC_KEY_VARIABLE}={found.public}")
 
 
@@ -184,10 +182,9 @@ def _public_key(directory: Path) -> str | None:
     """The project's, if there is one to check a signature with."""
     from turnline.server.auth import keys
 
-    variables = (keys.PUBLIC_KEY_VARIABLE, keys.KEY_VARIABLE)
-    if not any(map(os.environ.get, variables)) and not (directory / keys.KEY_FILE).exists():
+    if not keys.has_key(os.environ, directory):
         return None
-    return keys.verifying_key(os.environ, directory).public
+    return keys.verifying_key(os.environ, directory)
 
 
 def _default_log(directory: Path) -> str:
@@ -210,10 +207,15 @@ async def _revoke(address: str, revocation_id: str, reason: str, by: str) -> Non
         await log.close()
 
 
-def _print_token(token: str, as_json: bool) -> None:
+def _last_id(token: str) -> str:
+    """Return the id that revokes the token. An earlier id would revoke the token it was made from, too."""
     from turnline.server.auth.biscuit import unverified
 
-    told = {"token": token, "revocation_id": unverified(token).revocation_ids[-1]}
+    return unverified(token).revocation_ids[-1]
+
+
+def _print_token(token: str, as_json: bool) -> None:
+    told = {"token": token, "revocation_id": _last_id(token)}
     typer.echo(json.dumps(told) if as_json else token)
 
 
@@ -226,7 +228,6 @@ def _facts(seen: Seen) -> dict[str, object]:
             "groups": grant.groups,
             "scopes": grant.scopes,
             "expires_at": grant.expires_at.isoformat(),
-            "development": grant.development,
             "checks": [{"kind": bound.kind, "allowed": bound.allowed} for bound in grant.bounds],
         }
     return said | {

@@ -102,6 +102,7 @@ from turnline.errors.access import (
     Forbidden as Forbidden,
     MissingExtra as MissingExtra,
     Unauthenticated as Unauthenticated,
+    install_line as install_line,
 )
 from turnline.errors.agents import (
     AgentError as AgentError,

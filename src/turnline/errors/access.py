@@ -56,10 +56,16 @@ class BadKey(AccessError):
         super().__init__(f"{where}: {because}. {do}")
 
 
+def install_line(extra: str) -> str:
+    """Return how to install an extra. The package index does not have Turnline: a clone or a wheel does."""
+    in_clone, with_wheel = f"pip install '.[{extra}]'", f"pip install 'PATH-OF-THE-WHEEL[{extra}]'"
+    return f"{in_clone} in a clone of Turnline, or {with_wheel}"
+
+
 class MissingExtra(TurnlineError):
     """Packages that are installed only on request are not there."""
 
     def __init__(self, what: str, *, extra: str) -> None:
         self.what = what
         self.extra = extra
-        super().__init__(f"{what} need packages that are not installed: pip install 'turnline[{extra}]'.")
+        super().__init__(f"{what} need packages that are not installed: {install_line(extra)}.")

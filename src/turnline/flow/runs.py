@@ -152,11 +152,13 @@ class Runs:
             raise RunConflict(run_id, because="is over")
         await self._hub.write(run_id, ev.EV_CHANNEL_CLOSED, {"reason": CANCELLED, "by": by or "operator"})
 
-    async def retry(self, run_id: str, *, step: str | None = None) -> str:
+    async def retry(self, run_id: str, *, step: str | None = None, user_id: str | None = None) -> str:
         """Resume a stuck run, or start one that continues from a step of a run that is over.
 
         Returns the id of the run that continues: the same one if it was stuck. Without `step`, it
         continues from the last step. Raises `UnknownName` for a step the run never came to.
+
+        A new run is of the user who retries. A run that resumes stays of the user who started it.
         """
         state = await self.state(run_id)
         if state.is_stuck and step is None:
@@ -169,7 +171,9 @@ class Runs:
             raise RunConflict(run_id, because=f"is part of {state.spec.parent_id!r}; retry that one")
         flow = await self._driver.definitions.get(knob.digest)
         before = await self._before(state, step)
-        knob = msgspec.structs.replace(knob, private=before.private_vars, retry_of=run_id)
+        private = {key: value for key, value in before.private_vars.items() if key != "_user_id"}
+        private |= {} if user_id is None else {"_user_id": user_id}
+        knob = msgspec.structs.replace(knob, private=private, retry_of=run_id)
         start = (before.expected_next_speaker or "").removeprefix(STEP_PREFIX)
         labels = {**state.spec.labels, "retry_of": run_id}
         request = request_for(flow, knob, before.context_vars, labels=labels, start=start)

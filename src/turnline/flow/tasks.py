@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from turnline.core import event_types as ev
@@ -12,6 +12,7 @@ from turnline.core.state import PERSON, State
 from turnline.errors import BadAnswer, Refused, RunNotWaiting, TaskExpired, UnknownName, UnknownRun
 from turnline.flow.definition.steps import HumanStep
 from turnline.flow.driver import Driver
+from turnline.flow.pauses import object_of
 from turnline.flow.run import run_knob, step_of, steps_at
 from turnline.flow.runs import Runs
 from turnline.flow.steps.human import read_answer
@@ -31,14 +32,15 @@ class Tasks:
         found = []
         for one in await self._hub.list_channels(agent_id=self._driver.agent_id, state=ChannelState.ACTIVE):
             task = await self._task(await self._hub.state(one.channel_id))
-            if task is not None and (groups is None or task.group is None or task.group in groups):
+            if task is not None and _is_for(task.group, groups):
                 found.append(task)
         return found
 
-    async def get(self, task_id: str) -> Task:
-        """Return a task that waits.
+    async def get(self, task_id: str, *, groups: Collection[str] | None = None) -> Task:
+        """Return a task that waits, if it is for one of `groups` or for everybody. None: for any group.
 
         Raises `TaskExpired`, `RunNotWaiting` if it was answered, `UnknownName` if there never was one.
+        A task of another group is unknown, whatever became of it.
         """
         run_id, turn = run_of(task_id)
         try:
@@ -47,13 +49,19 @@ class Tasks:
             raise UnknownName("task", task_id, ()) from None
         task = await self._task(state)
         if task is None or task.task_id != task_id:
-            await self._refuse_task(state, task_id, turn)
+            await self._refuse_task(state, task_id, turn, groups)
+        if task is None or task.task_id != task_id or not _is_for(task.group, groups):
             raise UnknownName("task", task_id, ())
         return task
 
-    async def answer(self, task_id: str, answer: Mapping[str, Any], *, by: str) -> None:
-        """Give a person's answer, once. Raises `BadAnswer` for what the form does not allow."""
-        task = await self.get(task_id)
+    async def answer(
+        self, task_id: str, answer: Mapping[str, Any], *, by: str, groups: Collection[str] | None = None
+    ) -> None:
+        """Give a person's answer, once. Raises `BadAnswer` for what the form does not allow.
+
+        `groups` are those of the person, as for `get`.
+        """
+        task = await self.get(task_id, groups=groups)
         state = await self._runs.state(task.run_id)
         given = normalised(dict(answer), field="answer")
         clean, dropped, problems = read_answer((await self._step(state, task)).human.form, given)
@@ -82,13 +90,22 @@ class Tasks:
         lines = await self._hub.read_recent(state.channel_id, state.pause.seq - 1)
         return task_of(state, state.pause, lines[0])
 
-    async def _refuse_task(self, state: State, task_id: str, turn: int) -> None:
-        """Say what became of a task that waits no more."""
+    async def _refuse_task(
+        self, state: State, task_id: str, turn: int, groups: Collection[str] | None
+    ) -> None:
+        """Say what became of a task that waits no more, to those it was for."""
         was_asked = False
         for line in await self._hub.read_wal(state.channel_id):
-            if line.event_type == ev.EV_HUMAN_ANSWERED and line.event_data.get("request_id") == task_id:
-                raise RunNotWaiting(state.channel_id, what=f"an answer to {task_id!r}")
             is_pause = line.event_type == ev.EV_TURN_PAUSED and line.event_data.get("reason") == PERSON
-            was_asked |= is_pause and line.event_data.get("turn") == turn
+            if is_pause and line.event_data.get("turn") == turn:
+                was_asked = _is_for(object_of(line.event_data, "data").get("group"), groups)
+            is_answer = line.event_type == ev.EV_HUMAN_ANSWERED
+            if was_asked and is_answer and line.event_data.get("request_id") == task_id:
+                raise RunNotWaiting(state.channel_id, what=f"an answer to {task_id!r}")
         if was_asked:
             raise TaskExpired(task_id)
+
+
+def _is_for(group: object, groups: Collection[str] | None) -> bool:
+    """Whether a task of `group` is for a member of `groups`. None: who asks is an operator."""
+    return groups is None or group is None or group in groups

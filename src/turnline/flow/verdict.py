@@ -60,6 +60,18 @@ def verdict(state: WorkflowState) -> Verdict:
     return Verdict(status="failed", data=data, error=_error(state))
 
 
+def public_error(state: WorkflowState) -> RunError | None:
+    """Return why the run failed, for a caller who may not read it: the type, and where an operator looks.
+
+    What a step raised may hold anything that the step knew.
+    """
+    error = verdict(state).error
+    if error is None or state.pending_close_reason not in (STEP_FAILED, FAILED):
+        return error
+    message = f"The run failed. The server's log has the reason; its reference is {state.channel_id}."
+    return RunError(type=error.type, message=message)
+
+
 def _stuck(state: WorkflowState) -> RunError:
     step = (state.expected_next_speaker or "").removeprefix(STEP_PREFIX)
     message = (

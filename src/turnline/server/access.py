@@ -9,33 +9,36 @@ none, whatever they asked of it. Whoever started it may read it.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from starlette.requests import Request
 
-from turnline.errors import Forbidden, HubClosed, UnknownRun
-from turnline.flow.definition.flow import Flow
-from turnline.server.auth.api_keys import API_KEYS_VARIABLE, ApiKeys
-from turnline.server.auth.assembly import open_development, open_production
+from turnline.errors import AccessError, Forbidden, HubClosed, UnknownRun
+from turnline.flow.definition.flow import Flow, nested_steps
+from turnline.flow.definition.steps import HumanStep
+from turnline.flow.run import run_knob
+from turnline.server.auth.assembly import api_keys_alone, open_development, open_production
 from turnline.server.auth.authenticator import Authenticator, authenticate_public
 from turnline.server.auth.credentials import Credentials, credentials_of
-from turnline.server.auth.keys import RootKey
-from turnline.server.auth.operations import authorise, covers
+from turnline.server.auth.operations import authorise, check_bounds, covers
 from turnline.server.auth.principal import Principal
 from turnline.server.runtime import Runtime
 
 _OF_ONES_OWN: Final = frozenset({"runs.read", "runs.stream"})
 """What whoever started a run may do with it, without a scope for other people's."""
 
+MAX_RETRIES_FOLLOWED: Final = 100
+"""Retries of retries that are followed to learn whose run the first was. A longer chain is not one's own."""
+
 OpenAuthenticator = Callable[[Runtime], AbstractAsyncContextManager[Authenticator]]
 """An authenticator that is opened once the runtime is, for one that reads the log."""
 
 
 def production(folder: Path, environ: Mapping[str, str] | None = None) -> OpenAuthenticator:
-    """What others rely on: tokens signed by the project's key, and API keys. `BadKey` without a key."""
+    """Accept tokens signed by the project's key, and API keys. Opening it raises `BadKey` without a key."""
     known = os.environ if environ is None else environ
 
     def opened(runtime: Runtime) -> AbstractAsyncContextManager[Authenticator]:
@@ -45,22 +48,27 @@ def production(folder: Path, environ: Mapping[str, str] | None = None) -> OpenAu
     return opened
 
 
-def development(key: RootKey) -> OpenAuthenticator:
-    """What `serve --dev` lets in: tokens signed by a development key, from this machine itself."""
+def development(key: str, folder: Path, environ: Mapping[str, str] | None = None) -> OpenAuthenticator:
+    """Accept `key`, which may do everything, and the project's tokens and API keys. From this machine only.
+
+    The holder of the key is in every group that a human step of the project names.
+    """
+    known = os.environ if environ is None else environ
 
     def opened(runtime: Runtime) -> AbstractAsyncContextManager[Authenticator]:
         hub = runtime.hub
-        return open_development(key, hub.log, hub.clock, hub.new_id)
+        groups = sorted(_groups_of(runtime.flows.values()))
+        return open_development(known, folder, hub.log, hub.clock, hub.new_id, key=key, groups=groups)
 
     return opened
 
 
 def only_api_keys(environ: Mapping[str, str]) -> OpenAuthenticator:
-    """API keys alone, for a server that only this machine can reach and that has no key of its own."""
+    """Accept API keys alone, on a server that has no signing key."""
 
     @asynccontextmanager
     async def opened(runtime: Runtime) -> AsyncIterator[Authenticator]:
-        yield ApiKeys.from_text(environ.get(API_KEYS_VARIABLE, ""))
+        yield api_keys_alone(environ)
 
     return opened
 
@@ -75,12 +83,35 @@ class Access:
 
     async def start(self, request: Request, flow: Flow) -> Principal:
         """Return who may start a run of `flow`."""
-        trigger = flow.spec.trigger
-        if trigger is not None and trigger.public:
-            return self._note(await authenticate_public(self._known(), _credentials(request)))
-        principal = await self.admit(request, "runs.start", flow.name)
-        self._check_scopes(principal, flow, trigger.scopes if trigger else ())
+        known, credentials = self._known(), _credentials(request)
+        if _is_public(flow):
+            principal = await authenticate_public(known, credentials)
+        else:
+            principal = await known.authenticate(credentials)
+        self._note(principal)
+        self.check_start(principal, flow)
         return principal
+
+    def check_start(self, principal: Principal, flow: Flow) -> None:
+        """Refuse a principal that may not start runs of `flow`.
+
+        Everybody may start a public flow. A token that was narrowed to something else may not, for the run
+        would be its user's.
+        """
+        if _is_public(flow):
+            check_bounds(principal, "runs.start", resource=flow.name, now=self._runtime.clock.now())
+            return
+        self.check(principal, "runs.start", flow.name)
+        trigger = flow.spec.trigger
+        self._check_scopes(principal, flow, trigger.scopes if trigger else ())
+
+    async def may_read_run(self, principal: Principal, run_id: str) -> bool:
+        """Whether the principal may read the run: by a scope, or because it is their own."""
+        try:
+            self.check(principal, "runs.read", run_id)
+        except AccessError:
+            return not principal.is_anonymous and await self._is_own(principal, run_id)
+        return True
 
     async def admit(self, request: Request, operation: str, resource: str = "") -> Principal:
         """Return who is asking, who may do this. Raises `Unauthenticated` or `Forbidden` otherwise."""
@@ -105,13 +136,25 @@ class Access:
         authorise(principal, operation, resource=resource, now=self._runtime.clock.now())
 
     async def _is_own(self, principal: Principal, run_id: str) -> bool:
-        """Whether the principal started the run, and still may. A narrowed token says what it is for."""
-        try:
-            state = await self._runtime.runs.state(run_id)
-            self.check(principal, "runs.start", state.spec.labels.get("flow", ""))
-        except (Forbidden, UnknownRun):
+        """Whether the principal started the run, and still may. A narrowed token says what it is for.
+
+        A retry knows all that the run before it knew. It is one's own only if each run it continues is, too.
+        """
+        if principal.bounds:
             return False
-        return not principal.bounds and state.private_vars.get("_user_id") == principal.user_id
+        try:
+            for _ in range(MAX_RETRIES_FOLLOWED):
+                state = await self._runtime.runs.state(run_id)
+                knob = run_knob(state)
+                if knob is None or state.private_vars.get("_user_id") != principal.user_id:
+                    return False
+                self.check(principal, "runs.start", knob.name)
+                if not knob.retry_of:
+                    return True
+                run_id = knob.retry_of
+        except (AccessError, UnknownRun):
+            pass
+        return False
 
     async def _check_may_know(self, principal: Principal, run_id: str) -> None:
         try:
@@ -140,6 +183,19 @@ class Access:
         return self.authenticator
 
 
+def peer_of(request: Request) -> str:
+    """Return the address that the request came from; empty if it is not known."""
+    return request.client.host if request.client else ""
+
+
 def _credentials(request: Request) -> Credentials:
-    peer = request.client.host if request.client else ""
-    return credentials_of(request.headers.getlist("authorization"), peer=peer)
+    return credentials_of(request.headers.getlist("authorization"), peer=peer_of(request))
+
+
+def _is_public(flow: Flow) -> bool:
+    return flow.spec.trigger is not None and flow.spec.trigger.public
+
+
+def _groups_of(flows: Iterable[Flow]) -> set[str]:
+    every = (step for flow in flows for steps in nested_steps(flow.steps) for step in steps)
+    return {step.human.group for step in every if isinstance(step, HumanStep) and step.human.group}

@@ -13,11 +13,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from turnline import tracing
+from turnline.hub.clock import Clock, SystemClock
 from turnline.server.answers import failure
 from turnline.server.operation import Handler
-from turnline.server.problems import METHOD_NOT_ALLOWED, RequestRefused, answer_to
+from turnline.server.problems import METHOD_NOT_ALLOWED, NOT_FOUND, RequestRefused, answer_to
 
 REQUEST_ID_HEADER = "X-Request-Id"
+HIDE_SECONDS = 0.02
+"""A 404 leaves at a multiple of this after its request came: its time does not tell what is there."""
 OTHER_METHOD = "_OTHER"
 """What a trace calls a method that nobody expected: names in traces are few."""
 
@@ -25,20 +28,29 @@ OTHER_METHOD = "_OTHER"
 class Endpoint:
     """The operations of one path."""
 
-    def __init__(self, path: str, handlers: Mapping[str, Handler], new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        path: str,
+        handlers: Mapping[str, Handler],
+        new_id: Callable[[], str],
+        clock: Clock | None = None,
+    ) -> None:
         self._path = path
+        self._clock = clock or SystemClock()
         self._handlers = dict(handlers)
         self._new_id = new_id
         self._allowed = ", ".join(sorted(handlers))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        request, began = Request(scope, receive), self._clock.monotonic()
         method = request.method if request.method in self._handlers else OTHER_METHOD
         attributes = {"http.request.method": method, "http.route": self._path}
         above = request.headers.get("traceparent")
         with tracing.span_below(above, f"{method} {self._path}", attributes, kind="server") as recording:
             response = await self._answer(request)
             if response is not None:
+                if response.status_code == NOT_FOUND:
+                    await self._clock.sleep(HIDE_SECONDS - (self._clock.monotonic() - began) % HIDE_SECONDS)
                 recording.note({"http.response.status_code": response.status_code})
                 await response(scope, receive, send)
 

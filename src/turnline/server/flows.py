@@ -18,6 +18,7 @@ from turnline.errors import Forbidden
 from turnline.flow.definition.flow import Flow
 from turnline.flow.fields import Problem, json_schema
 from turnline.flow.picture import flow_picture
+from turnline.server.access import peer_of
 from turnline.server.answers import run_headers, run_links, success
 from turnline.server.body import json_body
 from turnline.server.house import House
@@ -103,7 +104,9 @@ class FlowRoutes:
         body = await json_body(request, self._house.settings)
         given, labels = _read(body)
         data = checked(flow, given, within=["body", "input"])
-        run_id = await start(self._house, flow, data, principal, key=key, labels=labels)
+        run_id = await start(
+            self._house, flow, data, principal, key=key, peer=peer_of(request), labels=labels
+        )
         told = {"run_id": run_id, "status": "running", "links": run_links(request, run_id)}
         return success(told, status=CREATED, headers=run_headers(request, run_id))
 

@@ -5,7 +5,11 @@ name has been made to lead to this machine, to its name. Neither has a token; re
 means that what needs no token is not theirs either.
 
 Rule 1: `Host` is one of the names that the server is known by, where they are known.
-Rule 2: an `Origin`, which browsers send with whatever a page asks for, names the same host.
+Rule 2: an `Origin`, which browsers send with whatever a page's script asks for, names the same host.
+Rule 3: a browser sends no `Origin` with a link or an image. Where such a request is for this machine's own
+name, `Sec-Fetch-Site` or `Referer` must not name another site: only people at this machine may start a public
+flow. A link to the studio is followed, for its pages start nothing. Under a public name, behind a proxy,
+everybody may get a public flow, so a link may, too.
 """
 
 from __future__ import annotations
@@ -20,9 +24,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from turnline.server.answers import failure
 from turnline.server.problems import Answer
 from turnline.server.serving import is_this_machine
+from turnline.server.studio import pages
 
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
 _ASKED: Final = ("http", "websocket")
+_OWN_SITES: Final = ("same-origin", "none")
+"""What a browser says of a request by our own page, and by a person who typed the address."""
 _FORBIDDEN: Final = 403
 _MISDIRECTED: Final = 421
 
@@ -42,7 +49,9 @@ class OriginCheck:
         self._hosts = None if hosts is None else {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = self._refused(Headers(scope=scope)) if scope["type"] in _ASKED else None
+        refused = (
+            self._refused(scope.get("path", ""), Headers(scope=scope)) if scope["type"] in _ASKED else None
+        )
         if refused is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -50,16 +59,34 @@ class OriginCheck:
         else:
             await failure(refused)(scope, receive, send)
 
-    def _refused(self, headers: Headers) -> Answer | None:
+    def _refused(self, path: str, headers: Headers) -> Answer | None:
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         host = hosts[0].lower() if len(hosts) == 1 else ""
         if self._hosts is not None and _name(host) not in self._hosts:
             message = "this server is not known by that name; allow it with `serve --allow-host NAME`."
             return Answer(status=_MISDIRECTED, type="unknown_host", message=message)
-        if any(urlsplit(origin).netloc.lower() != host for origin in origins):
+        is_studio = path == pages.PATH or path.startswith(f"{pages.PATH}/")
+        is_local = is_this_machine(_name(host)) and not is_studio
+        is_other = any(_host_of(origin) != host for origin in origins)
+        if is_other or (is_local and _is_cross_site(headers, host)):
             message = "a page of another site may not ask this."
             return Answer(status=_FORBIDDEN, type="other_origin", message=message)
         return None
+
+
+def _is_cross_site(headers: Headers, host: str) -> bool:
+    """Whether a browser says that a page of another site, or of another port, made the request."""
+    sites = headers.getlist("sec-fetch-site")
+    if sites:
+        return any(site.strip().lower() not in _OWN_SITES for site in sites)
+    return any(_host_of(referer) != host for referer in headers.getlist("referer"))
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url).netloc.lower()
+    except ValueError:  # A bracket that is not closed, say.
+        return ""
 
 
 def _name(host: str) -> str:

@@ -18,7 +18,7 @@ from turnline.core.state import LONG_AGO, WorkflowState
 from turnline.core.step_targets import STEP_PREFIX
 from turnline.errors import UnknownName, UnknownRun
 from turnline.flow.fields import Problem
-from turnline.flow.verdict import STATUSES, verdict
+from turnline.flow.verdict import STATUSES, public_error, verdict
 from turnline.server.answers import run_headers, run_links, success
 from turnline.server.auth.principal import Principal
 from turnline.server.body import json_body
@@ -48,23 +48,25 @@ class RunRoutes:
         return success({"runs": [summary(state) for state in found], "next": following})
 
     async def read(self, request: Request) -> Response:
-        run_id, _ = await self._admitted(request, "runs.read")
-        return await self._shown(request, run_id)
+        run_id, who = await self._admitted(request, "runs.read")
+        return await self._shown(request, run_id, who)
 
     async def cancel(self, request: Request) -> Response:
         run_id, who = await self._admitted(request, "runs.cancel")
         await self._house.runtime.runs.cancel(run_id, by=who.user_id)
-        return await self._shown(request, run_id)
+        return await self._shown(request, run_id, who)
 
     async def retry(self, request: Request) -> Response:
-        run_id, _ = await self._admitted(request, "runs.retry")
-        body = await json_body(request, self._house.settings)
-        step = _step(body)
+        """Retry a run, for the caller: who may start its flow, as it was and as it is now."""
+        run_id, who = await self._admitted(request, "runs.retry")
         runs = self._house.runtime.runs
-        flow = (await runs.state(run_id)).spec.labels.get("flow", "")
+        flow = await runs.definition(run_id)
+        self._house.access.check_start(who, flow)
+        self._house.access.check_start(who, self._house.runtime.flows.get(flow.name, flow))
+        step = _step(await json_body(request, self._house.settings))
         try:
-            with self._house.runtime.open_runs.starting(flow):
-                new = await runs.retry(run_id, step=step)
+            with self._house.runtime.open_runs.starting(flow.name):
+                new = await runs.retry(run_id, step=step, user_id=who.user_id)
         except UnknownName as error:
             raise invalid([Problem(("body", "step"), f"the run never came to {error.name!r}")]) from None
         origin = {} if new == run_id else {"retry_of": run_id}
@@ -72,14 +74,14 @@ class RunRoutes:
         return success(data, status=CREATED, headers=run_headers(request, new))
 
     async def wake(self, request: Request) -> Response:
-        run_id, _ = await self._admitted(request, "runs.wake")
+        run_id, who = await self._admitted(request, "runs.wake")
         data = await json_body(request, self._house.settings)
         await self._house.runtime.runs.post_event(run_id, request.path_params["name"], data)
-        return await self._shown(request, run_id)
+        return await self._shown(request, run_id, who)
 
     async def events(self, request: Request) -> Response:
-        run_id, principal = await self._admitted(request, "runs.stream")
-        return await self._streams.answer(request, run_id, principal)
+        run_id, _ = await self._admitted(request, "runs.stream")
+        return await self._streams.answer(request, run_id)
 
     async def _page(
         self, flow: str | None, status: str | None, after: str, limit: int
@@ -104,12 +106,14 @@ class RunRoutes:
         principal = await self._house.access.admit_to_run(request, operation, run_id)
         return run_id_of(run_id), principal
 
-    async def _shown(self, request: Request, run_id: str) -> Response:
+    async def _shown(self, request: Request, run_id: str, who: Principal) -> Response:
         runtime = self._house.runtime
         state = await runtime.runs.state(run_id)
+        may_read = await self._house.access.may_read_run(who, run_id)
         below = {"children": sorted(runtime.driver.children_of(run_id))}
         links = {"links": run_links(request, run_id)}
-        return success({**summary(state), "data": verdict(state).data, **below, **links})
+        told = summary(state, with_reason=may_read)
+        return success({**told, "data": verdict(state).data, **below, **links})
 
     def operations(self) -> list[Operation]:
         return [*self._to_look(), *self._to_change()]
@@ -193,9 +197,10 @@ class RunRoutes:
         ]
 
 
-def summary(state: WorkflowState) -> JsonObject:
-    """What a list tells of a run. Nothing private is in it (F2)."""
+def summary(state: WorkflowState, *, with_reason: bool = True) -> JsonObject:
+    """Return what a list tells of a run. Nothing private is in it (F2)."""
     told = verdict(state)
+    error = told.error if with_reason else public_error(state)
     speaker = state.last_speaker_id if state.is_over else state.expected_next_speaker
     pause = state.pause
     return {
@@ -204,8 +209,8 @@ def summary(state: WorkflowState) -> JsonObject:
         "status": told.status,
         "step": (speaker or "").removeprefix(STEP_PREFIX) or None,
         "error": None
-        if told.error is None
-        else {"type": told.error.type, "message": told.error.message, "step": told.error.step},
+        if error is None
+        else {"type": error.type, "message": error.message, "step": error.step},
         "waiting_for": None
         if pause is None
         else {"reason": pause.reason, "key": pause.key or None, "until": pause.until},

@@ -1,4 +1,9 @@
-"""Starting a run on somebody's behalf: checked input, once for each idempotency key (F1, F6)."""
+"""Starting a run on somebody's behalf: checked input, once for each idempotency key (F1, F6).
+
+A key belongs to its caller: the same key of another caller is another key. A token says who the caller is.
+Without one, the caller is the address that the request came from together with what it sent
+(docs/decisions/anonymous-keys.md).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from starlette.requests import Request
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadDraft, BadSpec, UnknownRun
 from turnline.flow.body import checked_body
-from turnline.flow.definition.flow import Flow
+from turnline.flow.definition.flow import Flow, digest
 from turnline.flow.fields import Problem
 from turnline.server.auth.principal import Principal
 from turnline.server.house import House
@@ -44,10 +49,11 @@ def idempotency_key(request: Request) -> str:
     return keys[0]
 
 
-def run_id_for(flow: str, user_id: str, key: str) -> str:
-    """The id of the run that a key stands for: one for each flow and principal."""
-    parts = b"".join(len(part.encode()).to_bytes(4, "big") + part.encode() for part in (flow, user_id, key))
-    return _PREFIX + blake2b(parts, digest_size=16, person=b"turnline-run-key").hexdigest()
+def run_id_for(flow: str, key: str, *caller: str) -> str:
+    """Return the id of the run that a key stands for: one for each flow and caller."""
+    parts = (part.encode() for part in (flow, key, *caller))
+    told = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return _PREFIX + blake2b(told, digest_size=16, person=b"turnline-run-key").hexdigest()
 
 
 async def start(
@@ -57,16 +63,21 @@ async def start(
     principal: Principal,
     *,
     key: str = "",
+    peer: str = "",
     labels: Mapping[str, str] | None = None,
 ) -> str:
-    """Start a run, or find the one that was started with this key. Raises `RunConflict` for other input."""
+    """Start a run, or find the one that its caller started with this key.
+
+    `peer` is the address of the caller. Raises `RunConflict` for other input of the same user.
+    """
     runs = house.runtime.runs
     user_id = principal.user_id or None
     try:
         if not key:
             with house.runtime.open_runs.starting(flow.name):
                 return await runs.start(flow, data, user_id=user_id, labels=labels)
-        run_id = run_id_for(flow.name, principal.user_id, key)
+        caller = (peer, digest(data)) if principal.is_anonymous else (principal.user_id,)
+        run_id = run_id_for(flow.name, key, *caller)
         if await _is_there(house, run_id):
             return await runs.start(flow, data, run_id=run_id, user_id=user_id, labels=labels)
         with house.runtime.open_runs.starting(flow.name):

@@ -7,26 +7,31 @@
 An event's id is its line on the log, so `Last-Event-ID` is all that a client needs to go on,
 here or on another process.
 
-Rule: nothing queues. A stream reads the log where its client stopped reading, a page at a
+Rule 1: nothing queues. A stream reads the log where its client stopped reading, a page at a
 time; a slow client costs one page.
+
+Rule 2: whoever reads a stream is let in again every second. Who would be refused now, because the token was
+revoked or has expired, loses the stream, whether they read it or not.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, aclosing, suppress
+from functools import partial
 from typing import Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from turnline.core.envelope import Envelope
-from turnline.errors import AccessError, HubClosed
+from turnline.errors import HubClosed
 from turnline.flow.events import RunEvent, event_of
 from turnline.server.answers import JSON, respond, run_headers, success
-from turnline.server.auth.principal import Principal
+from turnline.server.auth.authenticator import until_refused
 from turnline.server.house import House
 from turnline.server.parameters import last_seen
 from turnline.server.problems import NO_CONTENT
@@ -34,6 +39,8 @@ from turnline.server.problems import NO_CONTENT
 EVENT_STREAM: Final = "text/event-stream"
 PAGE_LINES: Final = 256
 HEARTBEAT: Final = b": still here\n\n"
+END_SECONDS: Final = 1.0
+"""How long the end of a stream may take to go out."""
 STREAM_HEADERS: Final = {
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",
@@ -49,7 +56,7 @@ class Streams:
     def __init__(self, house: House) -> None:
         self._house = house
 
-    async def answer(self, request: Request, run_id: str, principal: Principal) -> Response:
+    async def answer(self, request: Request, run_id: str) -> Response:
         """Return the run's events: as a stream, or as a list for whoever accepts JSON only."""
         state = await self._house.runtime.runs.state(run_id)
         after = last_seen(request)
@@ -60,15 +67,13 @@ class Streams:
             return success({"events": events, "next": following}, headers=headers)
         if state.is_over and after >= state.seq:
             return respond(None, status=NO_CONTENT, headers=headers)
-        place = ExitStack()
-        place.enter_context(self._house.streams.one())
-        return EventStream(self._told(run_id, after, principal), place, {**STREAM_HEADERS, **headers})
+        admit = partial(self._house.access.admit_to_run, request, "runs.stream", run_id)
+        return open_stream(self._house, self._told(run_id, after), admit, headers=headers)
 
-    async def _told(self, run_id: str, after: int, principal: Principal) -> AsyncIterator[bytes]:
-        """What goes over the wire, until the run has ended, the server stops, or the token does."""
-        with suppress(HubClosed, AccessError):
+    async def _told(self, run_id: str, after: int) -> AsyncIterator[bytes]:
+        """Yield what goes over the wire, until the run has ended or the server stops."""
+        with suppress(HubClosed):
             while True:
-                self._house.access.check(principal, "runs.stream", run_id)
                 events, after = await self._page(run_id, after)
                 for event in events:
                     yield encoded(event)
@@ -120,16 +125,54 @@ class Streams:
 
 
 class EventStream(StreamingResponse):
-    """A stream that holds a place for as long as somebody reads it."""
+    """A stream that holds a place for as long as somebody reads it, and may."""
 
-    def __init__(self, content: AsyncIterator[bytes], place: ExitStack, headers: dict[str, str]) -> None:
+    def __init__(
+        self,
+        content: AsyncIterator[bytes],
+        place: ExitStack,
+        headers: Mapping[str, str],
+        until_refused: Callable[[], Awaitable[None]],
+    ) -> None:
         super().__init__(content, headers=headers, media_type=EVENT_STREAM)
         self._place = place
+        self._until_refused = until_refused
 
-    async def __call__(self, scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._place:
             async with aclosing(self.body_iterator):  # type: ignore[type-var]
-                await super().__call__(scope, receive, send)
+                sending = asyncio.ensure_future(super().__call__(scope, receive, send))
+                refused = asyncio.ensure_future(self._until_refused())
+                try:
+                    await asyncio.wait((sending, refused), return_when=asyncio.FIRST_COMPLETED)
+                    if sending.done():
+                        return sending.result()
+                finally:
+                    for task in (sending, refused):
+                        task.cancel()
+                    await asyncio.gather(sending, refused, return_exceptions=True)
+                await _end(send)
+
+
+async def _end(send: Send) -> None:
+    """End the answer, if its reader still takes anything."""
+    with suppress(OSError, RuntimeError, TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def open_stream(
+    house: House,
+    content: AsyncIterator[bytes],
+    admit: Callable[[], Awaitable[object]],
+    *,
+    headers: Mapping[str, str] | None = None,
+) -> EventStream:
+    """Return a stream for whoever `admit` has let in, and for as long as it would again."""
+    place = ExitStack()
+    place.enter_context(house.streams.one())
+    watch = partial(until_refused, admit, house.runtime.clock)
+    return EventStream(content, place, {**STREAM_HEADERS, **(headers or {})}, watch)
 
 
 def encoded(event: RunEvent) -> bytes:

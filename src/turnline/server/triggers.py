@@ -10,6 +10,7 @@ none in time, 504. The run goes on in either case.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -23,8 +24,10 @@ from turnline.core.state import PERSON
 from turnline.errors import BadDraft
 from turnline.flow.definition.flow import Flow, Trigger
 from turnline.flow.fields import json_schema
-from turnline.flow.verdict import Verdict
+from turnline.flow.verdict import Verdict, public_error
+from turnline.server.access import peer_of
 from turnline.server.answers import failure, run_headers, run_links, success
+from turnline.server.auth.principal import Principal
 from turnline.server.body import json_body
 from turnline.server.house import House
 from turnline.server.operation import Operation
@@ -39,6 +42,8 @@ from turnline.server.problems import (
     status_of,
 )
 from turnline.server.starting import KEY_HEADER, checked, idempotency_key, start
+
+logger = logging.getLogger(__name__)
 
 RESPOND_ASYNC: Final = "respond-async"
 _PARAMETER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -58,12 +63,12 @@ class TriggerRoute:
         principal = await self._house.access.start(request, self._flow)
         key = idempotency_key(request)
         data = await self._input(request)
-        run_id = await start(self._house, self._flow, data, principal, key=key)
+        run_id = await start(self._house, self._flow, data, principal, key=key, peer=peer_of(request))
         prefers_async = RESPOND_ASYNC in preferences(request.headers.getlist("prefer"))
         if prefers_async or self._trigger.async_:
             applied = {"Preference-Applied": RESPOND_ASYNC} if prefers_async else {}
             return await self._accepted(request, run_id, "running", applied)
-        return await self._answer(request, run_id)
+        return await self._answer(request, run_id, principal)
 
     async def _input(self, request: Request) -> JsonObject:
         """The body or the query, with what stands in the path."""
@@ -83,7 +88,7 @@ class TriggerRoute:
             data = _as_json(data | path)
         return checked(self._flow, data, within=[where], in_path=path)
 
-    async def _answer(self, request: Request, run_id: str) -> Response:
+    async def _answer(self, request: Request, run_id: str, principal: Principal) -> Response:
         try:
             async with self._house.runtime.patience() as patience:
                 verdict = await self._house.runtime.runs.wait(run_id, timeout=self._trigger.timeout)
@@ -93,7 +98,24 @@ class TriggerRoute:
             return self._still_running(request, run_id)
         if verdict.status in ("running", "waiting"):
             return await self._accepted(request, run_id, verdict.status, {})
-        return told(request, run_id, verdict)
+        return await self._ended(request, run_id, verdict, principal)
+
+    async def _ended(self, request: Request, run_id: str, verdict: Verdict, principal: Principal) -> Response:
+        """Answer with the verdict. A caller who may not read the run gets a reference to what a step said."""
+        error, headers = verdict.error, run_headers(request, run_id)
+        if error is None:
+            return success(verdict.data, status=verdict.http_status, headers=headers)
+        more: JsonObject = {"run_id": run_id} if verdict.status == "stuck" else {}
+        if not await self._house.access.may_read_run(principal, run_id):
+            shown = public_error(await self._house.runtime.runs.state(run_id)) or error
+            if shown != error:
+                place = (run_id, self._flow.name, error.step)
+                logger.error("reference %s: %r failed at %r: %s: %r", *place, error.type, error.message)
+                error, more = shown, {"reference": run_id}
+        answer = Answer(
+            status=status_of(error), type=error.type, message=error.message, step=error.step, more=more
+        )
+        return failure(answer, headers=headers)
 
     async def _accepted(
         self, request: Request, run_id: str, status: str, headers: dict[str, str]
@@ -111,19 +133,6 @@ class TriggerRoute:
             more={"run_id": run_id, "links": run_links(request, run_id)},
         )
         return failure(answer, headers=run_headers(request, run_id))
-
-
-def told(request: Request, run_id: str, verdict: Verdict) -> Response:
-    """The verdict of a run that is over, as an answer."""
-    headers = run_headers(request, run_id)
-    error = verdict.error
-    if error is None:
-        return success(verdict.data, status=verdict.http_status, headers=headers)
-    more: JsonObject = {"run_id": run_id} if verdict.status == "stuck" else {}
-    answer = Answer(
-        status=status_of(error), type=error.type, message=error.message, step=error.step, more=more
-    )
-    return failure(answer, headers=headers)
 
 
 def preferences(headers: Iterable[str]) -> set[str]:

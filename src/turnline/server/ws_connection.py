@@ -38,13 +38,14 @@ from turnline.client.parts import Joining, split
 from turnline.client.told_errors import told
 from turnline.errors import (
     AccessBusy,
-    AccessError,
     BadFrame,
     Forbidden,
     LogError,
     TurnlineError,
     Unauthenticated,
 )
+from turnline.hub.clock import Clock
+from turnline.server.auth.authenticator import until_refused
 from turnline.server.auth.credentials import Credentials
 from turnline.server.auth.principal import Principal
 from turnline.server.ws_outbox import Outbox
@@ -98,8 +99,9 @@ class Door(Protocol):
 class Connection:
     """One connection of one client."""
 
-    def __init__(self, door: Door, wire: Wire, outbox: Outbox) -> None:
+    def __init__(self, door: Door, wire: Wire, outbox: Outbox, clock: Clock) -> None:
         self.outbox = outbox
+        self._clock = clock
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._door = door
         self._settings = door.settings
@@ -242,14 +244,13 @@ class Connection:
             self.outbox.sent(text)
 
     async def _look_again(self, presence: Presence) -> None:
-        """A token may be revoked, or a key taken from the table, while its holder is connected."""
-        while True:
-            await asyncio.sleep(self._settings.recheck_seconds)
-            with suppress(AccessBusy, LogError):  # Nothing is known against it.
-                try:
-                    presence.principal = await self._door.admit(self._credentials)
-                except AccessError:
-                    self.outbox.end("unauthenticated")
+        """End the connection once its token has expired or was revoked."""
+
+        async def admit() -> None:
+            presence.principal = await self._door.admit(self._credentials)
+
+        await until_refused(admit, self._clock, every_seconds=self._settings.recheck_seconds)
+        self.outbox.end("unauthenticated")
 
     def _put(self, frame: Frame) -> None:
         self.outbox.put(encode(frame))

@@ -55,7 +55,7 @@ class WsDoor:
             self.counters.turned_away += 1
             await say_bye(wire, Bye(reason="closing" if self._closed else "too_many"))
             return
-        connection = Connection(self, wire, Outbox(self.settings, self.counters))
+        connection = Connection(self, wire, Outbox(self.settings, self.counters), self._hub.clock)
         self._connections.add(connection)
         self.counters.connections += 1
         try:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from turnline.client.frames import FRAME_BYTES, PAYLOAD_BYTES
 from turnline.core.governance import NAMES_PER_USER
-from turnline.server.auth.authenticator import AUTHENTICATE_WITHIN_SECONDS
+from turnline.server.auth.authenticator import AUTHENTICATE_WITHIN_SECONDS, RECHECK_SECONDS
 
 
 class WsSettings(Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class WsSettings(Struct, frozen=True, kw_only=True):
     """So many frames of one connection may be refused; then it is closed."""
     reading_bytes: int = 256 * 1024
     """Of the lines in one answer; at least one line is given."""
-    recheck_seconds: float = 60.0
+    recheck_seconds: float = RECHECK_SECONDS
     """This often a connection's token is looked at again, for it may have been revoked."""
 
 

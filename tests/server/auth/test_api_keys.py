@@ -13,8 +13,8 @@ from turnline.server.auth.api_keys import MAX_API_KEYS, ApiKey, ApiKeys
 from turnline.server.auth.credentials import Credentials
 from turnline.server.auth.principal import NEVER
 
-SECRET = "twk_" + "a1B2" * 8
-OTHER = "twk_" + "zzzz" * 8
+SECRET = "tlk_" + "a1B2" * 8
+OTHER = "tlk_" + "zzzz" * 8
 
 
 def hashed(key: str) -> str:
@@ -47,7 +47,7 @@ async def test_each_of_several_keys_is_found() -> None:
     assert (await keys.authenticate(Credentials(OTHER))).user_id == "a"
 
 
-@pytest.mark.parametrize("token", [OTHER, SECRET[:-1], SECRET + "x", hashed(SECRET), "twk_short", "", "ci"])
+@pytest.mark.parametrize("token", [OTHER, SECRET[:-1], SECRET + "x", hashed(SECRET), "tlk_short", "", "ci"])
 async def test_any_other_key_is_refused_without_being_shown(token: str) -> None:
     with pytest.raises(Unauthenticated) as refused:
         await ApiKeys.from_text(table()).authenticate(Credentials(token))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,16 +14,19 @@ import pytest
 from turnline.errors import BadKey, Unauthenticated
 from turnline.hub.ids import sortable_ids
 from turnline.log.memory import MemoryLog
-from turnline.server.auth.assembly import development_token, open_development, open_production
+from turnline.server.auth.api_keys import new_api_key
+from turnline.server.auth.assembly import open_development, open_production
+from turnline.server.auth.authenticator import Authenticator
 from turnline.server.auth.credentials import Credentials
-from turnline.server.auth.keys import development_key
+from turnline.server.auth.keys import ensure_root_key
 from turnline.server.auth.operations import OPERATIONS, authorise
 from turnline.server.auth.revocation import REFRESH_SECONDS, Revocations
 from turnline.testing import ManualClock
 
 from .scenes import KEY, LOOPBACK, NOW, OTHER_KEY, minted, reading
 
-API_KEY = "twk_" + "c4naryKey" * 4
+API_KEY = "tlk_" + "c4naryKey" * 4
+DEVELOPMENT_KEY = new_api_key()
 
 
 async def test_f13_a_production_server_lets_in_tokens_and_api_keys(tmp_path: Path) -> None:
@@ -32,7 +37,7 @@ async def test_f13_a_production_server_lets_in_tokens_and_api_keys(tmp_path: Pat
     async with open_production(environ, tmp_path, log, clock, new_id) as authenticator:
         assert (await authenticator.authenticate(Credentials(text))).user_id == "alice"
         assert (await authenticator.authenticate(Credentials(API_KEY))).user_id == "ci"
-        for bad in ("", "garbage", minted(OTHER_KEY), "twk_" + "x" * 40):
+        for bad in ("", "garbage", minted(OTHER_KEY), "tlk_" + "x" * 40):
             with pytest.raises(Unauthenticated):
                 await authenticator.authenticate(Credentials(bad, peer=LOOPBACK))
 
@@ -42,29 +47,74 @@ async def test_f13_a_production_server_lets_in_tokens_and_api_keys(tmp_path: Pat
             await authenticator.authenticate(Credentials(text))
 
 
-async def test_f13_a_production_start_refuses_a_development_key_or_none(tmp_path: Path) -> None:
+async def test_f13_a_production_start_refuses_to_be_without_a_key(tmp_path: Path) -> None:
     clock = ManualClock()
-    for environ in ({}, {"TURNLINE_AUTH_KEY": "development:" + "11" * 32}):
-        opening = open_production(environ, tmp_path, MemoryLog(), clock, sortable_ids(clock))
-        with pytest.raises(BadKey):
-            await opening.__aenter__()
+    opening = open_production({}, tmp_path, MemoryLog(), clock, sortable_ids(clock))
+
+    with pytest.raises(BadKey):
+        await opening.__aenter__()
 
 
-async def test_f13_a_development_server_lets_in_the_token_it_prints_from_this_machine(tmp_path: Path) -> None:
-    log, clock, key = MemoryLog(), ManualClock(), development_key()
-    token = development_token(key, NOW)
-    async with open_development(key, log, clock, sortable_ids(clock)) as authenticator:
-        principal = await authenticator.authenticate(Credentials(token, peer=LOOPBACK))
-        with pytest.raises(Unauthenticated):
-            await authenticator.authenticate(Credentials(token, peer="10.0.0.1"))
-        with pytest.raises(Unauthenticated):
-            await authenticator.authenticate(Credentials(peer=LOOPBACK))
-        clock.advance(12 * 3600)
-        with pytest.raises(Unauthenticated, match="expired"):
-            await authenticator.authenticate(Credentials(token, peer=LOOPBACK))
+@asynccontextmanager
+async def developing(folder: Path, environ: Mapping[str, str] | None = None) -> AsyncIterator[Authenticator]:
+    log, clock = MemoryLog(), ManualClock()
+    opening = open_development(
+        environ or {}, folder, log, clock, sortable_ids(clock), key=DEVELOPMENT_KEY, groups=["sales"]
+    )
+    async with opening as authenticator:
+        yield authenticator
 
+
+@pytest.mark.parametrize("peer", [LOOPBACK, "::1", "::ffff:127.0.0.1"])
+async def test_f13_a_development_server_lets_in_the_key_it_prints(peer: str, tmp_path: Path) -> None:
+    async with developing(tmp_path) as authenticator:
+        principal = await authenticator.authenticate(Credentials(DEVELOPMENT_KEY, peer=peer))
+
+    assert (principal.user_id, principal.groups) == ("developer", frozenset({"sales"}))
     for operation in OPERATIONS:
         authorise(principal, operation, resource="leads", now=NOW)
+
+
+@pytest.mark.parametrize("peer", ["", "10.0.0.1", "localhost", "fe80::1", "::ffff:10.0.0.1"])
+async def test_f13_a_development_server_refuses_everything_from_elsewhere(peer: str, tmp_path: Path) -> None:
+    async with developing(tmp_path, {"TURNLINE_AUTH_PUBLIC_KEY": KEY.public}) as authenticator:
+        for token in (DEVELOPMENT_KEY, minted(), ""):
+            with pytest.raises(Unauthenticated, match="this machine"):
+                await authenticator.authenticate(Credentials(token, peer=peer))
+
+
+async def test_f13_production_refuses_the_key_of_a_development_server(tmp_path: Path) -> None:
+    clock = ManualClock()
+    environ = {"TURNLINE_AUTH_PUBLIC_KEY": KEY.public}
+    async with open_production(environ, tmp_path, MemoryLog(), clock, sortable_ids(clock)) as authenticator:
+        with pytest.raises(Unauthenticated):
+            await authenticator.authenticate(Credentials(DEVELOPMENT_KEY, peer=LOOPBACK))
+
+
+async def test_a_development_server_accepts_tokens_and_api_keys_of_the_project(tmp_path: Path) -> None:
+    keys = json.dumps({"ci": {"sha256": sha256(API_KEY.encode()).hexdigest(), "scopes": ["runs:read"]}})
+    environ = {"TURNLINE_AUTH_PUBLIC_KEY": KEY.public, "TURNLINE_API_KEYS": keys}
+    async with developing(tmp_path, environ) as authenticator:
+        found = [
+            (await authenticator.authenticate(Credentials(token, peer=LOOPBACK))).user_id
+            for token in (minted(), API_KEY, DEVELOPMENT_KEY)
+        ]
+        with pytest.raises(Unauthenticated):
+            await authenticator.authenticate(Credentials(minted(OTHER_KEY), peer=LOOPBACK))
+
+    assert found == ["alice", "ci", "developer"]
+
+
+async def test_a_development_server_accepts_tokens_of_a_key_that_is_made_while_it_runs(
+    tmp_path: Path,
+) -> None:
+    async with developing(tmp_path) as authenticator:
+        with pytest.raises(Unauthenticated, match="there is no key"):
+            await authenticator.authenticate(Credentials(minted(), peer=LOOPBACK))
+        token = minted(ensure_root_key({}, tmp_path))
+        principal = await authenticator.authenticate(Credentials(token, peer=LOOPBACK))
+
+    assert principal.user_id == "alice"
 
 
 async def test_no_secret_is_in_an_error_a_log_line_or_on_the_log(
@@ -77,7 +127,7 @@ async def test_no_secret_is_in_an_error_a_log_line_or_on_the_log(
     told = []
     with caplog.at_level(logging.DEBUG):
         async with open_production(environ, tmp_path, log, clock, sortable_ids(clock)) as authenticator:
-            for secret in (token, token[:-10], API_KEY, "twk_short", "Bearer x"):
+            for secret in (token, token[:-10], API_KEY, "tlk_short", "Bearer x"):
                 with pytest.raises(Unauthenticated) as refused:
                     await authenticator.authenticate(Credentials(secret, peer=LOOPBACK))
                 told.append(f"{refused.value!r} {refused.value.__dict__} {refused.value.__context__!r}")

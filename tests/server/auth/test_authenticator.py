@@ -23,17 +23,17 @@ class Knows:
         return Principal(user_id=self._user_id)
 
 
-CHAIN: Authenticator = ByShape({"twk_": Knows("twk_1", "keys")}, otherwise=Knows("E1", "tokens"))
+CHAIN: Authenticator = ByShape({"tlk_": Knows("tlk_1", "keys")}, otherwise=Knows("E1", "tokens"))
 
 
 async def test_the_beginning_of_a_token_says_whose_it_is() -> None:
-    assert (await CHAIN.authenticate(Credentials("twk_1"))).user_id == "keys"
+    assert (await CHAIN.authenticate(Credentials("tlk_1"))).user_id == "keys"
     assert (await CHAIN.authenticate(Credentials("E1"))).user_id == "tokens"
 
 
 async def test_what_one_refuses_no_other_is_asked_about() -> None:
     with pytest.raises(Unauthenticated, match="keys does not know it"):
-        await CHAIN.authenticate(Credentials("twk_2"))
+        await CHAIN.authenticate(Credentials("tlk_2"))
 
 
 async def test_f13_without_a_token_nobody_gets_in() -> None:

@@ -7,10 +7,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from turnline.errors import BadToken
-from turnline.server.auth.biscuit import attenuate, look, mint, unverified
+from turnline.server.auth.biscuit import attenuate, look, unverified
 from turnline.server.auth.blocks import MAX_ALTERNATIVES
-from turnline.server.auth.keys import development_key
-from turnline.server.auth.reading import MAX_BLOCKS, read
+from turnline.server.auth.reading import MAX_BLOCKS
 
 from .scenes import EXPIRY, HOUR, KEY, NOW, OTHER_KEY, appended, minted, reading, signed
 
@@ -39,14 +38,6 @@ def test_a_time_of_another_zone_is_refused() -> None:
 def test_a_misspelled_scope_is_not_minted() -> None:
     with pytest.raises(BadToken, match="did you mean"):
         minted(scopes=["runs:raed"])
-
-
-def test_f13_what_a_development_key_signs_says_so() -> None:
-    key = development_key()
-    token = mint(key, user_id="dev", expires_at=NOW + HOUR, now=NOW)
-
-    assert read(token, public_key=key.public, now=NOW).grant.development
-    assert not reading(minted()).grant.development
 
 
 def test_a_token_is_narrowed_without_the_private_key() -> None:

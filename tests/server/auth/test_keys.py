@@ -14,9 +14,7 @@ from turnline.server.auth.keys import (
     KEY_VARIABLE,
     PUBLIC_KEY_VARIABLE,
     RootKey,
-    development_key,
     ensure_root_key,
-    production_key,
     root_key,
     verifying_key,
 )
@@ -105,7 +103,7 @@ def test_what_is_no_key_is_refused_without_being_shown(text: str, tmp_path: Path
 
 
 def test_a_key_is_in_no_repr() -> None:
-    shown = f"{KEY} {KEY!r} {[KEY]} {KEY.verifying()}"
+    shown = f"{KEY} {KEY!r} {[KEY]}"
 
     assert PRIVATE not in shown
     assert KEY.public in shown
@@ -113,11 +111,11 @@ def test_a_key_is_in_no_repr() -> None:
 
 def test_the_public_key_is_enough_to_verify(tmp_path: Path) -> None:
     for text in (KEY.public, f"ed25519/{KEY.public}", KEY.public.upper()):
-        assert verifying_key({PUBLIC_KEY_VARIABLE: text}, tmp_path).public == KEY.public
+        assert verifying_key({PUBLIC_KEY_VARIABLE: text}, tmp_path) == KEY.public
 
 
 def test_without_a_public_key_the_root_key_verifies(tmp_path: Path) -> None:
-    assert verifying_key({KEY_VARIABLE: PRIVATE}, tmp_path).public == KEY.public
+    assert verifying_key({KEY_VARIABLE: PRIVATE}, tmp_path) == KEY.public
 
 
 def test_two_keys_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
@@ -125,7 +123,7 @@ def test_two_keys_that_do_not_belong_together_are_refused(tmp_path: Path) -> Non
 
     with pytest.raises(BadKey, match="not the public half"):
         verifying_key(both, tmp_path)
-    assert verifying_key(both | {PUBLIC_KEY_VARIABLE: KEY.public}, tmp_path).public == KEY.public
+    assert verifying_key(both | {PUBLIC_KEY_VARIABLE: KEY.public}, tmp_path) == KEY.public
 
 
 def test_a_public_key_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -134,27 +132,3 @@ def test_a_public_key_that_is_none_is_refused(tmp_path: Path) -> None:
         verifying_key({PUBLIC_KEY_VARIABLE: minted()}, tmp_path)
 
     assert minted()[:20] not in said(refused)
-
-
-@pytest.mark.parametrize(
-    "environ",
-    [
-        {KEY_VARIABLE: f"development:{PRIVATE}"},
-        {PUBLIC_KEY_VARIABLE: f"development:{KEY.public}"},
-    ],
-)
-def test_f13_a_production_start_refuses_a_development_key(environ: Mapping[str, str], tmp_path: Path) -> None:
-    assert verifying_key(environ, tmp_path).development
-    with pytest.raises(BadKey, match="development key"):
-        production_key(environ, tmp_path)
-
-
-def test_f13_a_production_start_takes_any_other_key(tmp_path: Path) -> None:
-    assert production_key({KEY_VARIABLE: PRIVATE}, tmp_path).public == KEY.public
-    with pytest.raises(BadKey):
-        production_key(NOTHING, tmp_path)
-
-
-def test_a_development_key_is_a_new_one_every_time() -> None:
-    assert development_key().development
-    assert development_key().public != development_key().public

@@ -35,7 +35,7 @@ def test_f13_a_token_grants_what_its_first_block_says() -> None:
     grant = reading(minted()).grant
 
     assert (grant.user_id, grant.groups, grant.scopes) == ("alice", ("ops",), ("runs:start:*", "runs:read"))
-    assert (grant.expires_at, grant.bounds, grant.development) == (NOW + HOUR, (), False)
+    assert (grant.expires_at, grant.bounds) == (NOW + HOUR, ())
 
 
 @pytest.mark.parametrize("user_id", ["alice@example.com", "Łukasz Żółw", "李", "a(b), c;", "$x", "x" * 128])
@@ -271,7 +271,6 @@ def test_f13_whatever_is_appended_a_token_never_grants_more(blocks: list[list[st
     widest = reading(parent).grant
     assert (grant.user_id, grant.groups, grant.scopes) == (widest.user_id, widest.groups, widest.scopes)
     assert grant.expires_at <= widest.expires_at
-    assert not grant.development
 
 
 def test_no_refusal_shows_the_token() -> None:

@@ -8,20 +8,14 @@ from hypothesis import given, strategies as st
 from turnline.errors import LogUnavailable, Unauthenticated
 from turnline.hub.ids import sortable_ids
 from turnline.log.memory import MemoryLog
-from turnline.server.auth.biscuit import attenuate, mint
+from turnline.server.auth.biscuit import attenuate
 from turnline.server.auth.credentials import Credentials
-from turnline.server.auth.keys import development_key
 from turnline.server.auth.operations import authorise
 from turnline.server.auth.revocation import Revocations
-from turnline.server.auth.tokens import (
-    MAX_REMEMBERED,
-    DevelopmentAuthenticator,
-    GoodTokens,
-    TokenAuthenticator,
-)
+from turnline.server.auth.tokens import MAX_REMEMBERED, TokenAuthenticator
 from turnline.testing import ManualClock
 
-from .scenes import HOUR, KEY, LOOPBACK, NOW, OTHER_KEY, InlineReader, minted, reading
+from .scenes import HOUR, KEY, NOW, OTHER_KEY, InlineReader, minted, reading
 
 
 class Stage:
@@ -31,7 +25,7 @@ class Stage:
         self.clock = ManualClock()
         self.reader = InlineReader()
         self.revocations = Revocations(MemoryLog(), self.clock, sortable_ids(self.clock))
-        self.authenticator = TokenAuthenticator(GoodTokens(self.reader, self.revocations, self.clock))
+        self.authenticator = TokenAuthenticator(self.reader, self.revocations, self.clock)
 
     async def refusal(self, token: str) -> str:
         with pytest.raises(Unauthenticated) as refused:
@@ -127,7 +121,7 @@ async def test_without_the_list_of_revocations_nobody_gets_in() -> None:
         async def is_revoked(self, revocation_ids: object) -> bool:
             raise LogUnavailable("memory:", because="a test says so")
 
-    authenticator = TokenAuthenticator(GoodTokens(InlineReader(), Unreadable(), ManualClock()))
+    authenticator = TokenAuthenticator(InlineReader(), Unreadable(), ManualClock())
     with pytest.raises(LogUnavailable):
         await authenticator.authenticate(Credentials(minted()))
 
@@ -135,44 +129,3 @@ async def test_without_the_list_of_revocations_nobody_gets_in() -> None:
 @given(st.text())
 async def test_any_text_is_refused_with_the_typed_error(token: str) -> None:
     await Stage().refusal(token)
-
-
-DEVELOPMENT = development_key()
-DEVELOPMENT_TOKEN = mint(DEVELOPMENT, user_id="dev", scopes=["*"], expires_at=NOW + HOUR, now=NOW)
-
-
-def development() -> DevelopmentAuthenticator:
-    clock = ManualClock()
-    revocations = Revocations(MemoryLog(), clock, sortable_ids(clock))
-    return DevelopmentAuthenticator(GoodTokens(InlineReader(DEVELOPMENT), revocations, clock))
-
-
-@pytest.mark.parametrize("peer", [LOOPBACK, "::1", "::ffff:127.0.0.1"])
-async def test_f13_a_development_token_is_good_on_this_machine(peer: str) -> None:
-    principal = await development().authenticate(Credentials(DEVELOPMENT_TOKEN, peer=peer))
-
-    assert (principal.user_id, principal.scopes) == ("dev", frozenset({"*"}))
-
-
-@pytest.mark.parametrize("peer", ["", "10.0.0.1", "localhost", "fe80::1", "::ffff:10.0.0.1"])
-async def test_f13_a_development_token_is_refused_from_anywhere_else(peer: str) -> None:
-    with pytest.raises(Unauthenticated, match="this machine"):
-        await development().authenticate(Credentials(DEVELOPMENT_TOKEN, peer=peer))
-
-
-async def test_f13_a_development_token_is_refused_in_production_even_if_the_key_is_known() -> None:
-    clock = ManualClock()
-    revocations = Revocations(MemoryLog(), clock, sortable_ids(clock))
-    production = TokenAuthenticator(GoodTokens(InlineReader(DEVELOPMENT), revocations, clock))
-
-    with pytest.raises(Unauthenticated, match="--dev only"):
-        await production.authenticate(Credentials(DEVELOPMENT_TOKEN, peer=LOOPBACK))
-
-
-async def test_a_development_server_wants_a_development_token() -> None:
-    clock = ManualClock()
-    revocations = Revocations(MemoryLog(), clock, sortable_ids(clock))
-    server = DevelopmentAuthenticator(GoodTokens(InlineReader(KEY), revocations, clock))
-
-    with pytest.raises(Unauthenticated, match="development token"):
-        await server.authenticate(Credentials(minted(), peer=LOOPBACK))

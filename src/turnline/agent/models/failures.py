@@ -19,11 +19,11 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from turnline.core.envelope import JsonObject
-from turnline.errors import ModelError
+from turnline.errors import ModelError, install_line
 
 MAX_TEXT: Final = 300
 """Characters of a provider's message that are shown."""
-_MISSING: Final = "the packages that speak to models are not installed: pip install 'turnline[llm]'"
+_MISSING: Final = f"the packages that speak to models are not installed: {install_line('llm')}"
 _TRANSIENT: Final = frozenset({408, 409, 425, 429})
 _SERVER_ERROR: Final = 500
 _ENDED_EARLY: Final = "Streamed response ended"

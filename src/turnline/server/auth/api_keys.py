@@ -2,7 +2,7 @@
 
     TURNLINE_API_KEYS='{"ci": {"sha256": "9f86d0...", "scopes": ["runs:start:*"], "groups": ["ops"]}}'
 
-A key is `twk_` and at least 32 characters of chance; the table holds its SHA-256, never the key. It needs
+A key is `tlk_` and at least 32 characters of chance; the table holds its SHA-256, never the key. It needs
 no salt: nobody guesses that much chance. A key is known by its name, has no expiry, and ends when the
 table no longer lists it.
 """
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 from msgspec import Struct
@@ -25,9 +26,11 @@ from turnline.server.auth.operations import check_scope
 from turnline.server.auth.principal import Principal
 
 API_KEYS_VARIABLE: Final = "TURNLINE_API_KEYS"
-API_KEY_PREFIX: Final = "twk_"
+API_KEY_PREFIX: Final = "tlk_"
 MAX_API_KEYS: Final = 1_000
-_KEY: Final = re.compile(r"twk_[A-Za-z0-9_-]{32,128}")
+_KEY_BYTES: Final = 32
+"""Of chance, in a key that is made here."""
+_KEY: Final = re.compile(r"tlk_[A-Za-z0-9_-]{32,128}")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -37,6 +40,16 @@ class ApiKey(Struct, frozen=True, forbid_unknown_fields=True):
     sha256: str
     scopes: list[str] = []
     groups: list[str] = []
+
+    @classmethod
+    def of(cls, key: str, *, scopes: Iterable[str], groups: Iterable[str] = ()) -> Self:
+        """Return the row for `key`."""
+        return cls(sha256=sha256(key.encode()).hexdigest(), scopes=[*scopes], groups=[*groups])
+
+
+def new_api_key() -> str:
+    """Return an API key that no table lists yet."""
+    return API_KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
 
 
 class ApiKeys:

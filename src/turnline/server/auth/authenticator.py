@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Final, Protocol
 
-from turnline.errors import Unauthenticated
+from turnline.errors import AccessBusy, BadKey, LogError, TurnlineError, Unauthenticated
+from turnline.hub.clock import Clock
 from turnline.server.auth.credentials import Credentials, is_loopback
 from turnline.server.auth.principal import ANONYMOUS, Principal
 
 AUTHENTICATE_WITHIN_SECONDS: Final = 5.0
 """A connection that has not said who it is by then is closed."""
+RECHECK_SECONDS: Final = 1.0
+"""This often whoever has an open stream or connection is authenticated again: the token may be revoked."""
 
 
 class Authenticator(Protocol):
@@ -42,6 +47,55 @@ class ByShape:
         return await self._otherwise.authenticate(credentials)
 
 
+class Refusing:
+    """See `Authenticator`. Refuses every token, and says why."""
+
+    def __init__(self, because: str) -> None:
+        self._because = because
+
+    async def authenticate(self, credentials: Credentials) -> Principal:
+        """See `Authenticator`."""
+        raise Unauthenticated(self._because)
+
+
+class OnDemand:
+    """See `Authenticator`. Opens another one when a token first needs it.
+
+    Until that succeeds, each token tries again: its key may be made while the server runs.
+    """
+
+    def __init__(self, open_authenticator: Callable[[], Awaitable[Authenticator]]) -> None:
+        self._open = open_authenticator
+        self._opened: Authenticator | None = None
+        self._lock = asyncio.Lock()
+
+    async def authenticate(self, credentials: Credentials) -> Principal:
+        """See `Authenticator`."""
+        async with self._lock:
+            if self._opened is None:
+                try:
+                    self._opened = await self._open()
+                except BadKey as error:
+                    raise Unauthenticated(f"no token can be verified here: {error.because}") from None
+        return await self._opened.authenticate(credentials)
+
+
+class DevelopmentAuthenticator:
+    """See `Authenticator`. For `serve --dev`: its own key first, and this machine itself only (F13)."""
+
+    def __init__(self, own: Authenticator, *, otherwise: Authenticator) -> None:
+        self._own = own
+        self._otherwise = otherwise
+
+    async def authenticate(self, credentials: Credentials) -> Principal:
+        """See `Authenticator`."""
+        if not is_loopback(credentials.peer):
+            raise Unauthenticated("a server started with --dev serves this machine itself only")
+        with suppress(Unauthenticated):
+            return await self._own.authenticate(credentials)
+        return await self._otherwise.authenticate(credentials)
+
+
 class OnlyLoopback:
     """No tokens at all, for whoever sits at this machine. Everybody else is refused."""
 
@@ -53,6 +107,23 @@ class OnlyLoopback:
         if not is_loopback(credentials.peer):
             raise Unauthenticated("without tokens, only this machine itself is served")
         return self._principal
+
+
+async def until_refused(
+    admit: Callable[[], Awaitable[object]], clock: Clock, *, every_seconds: float = RECHECK_SECONDS
+) -> None:
+    """Return once `admit`, which let somebody in before, refuses them.
+
+    While nothing can be known, because the log or the reader of tokens is out of order, they stay.
+    """
+    while True:
+        await clock.sleep(every_seconds)
+        try:
+            await admit()
+        except (AccessBusy, LogError):
+            continue
+        except TurnlineError:
+            return
 
 
 async def authenticate_public(authenticator: Authenticator, credentials: Credentials) -> Principal:

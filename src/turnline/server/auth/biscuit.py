@@ -58,8 +58,6 @@ def mint(
         facts = [("user", user_id), *(("group", one) for one in groups), *(("scope", one) for one in scopes)]
         for name, value in facts:
             builder.add_fact(Fact(f"{name}({{value}})", {"value": value}))
-        if key.development:
-            builder.add_fact(Fact("dev(true)"))
         token = key.sign(builder)
     except LIBRARY_ERRORS:
         raise BadToken("the token", found="not expressible", expected="names and a time in UTC") from None

@@ -1,6 +1,6 @@
 """The few statements a block of a token may hold; whatever else it holds, the token is refused.
 
-    user("alice");  group("ops");  scope("runs:read");  dev(true);     in the first block only
+    user("alice");  group("ops");  scope("runs:read");                 in the first block only
     check if time($t), $t < 2030-01-01T00:00:00Z;
     check if operation("runs.read") or operation("runs.list");
     check if resource("lead_processing");
@@ -36,7 +36,6 @@ MAX_SOURCE_CHARACTERS: Final = 8_192
 
 _TEXT: Final = rf'"([^"\\]{{1,{MAX_NAME_CHARACTERS}}})"'
 _FACT: Final = re.compile(rf"(user|group|scope)\({_TEXT}\);")
-_DEVELOPMENT: Final = "dev(true);"
 _EXPIRY: Final = re.compile(
     r"check if time\(\$(\w{1,32})\), \$\1 (?:<|<=) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ);", re.ASCII
 )
@@ -61,7 +60,6 @@ class Grant(Struct, frozen=True, kw_only=True):
     user_id: str
     groups: tuple[str, ...]
     scopes: tuple[str, ...]
-    development: bool
     expires_at: datetime
     bounds: tuple[Bound, ...]
 
@@ -78,9 +76,7 @@ def read_block(source: str) -> Block:
         raise Unauthenticated("a block of the token is too long")
     facts, expiries, bounds = list[tuple[str, str]](), list[datetime](), list[Bound]()
     for statement in source.removesuffix("\n").split("\n"):
-        if statement == _DEVELOPMENT:
-            facts.append(("dev", "true"))
-        elif found := _FACT.fullmatch(statement):
+        if found := _FACT.fullmatch(statement):
             facts.append((found[1], found[2]))
         elif found := _EXPIRY.fullmatch(statement):
             expiries.append(_time(found[2]))
@@ -110,7 +106,6 @@ def combine(blocks: Sequence[Block]) -> Grant:
         user_id=users[0],
         groups=_said(authority, "group"),
         scopes=scopes,
-        development=bool(_said(authority, "dev")),
         expires_at=min(moment for block in blocks for moment in block.expiries),
         bounds=tuple(bound for block in blocks for bound in block.bounds),
     )

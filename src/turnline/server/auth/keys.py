@@ -4,10 +4,9 @@
     .turnline/auth.key         the same in a file that only its owner can read
     TURNLINE_AUTH_PUBLIC_KEY   enough to verify: a server needs no more
 
-A key with `development:` before its digits is one for trying things out: whatever it signs is marked so,
-and a production start refuses it.
+Rule 1: a private key is in no error, no log line and no repr.
 
-Rule: a private key is in no error, no log line and no repr.
+Rule 2: the library is imported when a private key is used. A server without tokens does without it.
 """
 
 from __future__ import annotations
@@ -19,66 +18,51 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Final
 
 from turnline.errors import BadKey
-from turnline.server.auth.library import LIBRARY_ERRORS, Biscuit, BiscuitBuilder, KeyPair, PrivateKey
+
+if TYPE_CHECKING:
+    from turnline.server.auth.library import Biscuit, BiscuitBuilder, KeyPair
 
 KEY_VARIABLE: Final = "TURNLINE_AUTH_KEY"
 PUBLIC_KEY_VARIABLE: Final = "TURNLINE_AUTH_PUBLIC_KEY"
 KEY_FILE: Final = Path(".turnline") / "auth.key"
-_PRIVATE: Final = re.compile(r"(development:)?(?:ed25519-private/)?([0-9a-fA-F]{64})")
-_PUBLIC: Final = re.compile(r"(development:)?(?:ed25519/)?([0-9a-fA-F]{64})")
+_PRIVATE: Final = re.compile(r"(?:ed25519-private/)?([0-9a-fA-F]{64})")
+_PUBLIC: Final = re.compile(r"(?:ed25519/)?([0-9a-fA-F]{64})")
 _DO: Final = "Make one with `turnline token key`."
 _MAX_FILE_BYTES: Final = 1_024
-
-
-class VerifyingKey(Struct, frozen=True):
-    """Enough to tell whether a token was signed by the project."""
-
-    public: str
-    """64 hexadecimal digits."""
-    development: bool = False
 
 
 class RootKey:
     """The key that signs a project's tokens. It cannot be shown, copied into a text or read back."""
 
-    __slots__ = ("_pair", "development", "public")
+    __slots__ = ("_pair", "public")
 
-    def __init__(self, pair: KeyPair, *, development: bool) -> None:
+    def __init__(self, pair: KeyPair) -> None:
         self._pair = pair
         self.public = bytes(pair.public_key.to_bytes()).hex()
-        self.development = development
-        """Whether what it signs is for trying things out only."""
+        """The half that verifies: 64 hexadecimal digits."""
 
     def __repr__(self) -> str:
-        return f"RootKey(public={self.public!r}, development={self.development})"
+        return f"RootKey(public={self.public!r})"
 
     @classmethod
     def from_text(cls, text: str, *, where: str) -> RootKey:
         """Return the key that `text` spells. `where` it comes from is all an error says about it."""
+        from turnline.server.auth.library import LIBRARY_ERRORS, KeyPair, PrivateKey  # noqa: PLC0415
+
         found = _PRIVATE.fullmatch(text.strip())
         if found is None:
             raise BadKey(where, because="this is not a private key of 64 hexadecimal digits", do=_DO)
         try:
-            pair = KeyPair.from_private_key(PrivateKey(f"ed25519-private/{found[2]}"))
+            pair = KeyPair.from_private_key(PrivateKey(f"ed25519-private/{found[1]}"))
         except LIBRARY_ERRORS:
             raise BadKey(where, because="no key pair has this private key", do=_DO) from None
-        return cls(pair, development=found[1] is not None)
+        return cls(pair)
 
     def sign(self, builder: BiscuitBuilder) -> Biscuit:
         return builder.build(self._pair.private_key)
-
-    def verifying(self) -> VerifyingKey:
-        return VerifyingKey(self.public, self.development)
-
-
-def development_key() -> RootKey:
-    """Return a key that ends with this process."""
-    return RootKey(KeyPair(), development=True)
 
 
 def root_key(environ: Mapping[str, str], folder: Path) -> RootKey:
@@ -100,27 +84,23 @@ def ensure_root_key(environ: Mapping[str, str], folder: Path) -> RootKey:
     return root_key(environ, folder)
 
 
-def verifying_key(environ: Mapping[str, str], folder: Path) -> VerifyingKey:
+def has_key(environ: Mapping[str, str], folder: Path) -> bool:
+    """Whether something is there to verify tokens with, good or not."""
+    return bool(environ.get(KEY_VARIABLE) or environ.get(PUBLIC_KEY_VARIABLE)) or (folder / KEY_FILE).exists()
+
+
+def verifying_key(environ: Mapping[str, str], folder: Path) -> str:
     """Return what verifies the project's tokens: the public key of the environment, or of its root key."""
     text = environ.get(PUBLIC_KEY_VARIABLE)
     if not text:
-        return root_key(environ, folder).verifying()
+        return root_key(environ, folder).public
     found = _PUBLIC.fullmatch(text.strip())
     if found is None:
         raise BadKey(PUBLIC_KEY_VARIABLE, because="this is not a public key of 64 hexadecimal digits", do=_DO)
-    key = VerifyingKey(found[2].lower(), found[1] is not None)
-    if environ.get(KEY_VARIABLE) and root_key(environ, folder).public != key.public:
+    key = found[1].lower()
+    if environ.get(KEY_VARIABLE) and root_key(environ, folder).public != key:
         because, do = f"this is not the public half of {KEY_VARIABLE}", "Set one of the two."
         raise BadKey(PUBLIC_KEY_VARIABLE, because=because, do=do)
-    return key
-
-
-def production_key(environ: Mapping[str, str], folder: Path) -> VerifyingKey:
-    """Return what verifies the project's tokens, on a server that others rely on (F13)."""
-    key = verifying_key(environ, folder)
-    if key.development:
-        because = "this is a development key, and the server was not started with --dev"
-        raise BadKey("the project's key", because=because, do=_DO)
     return key
 
 

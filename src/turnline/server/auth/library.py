@@ -1,4 +1,4 @@
-"""The one door to `biscuit_auth`, which is installed only on request.
+"""The one door to `biscuit_auth`, which the extra `biscuit` installs.
 
 Trap: the text of a `PrivateKey` is the key. Nothing that holds one may be shown.
 """
@@ -26,7 +26,7 @@ try:
         UnverifiedBiscuit,
     )
 except ImportError:
-    raise MissingExtra("tokens", extra="server") from None
+    raise MissingExtra("tokens", extra="biscuit") from None
 
 LIBRARY_ERRORS = (
     AuthorizationError,

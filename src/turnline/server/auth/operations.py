@@ -69,11 +69,24 @@ def authorise(principal: Principal, operation: str, *, resource: str = "", now: 
     """
     if principal.is_anonymous:
         raise Unauthenticated("no token was sent")
-    if now >= principal.expires_at:
-        raise Unauthenticated("the token has expired")
+    _check_expiry(principal, now)
     because = _denied(principal, operation, resource)
     if because:
         raise Forbidden(principal.user_id, operation=operation, resource=resource, because=because)
+    check_bounds(principal, operation, resource=resource, now=now)
+
+
+def check_bounds(principal: Principal, operation: str, *, resource: str, now: datetime) -> None:
+    """Return if the token holds for this now: it has not expired, and was not narrowed to something else.
+
+    It says nothing about scopes. A public flow needs none, and a narrowed token is still for something else.
+    """
+    _check_expiry(principal, now)
+    asked = {"operation": operation, "resource": resource}
+    for bound in principal.bounds:
+        if asked[bound.kind] not in bound.allowed:
+            because = f"the token was narrowed to another {bound.kind}"
+            raise Forbidden(principal.user_id, operation=operation, resource=resource, because=because)
 
 
 def covers(granted: str, needed: str) -> bool:
@@ -115,6 +128,11 @@ def check_operation(operation: str) -> None:
     raise BadToken("operation", found=f"{operation[:80]!r}{hint}", expected=f"one of {', '.join(OPERATIONS)}")
 
 
+def _check_expiry(principal: Principal, now: datetime) -> None:
+    if now >= principal.expires_at:
+        raise Unauthenticated("the token has expired")
+
+
 def _denied(principal: Principal, operation: str, resource: str) -> str:
     """Why not; empty if nothing is against it."""
     needed = OPERATIONS.get(operation)
@@ -126,10 +144,6 @@ def _denied(principal: Principal, operation: str, resource: str) -> str:
         needed = needed.replace(_HERE, resource)
     if not any(covers(granted, needed) for granted in principal.scopes):
         return f"it needs the scope {needed!r}"
-    asked = {"operation": operation, "resource": resource}
-    for bound in principal.bounds:
-        if asked[bound.kind] not in bound.allowed:
-            return f"the token was narrowed to another {bound.kind}"
     return ""
 
 

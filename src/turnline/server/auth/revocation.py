@@ -26,8 +26,11 @@ from turnline.log.base import Log
 
 REVOCATIONS_CHANNEL: Final = "_revocations"
 EV_TOKEN_REVOKED: Final = "token.revoked"
-REFRESH_SECONDS: Final = 5.0
-"""For how long a server may not know what another process revoked."""
+REFRESH_SECONDS: Final = 2.0
+"""How long a server may not know what another process revoked.
+
+With `RECHECK_SECONDS`, an open stream or connection ends within five seconds.
+"""
 MAX_IDS: Final = 100
 """In one line."""
 MAX_REASON_CHARACTERS: Final = 500

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from turnline.errors import Unauthenticated
 from turnline.hub.clock import Clock
-from turnline.server.auth.credentials import Credentials, is_loopback
+from turnline.server.auth.credentials import Credentials
 from turnline.server.auth.principal import Principal
 from turnline.server.auth.process import TokenReader
 from turnline.server.auth.reading import Reading, check_text
@@ -28,37 +28,7 @@ class RevocationList(Protocol):
 
 
 class TokenAuthenticator:
-    """See `Authenticator`. A development token is refused (F13)."""
-
-    def __init__(self, good: GoodTokens) -> None:
-        self._good = good
-
-    async def authenticate(self, credentials: Credentials) -> Principal:
-        """See `Authenticator`."""
-        reading = await self._good.reading(credentials.token)
-        if reading.grant.development:
-            raise Unauthenticated("a development token is good for a server started with --dev only")
-        return _principal(reading)
-
-
-class DevelopmentAuthenticator:
-    """See `Authenticator`. For `serve --dev`: a development token, from this machine itself, only (F13)."""
-
-    def __init__(self, good: GoodTokens) -> None:
-        self._good = good
-
-    async def authenticate(self, credentials: Credentials) -> Principal:
-        """See `Authenticator`."""
-        if not is_loopback(credentials.peer):
-            raise Unauthenticated("a server started with --dev serves this machine itself only")
-        reading = await self._good.reading(credentials.token)
-        if not reading.grant.development:
-            raise Unauthenticated("a server started with --dev wants the development token it has printed")
-        return _principal(reading)
-
-
-class GoodTokens:
-    """Tokens that are neither forged, nor expired, nor revoked."""
+    """See `Authenticator`. Accepts tokens that are neither forged, nor expired, nor revoked."""
 
     def __init__(self, tokens: TokenReader, revocations: RevocationList, clock: Clock) -> None:
         self._tokens = tokens
@@ -66,15 +36,16 @@ class GoodTokens:
         self._clock = clock
         self._remembered: OrderedDict[bytes, Reading] = OrderedDict()
 
-    async def reading(self, token: str) -> Reading:
-        """Return what the token says. Raises what `Authenticator.authenticate` does."""
+    async def authenticate(self, credentials: Credentials) -> Principal:
+        """See `Authenticator`."""
+        token = credentials.token
         check_text(token)
         reading = await self._known(token)
         if self._clock.now() >= reading.grant.expires_at:
             raise Unauthenticated("the token has expired")
         if await self._revocations.is_revoked(reading.revocation_ids):
             raise Unauthenticated("the token was revoked")
-        return reading
+        return _principal(reading)
 
     async def _known(self, token: str) -> Reading:
         digest = sha256(token.encode()).digest()

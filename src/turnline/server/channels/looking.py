@@ -95,7 +95,7 @@ class ChannelRoutes:
 
     async def events(self, request: Request) -> Response:
         sight = await sight_of(self._house, request, "channels.stream")
-        return await self._streams.of_all(sight)
+        return await self._streams.of_all(request, sight)
 
     async def _check_line(self, state: State, sight: Sight, seq: int) -> None:
         """Refuse a line that is not for whoever asks as if it were not there."""

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable
-from contextlib import ExitStack, aclosing, suppress
+from contextlib import aclosing, suppress
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -25,17 +26,17 @@ from starlette.responses import Response
 
 from turnline.core.envelope import JsonObject
 from turnline.core.state import State
-from turnline.errors import AccessError, HubClosed
+from turnline.errors import HubClosed
 from turnline.hub.hub import OWN_PREFIX
 from turnline.hub.texts import Listening, TurnText
 from turnline.log.base import Head
 from turnline.server.answers import respond
 from turnline.server.channels.past import lines_behind
-from turnline.server.channels.sight import Sight
+from turnline.server.channels.sight import Sight, seen, sight_of
 from turnline.server.house import House
 from turnline.server.parameters import last_seen
 from turnline.server.problems import NO_CONTENT
-from turnline.server.stream import HEARTBEAT, STREAM_HEADERS, EventStream
+from turnline.server.stream import HEARTBEAT, open_stream
 
 _WORDS_CHARACTERS: Final = 16_384
 _encoder = msgspec.json.Encoder()
@@ -48,30 +49,26 @@ class ChannelStreams:
         self._house = house
 
     def of_channel(self, request: Request, state: State, sight: Sight) -> Response:
-        """What happens on one channel, behind the last line seen."""
+        """Return what happens on one channel, after the last line seen."""
         after = last_seen(request)
         if state.is_over and after >= state.seq:
             return respond(None, status=NO_CONTENT)
-        return self._stream(self._told(state.channel_id, after, sight))
+        admit = partial(seen, self._house, request, "channels.stream")
+        return open_stream(self._house, self._told(state.channel_id, after, sight), admit)
 
-    async def of_all(self, sight: Sight) -> Response:
-        """Which channels something happens on, from now on."""
+    async def of_all(self, request: Request, sight: Sight) -> Response:
+        """Return which channels something happens on, from now on."""
         heads = await self._house.runtime.hub.lines.channels()
         after = max((head.position for head in heads), default=0)
-        return self._stream(self._heads(after, sight))
-
-    def _stream(self, content: AsyncIterator[bytes]) -> EventStream:
-        place = ExitStack()
-        place.enter_context(self._house.streams.one())
-        return EventStream(content, place, dict(STREAM_HEADERS))
+        admit = partial(sight_of, self._house, request, "channels.stream")
+        return open_stream(self._house, self._heads(after, sight), admit)
 
     async def _told(self, channel_id: str, after: int, sight: Sight) -> AsyncIterator[bytes]:
-        """What goes over the wire, until the channel has ended, the server stops, or the token does."""
+        """Yield what goes over the wire, until the channel has ended or the server stops."""
         hub = self._house.runtime.hub
-        with suppress(HubClosed, AccessError), Listening(hub.texts, channel_id) as listening:
+        with suppress(HubClosed), Listening(hub.texts, channel_id) as listening:
             yield HEARTBEAT  # Whoever waits for the first byte knows that somebody listens.
             while True:
-                self._house.access.check(sight.principal, "channels.stream", channel_id)
                 rung = listening.bell.rung
                 for words in _joined(listening.take()):
                     yield words
@@ -94,7 +91,6 @@ class ChannelStreams:
             try:
                 yield HEARTBEAT
                 while not self._house.runtime.stopping.is_set():
-                    self._house.access.check(sight.principal, "channels.stream")
                     if await self._is_quiet(asyncio.wait((coming,))):
                         yield HEARTBEAT
                     head = coming.result() if coming.done() else None
@@ -104,8 +100,6 @@ class ChannelStreams:
                         if head is None:  # The log has been closed.
                             return
                         coming = asyncio.ensure_future(anext(tail, None))
-            except AccessError:
-                return
             finally:
                 coming.cancel()
                 await asyncio.gather(coming, return_exceptions=True)
