@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from turnline import __version__
-from turnline.cli.looking import BAD, AsJson, could_not_look, printable
+from turnline.cli.looking import BAD, AsJson, could_not_look, needs_extra, printable
 from turnline.cli.options import waited_for
-from turnline.errors import LogUnavailable, MissingExtra
+from turnline.errors import LogUnavailable
 
 if TYPE_CHECKING:
     from turnline.log.checkup import Checkup, Watch
@@ -76,12 +76,8 @@ def _address(where: str) -> str:
 
 
 def _named_in(file: Path) -> str | None:
-    try:
+    with needs_extra("flow"):
         from turnline.flow.settings import read_settings
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("turnline"):
-            raise
-        raise MissingExtra("projects", extra="flow") from None
     settings, findings = read_settings(file.read_bytes(), file=str(file), environment=os.environ)
     if findings:
         raise LogUnavailable(str(file), because="turnline.yaml has mistakes; `turnline check` names them")

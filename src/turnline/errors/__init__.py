@@ -51,6 +51,7 @@
     │   ├── MissingContextKey     a node reads a key that the run's context does not have; also a KeyError
     │   ├── BadReturn             a node returned something that is no result of a step
     │   ├── TemplateFailed        a template reads what is not there, or costs too much
+    │   ├── SecretRefused         a definition that is not the project's own asks for a secret
     │   ├── AddressRefused        a step may not reach this address
     │   ├── CallFailed            another system did not answer as it should
     │   ├── BadStepValue          a value is not what the step needs
@@ -203,5 +204,6 @@ from turnline.errors.steps import (
     FlowError as FlowError,
     MissingContextKey as MissingContextKey,
     ParseFailed as ParseFailed,
+    SecretRefused as SecretRefused,
     TemplateFailed as TemplateFailed,
 )

@@ -66,6 +66,19 @@ class TemplateFailed(FlowError):
         super().__init__(f"{at} cannot be filled in: {because}.")
 
 
+class SecretRefused(FlowError):
+    """A step asked for a secret, and its definition is not the project's own."""
+
+    def __init__(self, secret: str, *, flow: str, digest: str) -> None:
+        self.secret = secret
+        self.flow = flow
+        self.digest = digest
+        super().__init__(
+            f"The secret {secret!r} is refused. No server of this project loaded this definition of flow "
+            f"{flow!r} from its own files. If you imported it and trust it, import it again with --trust."
+        )
+
+
 class AddressRefused(FlowError):
     """A step may not reach this address."""
 

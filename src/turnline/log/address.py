@@ -18,6 +18,7 @@ from turnline.log.base import Log
 from turnline.log.memory import MemoryLog
 from turnline.log.sqlite import SqliteLog
 
+MEMORY: Final = "memory:"
 PLAIN_SUFFIX: Final = ".db"
 """A path that ends so needs no scheme."""
 
@@ -40,7 +41,7 @@ def open_log(address: str) -> Log:
 
 def _memory(rest: str) -> Log:
     if rest:
-        raise LogUnavailable(f"memory:{rest}", because="nothing may follow `memory:`")
+        raise LogUnavailable(f"{MEMORY}{rest}", because="nothing may follow `memory:`")
     return MemoryLog()
 
 
