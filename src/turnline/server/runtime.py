@@ -175,8 +175,9 @@ class Runtime:
         await driver.start()
         self._stack.push_async_callback(self._drained, hub, driver)
         if self.open_runs.is_needed:
+            self.open_runs.driver_id = driver.agent_id
             for channel in await hub.list_channels(agent_id=driver.agent_id, state="active"):
-                self.open_runs.take_over(channel)
+                self.open_runs.take_over(await hub.state(channel.channel_id))
         self._hub, self._driver = hub, driver
 
     async def _drained(self, hub: Hub, driver: Driver) -> None:
