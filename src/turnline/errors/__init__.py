@@ -78,6 +78,7 @@
     │   ├── VersionMismatch       the flow is written for another version of a data model
     │   ├── BadField              a field is unknown, or a value is not what it holds
     │   ├── WriteRefused          the database does not take what a step wrote
+    │   ├── NoDatabase            there is no database for rows: `database:` is not set
     │   ├── CommitRefused         a step tried to commit by itself
     │   └── ModelsRefused         data models that do not fit together, or not their tables
     └── LogError                  the log did not do what it was asked
@@ -139,6 +140,7 @@ from turnline.errors.data import (
     DataUnavailable as DataUnavailable,
     ModelNotDeclared as ModelNotDeclared,
     ModelsRefused as ModelsRefused,
+    NoDatabase as NoDatabase,
     VersionMismatch as VersionMismatch,
     WriteRefused as WriteRefused,
 )

@@ -89,8 +89,10 @@ class UnitOfWork(Transaction, Protocol):
 class Data(Protocol):
     """The data models of a project."""
 
-    shares_log: bool
-    """Whether they live in the log's own database: then a unit of work is committed with the packet."""
+    @property
+    def shares_log(self) -> bool:
+        """Whether they live in the log's own database: then a unit of work is committed with the packet."""
+        ...
 
     def begin(self, declared: Sequence[ModelUse], versions: Mapping[str, str]) -> UnitOfWork:
         """Return a step's unit of work. Costs nothing until it is used; knows only `declared` models."""

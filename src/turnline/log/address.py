@@ -21,6 +21,7 @@ from turnline.log.sqlite import SqliteLog
 MEMORY: Final = "memory:"
 PLAIN_SUFFIX: Final = ".db"
 """A path that ends so needs no scheme."""
+_WITHOUT_DATABASE: Final = frozenset({MEMORY, "nats:"})
 
 
 def open_log(address: str) -> Log:
@@ -37,6 +38,17 @@ def open_log(address: str) -> Log:
         _SCHEMES,
         do=f"Or give the path of a file that ends in {PLAIN_SUFFIX!r}.",
     )
+
+
+def has_database(address: str) -> bool:
+    """Return whether a log at `address` keeps its lines in a database that can also keep rows."""
+    return scheme_of(address) not in _WITHOUT_DATABASE
+
+
+def scheme_of(address: str) -> str:
+    """Return what an address begins with, for people: `nats:`, `memory:`. The rest may have a password."""
+    scheme, colon, _ = address.partition(":")
+    return f"{scheme}:" if colon else PLAIN_SUFFIX
 
 
 def _memory(rest: str) -> Log:

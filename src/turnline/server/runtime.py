@@ -21,7 +21,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 from weakref import WeakSet
 
 from turnline.agent.agent import Agent
@@ -29,6 +29,7 @@ from turnline.client.embedded import Hub
 from turnline.core.directory import check_not_reserved
 from turnline.errors import BadKey, HubClosed
 from turnline.flow.data.definition import ModelDefinition
+from turnline.flow.data.late import LateData
 from turnline.flow.definition.flow import Flow
 from turnline.flow.driver import Driver
 from turnline.flow.finding import Report
@@ -42,6 +43,9 @@ from turnline.hub.clock import Clock, SystemClock
 from turnline.log.address import MEMORY, open_log
 from turnline.log.base import Log
 from turnline.server.limits import OpenRuns
+
+if TYPE_CHECKING:
+    from turnline.flow.data.database import Database
 
 logger = logging.getLogger(__name__)
 
@@ -204,10 +208,12 @@ def runtime_of(
 ) -> Runtime:
     """Return the runtime of a project, not opened yet. Raises `BadDocuments` with the whole report.
 
+    Raises `NoDatabase` for data models on NATS without `database:`. A log in memory keeps them in memory.
     A secret is the environment variable of its name, looked up when a step asks for it.
     """
     models, report = _models(project)
     report.raise_if_bad()
+    project.check_database(log_address, is_dev=True)
     settings = project.settings
     environ = os.environ if environ is None else environ
     address = log_address or project.log_address
@@ -224,7 +230,7 @@ def runtime_of(
     return Runtime(
         services,
         open_log=partial(open_log, address),
-        open_data=partial(_opened, models, settings.database, clock) if models else None,
+        open_data=partial(_opened, models, settings.database, clock),
         find_trust_key=partial(_trust_key, project, environ, address),
         clock=clock,
         sources=_sources(project),
@@ -292,10 +298,12 @@ def _models(project: Project) -> tuple[list[ModelDefinition], Report]:
 async def _opened(
     models: list[ModelDefinition], url: str | None, clock: Clock | None, log: Log
 ) -> AsyncIterator[Data]:
-    # SQLAlchemy costs a second; a project without data models does without it.
-    from turnline.flow.data.database import open_data  # noqa: PLC0415
+    database: Database | LateData = LateData(log, url=url, clock=clock)
+    if models:
+        # SQLAlchemy costs a second; a project without data models does without it.
+        from turnline.flow.data.database import open_data  # noqa: PLC0415
 
-    database = await open_data(models, log=log, url=url, clock=clock)
+        database = await open_data(models, log=log, url=url, clock=clock)
     try:
         yield database
     finally:

@@ -23,6 +23,7 @@ problems, each with a code, a place and what to do. Codes never change their mea
     TL307  a data model the flow does not declare       names
     TL308  a data model of another version              names
     TL309  data models that do not fit together         project
+    TL310  data models, and no database for them        project
     TL401  a literal secret                             secrets
     TL501  two branches write one key                   branches
     G101 to G304  the graph of a channel step (docs/lint.md)  graphs
