@@ -50,6 +50,7 @@
     │   ├── ParseFailed           an answer is not what the step asked for
     │   ├── MissingContextKey     a node reads a key that the run's context does not have; also a KeyError
     │   ├── BadReturn             a node returned something that is no result of a step
+    │   ├── InputRefused          a step starts a flow with input that its trigger does not take
     │   ├── TemplateFailed        a template reads what is not there, or costs too much
     │   ├── SecretRefused         a definition that is not the project's own asks for a secret
     │   ├── AddressRefused        a step may not reach this address
@@ -204,6 +205,7 @@ from turnline.errors.steps import (
     CallFailed as CallFailed,
     ChildFailed as ChildFailed,
     FlowError as FlowError,
+    InputRefused as InputRefused,
     MissingContextKey as MissingContextKey,
     ParseFailed as ParseFailed,
     SecretRefused as SecretRefused,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from turnline.errors.base import TurnlineError, hint
 
@@ -54,6 +54,15 @@ class BadStepValue(FlowError):
         self.found = found
         self.expected = expected
         super().__init__(f"{what} is {found}; expected {expected}.")
+
+
+class InputRefused(FlowError):
+    """A step starts another flow with input that the flow's trigger does not take."""
+
+    def __init__(self, flow: str, *, problems: Sequence[str]) -> None:
+        self.flow = flow
+        self.problems = tuple(problems)
+        super().__init__(f"The input of flow {flow!r} is refused: {'; '.join(problems)}.")
 
 
 class TemplateFailed(FlowError):

@@ -213,7 +213,7 @@ class _Loading:
         return code
 
 
-def _known(settings: Settings, code: Code, contents: Iterable[Contents]) -> Known:
+def _known(settings: Settings, code: Code, contents: Sequence[Contents]) -> Known:
     return Known(
         runners=code.nodes.keys(),
         agents=code.agents.keys(),
@@ -221,4 +221,5 @@ def _known(settings: Settings, code: Code, contents: Iterable[Contents]) -> Know
         tools=code.tools.keys(),
         flows={name for one in contents for name in one.names},
         servers=settings.mcp_servers.keys(),
+        definitions={flow.name: flow.flow for one in contents for flow in one.flows},
     )

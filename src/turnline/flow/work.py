@@ -106,8 +106,12 @@ class Children(Protocol):
         """Run the step's own inner steps (`definition.flow.inner_steps`, by name) with this context."""
         ...
 
-    async def run_flow(self, place: str, flow: str, input: JsonObject) -> None:
-        """Run another flow of the project, on the definition it had when the run began."""
+    async def run_flow(self, place: str, flow: str, input: JsonObject | None) -> None:
+        """Run another flow of the project, on the definition it had when the run began.
+
+        The input is checked as its trigger says, with defaults. None is the run's context, as far as
+        the flow takes it. Raises `InputRefused`.
+        """
         ...
 
     async def converse(
