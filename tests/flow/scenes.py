@@ -41,7 +41,7 @@ class NoChildren:
     async def run_inner(self, place: str, inner: str, context: JsonObject) -> None:
         raise AssertionError(f"nothing runs at {place}")
 
-    async def run_flow(self, place: str, flow: str, input: JsonObject) -> None:
+    async def run_flow(self, place: str, flow: str, input: JsonObject | None) -> None:
         raise AssertionError(f"nothing runs at {place}")
 
     async def converse(

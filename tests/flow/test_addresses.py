@@ -178,11 +178,34 @@ async def test_f11_where_it_is_allowed_private_addresses_may_be_reached(host: st
 
 
 @pytest.mark.parametrize("found", [[], ["not an address"]])
-async def test_f11_a_name_that_leads_nowhere_is_an_error_of_the_call(found: list[str]) -> None:
-    with pytest.raises(CallFailed, match=r"'a\.example' is not known"):
+async def test_f11_a_name_that_leads_nowhere_is_refused(found: list[str]) -> None:
+    with pytest.raises(AddressRefused, match=r"'a\.example' may not be called: the name is unknown"):
         await reachable("a.example", 80, allow_private=False, resolve=knows(a_example=found))
-    with pytest.raises(CallFailed, match=r"'b\.example' is not known"):
+    with pytest.raises(AddressRefused, match=r"'b\.example' may not be called: the name is unknown"):
         await reachable("b.example", 80, allow_private=False, resolve=knows(a_example=found))
+
+
+async def test_f11_an_error_does_not_tell_what_an_internal_name_leads_to_and_the_servers_log_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inside = knows(db_internal=["10.1.2.3"], meta_internal=["169.254.169.254"])
+    said = []
+    for host in ("db.internal", "meta.internal", "nothing.internal"):
+        with pytest.raises(AddressRefused) as refused:
+            await reachable(host, 80, allow_private=False, resolve=inside)
+        said.append(str(refused.value).replace(host, "HOST"))
+
+    assert len(set(said)) == 1
+    assert "10.1.2.3 is a private network" in caplog.text
+    assert "'nothing.internal': the name has no address" in caplog.text
+
+
+async def test_f11_a_name_server_that_does_not_answer_is_an_error_of_the_call() -> None:
+    async def silent(host: str, port: int) -> Sequence[str]:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    with pytest.raises(CallFailed, match="cannot be looked up now"):
+        await reachable("a.example", 80, allow_private=False, resolve=silent)
 
 
 async def test_f11_the_systems_own_name_for_itself_is_refused() -> None:

@@ -92,6 +92,8 @@ def test_a_document_shows_nothing_of_its_data() -> None:
         "SECRET_1",
         "GITHUB_TOKEN",
         "PRIVATE_KEY",
+        "SIGNING_KEY",
+        "SMTP_PASS",
     ],
 )
 def test_a_workflow_with_a_secret_filled_in_would_put_it_on_the_log(name: str) -> None:
@@ -101,6 +103,46 @@ def test_a_workflow_with_a_secret_filled_in_would_put_it_on_the_log(name: str) -
     assert finding.code == SECRET
     assert f"{{{{ secret.{name} }}}}" in finding.fix
     assert "canary" not in str(finding)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("url: ${X}", "postgresql://app:p@db/leads"),
+        ("url: ${X}", "https://user:pa@ss@example.com/?q=1"),
+        ("url: 'redis://:${X}@cache/0'", "%%"),
+        ("dsn: ${X}", "host=db user=app password=canary"),
+        ("dsn: 'host=db password=${X} user=app'", "canary"),
+        ("a: ${X}", "sk-canary0123456789abcdef"),
+        ("a: ${X}", "-----BEGIN PRIVATE KEY-----canary"),
+        ("headers: {Authorization: 'Bearer ${X}'}", "canary0123456789abcdef"),
+        ("json: {password: '${X}'}", "canary"),
+    ],
+)
+def test_a_variable_whose_value_holds_a_password_is_refused_in_a_workflow(text: str, value: str) -> None:
+    document, findings = filled(text, X=value)
+    (finding,) = secrets_filled_in(document)
+
+    assert (findings, finding.code, finding.found) == ([], SECRET, "${X}")
+    assert "holds a password or a key" in finding.message
+    assert value not in str(finding)
+    assert "canary" not in str(finding)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "https://example.com:8080/a@b",
+        "https://ann@example.com",
+        "mailto:ann@example.com",
+        "eu-west-1",
+        "password",
+    ],
+)
+def test_an_address_without_a_password_may_stand_in_a_workflow(value: str) -> None:
+    document, _ = filled("url: ${X}/leads", X=value)
+
+    assert secrets_filled_in(document) == []
 
 
 @pytest.mark.parametrize("name", ["HOST", "SORT_KEY", "MONKEY", "TOKENIZER", "PWD"])

@@ -11,8 +11,8 @@ import pytest
 from turnline.core.codec import Kept, decode, seal
 from turnline.core.envelope import Envelope
 from turnline.errors import BadExport, LogUnavailable, UnknownChannel
-from turnline.log.base import Log
-from turnline.log.export_file import PART_BYTES, LeftOut, read_export
+from turnline.log.base import MARK_PREFIX, Log
+from turnline.log.export_file import PART_BYTES, ExportWriter, LeftOut, read_export
 from turnline.log.memory import MemoryLog
 from turnline.log.records import MemoryRecords
 from turnline.log.transfer import Exported, Imported, export_log, import_log
@@ -75,6 +75,25 @@ async def test_importing_twice_doubles_nothing(source: Place, place: Place) -> N
 
     assert (result.written, result.known) == (0, 12)
     assert await place.kept() == await source.kept()
+
+
+async def test_a_mark_of_trust_is_in_no_export_and_no_import_takes_one() -> None:
+    log, target, name = MemoryLog(), MemoryLog(), f"{MARK_PREFIX}0123"
+    await log.append(name, [line(name, 1)], after=0)
+    await log.append("_flow-0123", [line("_flow-0123", 1)], after=0)
+    plain, forged = BytesIO(), BytesIO()
+    writer = ExportWriter(forged.write)
+    writer.begin(source="memory:", exported_at=AT)
+    for channel_id, [record] in log.records.items():
+        writer.channel(channel_id, records=1, hash_=record.hash)
+        writer.record(channel_id, record)
+    writer.end()
+
+    done = await export_log(MemoryRecords(log), plain.write, exported_at=AT)
+    result = await import_log(BytesIO(forged.getvalue()), target, MemoryRecords(target))
+
+    assert (done.channels, result.channels, result.own) == (1, 1, ["_flow-0123"])
+    assert [head.channel_id for head in await target.channels()] == ["_flow-0123"]
 
 
 class Failing(MemoryLog):

@@ -8,6 +8,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.flow.stage import flows_of
+from turnline.client.hub_client import HubClient
+from turnline.client.link import LocalLink
+from turnline.core.governance import Passport
+from turnline.core.graph import TransitionGraph
+from turnline.core.targets import TerminateTarget
 from turnline.flow.work import Services
 from turnline.log.memory import MemoryLog
 from turnline.server.limits import Places
@@ -23,10 +28,10 @@ steps: [{id: all, for_each: {items: '[1, 2, 3]', steps: [{id: ask, human: {title
 
 
 @asynccontextmanager
-async def limited(runs_at_once: int) -> AsyncIterator[Runtime]:
-    services = Services(flows=flows_of(ASK, EACH))
+async def limited(runs_at_once: int, log: MemoryLog | None = None) -> AsyncIterator[Runtime]:
+    services, log = Services(flows=flows_of(ASK, EACH)), log or MemoryLog()
     runtime = Runtime(
-        services, open_log=MemoryLog, clock=ManualClock(), runs_at_once=runs_at_once, grace_seconds=0
+        services, open_log=lambda: log, clock=ManualClock(), runs_at_once=runs_at_once, grace_seconds=0
     )
     async with runtime:
         yield runtime
@@ -48,6 +53,30 @@ async def test_a_project_limits_the_runs_of_all_flows_together_and_not_what_is_b
                 await begun(runtime, flow)
         await runtime.runs.cancel(first)
         await begun(runtime, "main")
+
+
+async def test_a_clients_channel_takes_no_place_of_a_flow_whatever_its_labels_and_knobs_say() -> None:
+    log = MemoryLog()
+    graph = TransitionGraph(initial_speaker="bob", transitions=[], default_target=TerminateTarget("done"))
+    knobs = {"graph": graph.to_dict(), "flow": {"name": "main", "digest": "0"}}
+    async with limited(1, log) as runtime:
+        client = HubClient(LocalLink(runtime.hub))
+        await client.register(None, Passport(name="bob"))
+        user = await client.register_human(Passport(name="user", kind="human"))
+        for _ in range(3):
+            await user.open("workflow", "bob", labels={"flow": "main"}, knobs=knobs)
+        await begun(runtime, "main")
+    async with limited(2, log) as runtime:  # A second server counts the same.
+        await begun(runtime, "each")
+        with pytest.raises(RequestRefused, match="2 runs are open already"):
+            await begun(runtime, "each")
+
+
+async def test_a_label_does_not_move_a_run_to_another_flow() -> None:
+    async with limited(5) as runtime:
+        run_id = await runtime.runs.start("main", {}, labels={"flow": "each", "team": "a"})
+
+        assert (await runtime.runs.state(run_id)).spec.labels == {"flow": "main", "team": "a"}
 
 
 async def test_a_start_that_fails_gives_its_place_back() -> None:

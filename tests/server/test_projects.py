@@ -165,3 +165,29 @@ async def test_f11_a_project_can_let_its_calls_reach_private_addresses(tmp_path:
 
     assert done.error is not None
     assert ("not allowed" in done.error.message or "private" in done.error.message) is not allowed
+
+
+SESSION_FLOW = "steps: [{id: write, runner: write}]"
+SESSION_NODE = """
+    from sqlalchemy import text
+    from turnline import node
+
+    @node("write")
+    async def write(ctx):
+        session = ctx["_session"]
+        await session.execute(text("CREATE TABLE IF NOT EXISTS marks (mark TEXT)"))
+        await session.execute(text("INSERT INTO marks VALUES ('here')"))
+        return {"marks": (await session.execute(text("SELECT count(*) FROM marks"))).scalar()}
+"""
+
+
+@pytest.mark.parametrize("log", ["sqlite", "memory"])
+async def test_f2_a_project_without_data_models_has_a_session_on_the_logs_database(
+    tmp_path: Path, log: str
+) -> None:
+    folder = project(tmp_path, workflows__main=SESSION_FLOW, nodes__write=SESSION_NODE)
+    address = f"sqlite:///{tmp_path}/log.db" if log == "sqlite" else "memory:"
+    async with open_runtime(load_project(folder), log_address=address) as runtime:
+        found = [await ended(runtime, await runtime.runs.start("main", {})) for _ in range(2)]
+
+    assert [one.data for one in found] == [{"marks": 1}, {"marks": 2}]

@@ -106,12 +106,12 @@ def _files(files: Sequence[Path]) -> _Checked:
 
 
 def _project(project: Project, asked: Callable[[str], bool], settings: Path | None) -> _Checked:
-    from turnline.flow.check.project import check_project, settings_secrets  # noqa: PLC0415
+    from turnline.flow.check.project import check_project, check_settings  # noqa: PLC0415
 
     report = check_project(project, asked)
     has_settings = settings is not None and settings.is_file()
     if settings is not None and has_settings:
-        report.add(*settings_secrets(settings.read_bytes(), file=str(settings)))
+        report.add(*check_settings(project, settings.read_bytes(), file=str(settings)))
     documents = (*project.models, *project.tests, *project.graphs)
     others = [document for document in documents if asked(document.file)]
     flows = len(project.chosen)

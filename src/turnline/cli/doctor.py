@@ -21,13 +21,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from turnline import __version__
-from turnline.cli.looking import BAD, AsJson, could_not_look, printable
+from turnline.cli.looking import BAD, AsJson, could_not_look, needs_extra, printable
 from turnline.cli.options import waited_for
-from turnline.errors import LogUnavailable, MissingExtra
+from turnline.errors import LogUnavailable
 
 if TYPE_CHECKING:
-    from turnline.log.checkup import Checkup, Watch
+    from turnline.flow.settings import Settings
+    from turnline.log.checkup import Checkup, Finding, Watch
 
+SETTINGS_FILE: Final = "turnline.yaml"
 EXAMPLE: Final = "Example: turnline doctor postgresql://turnline@localhost/turnline --write"
 EXTRAS: Final = {
     "llm": "pydantic_ai",
@@ -54,13 +56,17 @@ Write = Annotated[
 
 def doctor(where: Where = ".", *, write: Write = False, as_json: AsJson = False) -> None:
     """Say whether a log is well set up, and how safe its writes are. Writes only with --write."""
+    import msgspec
+
     installed = _installed()
     with could_not_look():
         address = _address(where)
         checkup, took = waited_for(_check(address, write=write))
+        findings = [*checkup.findings, *_data_findings(where, address)]
     facts = {**installed, **checkup.facts}
     if took is not None:
         facts["one append"] = f"{took * 1000:.1f} ms"
+    checkup = msgspec.structs.replace(checkup, findings=findings)
     typer.echo(_json(checkup, facts) if as_json else "\n".join(_told(checkup, facts)))
     if checkup.findings:
         raise typer.Exit(BAD)
@@ -71,22 +77,33 @@ def _address(where: str) -> str:
     folder = Path(where)
     if not folder.is_dir():
         return where
-    settings = folder / "turnline.yaml"
-    named = _named_in(settings) if settings.is_file() else None
+    settings = folder / SETTINGS_FILE
+    named = _settings_in(settings).log if settings.is_file() else None
     return named or f"sqlite:///{folder / '.turnline' / 'log.db'}"
 
 
-def _named_in(file: Path) -> str | None:
-    try:
+def _settings_in(file: Path) -> Settings:
+    with needs_extra("flow"):
         from turnline.flow.settings import read_settings
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("turnline"):
-            raise
-        raise MissingExtra("projects", extra="flow") from None
     settings, findings = read_settings(file.read_bytes(), file=str(file), environment=os.environ)
     if findings:
         raise LogUnavailable(str(file), because="turnline.yaml has mistakes; `turnline check` names them")
-    return settings.log
+    return settings
+
+
+def _data_findings(where: str, address: str) -> Iterator[Finding]:
+    """Say that a project has data models, and no database for them."""
+    from turnline.log.address import has_database, scheme_of
+    from turnline.log.checkup import Finding
+
+    folder = Path(where)
+    if has_database(address) or not folder.is_dir():
+        return
+    from turnline.flow.project import models_in
+
+    if _settings_in(folder / SETTINGS_FILE).database is None and models_in(folder):
+        do = "Set database: in turnline.yaml, for example database: sqlite:///data.db."
+        yield Finding("data models", f"a log ({scheme_of(address)}) without a database", "`database:`", do)
 
 
 async def _check(address: str, *, write: bool) -> tuple[Checkup, float | None]:

@@ -15,10 +15,21 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from turnline.cli.looking import BAD, Address, AsJson, could_not_look, looking_at, printable, telling
+from turnline.cli.looking import (
+    BAD,
+    Address,
+    AsJson,
+    could_not_look,
+    looking_at,
+    needs_extra,
+    printable,
+    telling,
+)
 from turnline.cli.options import waited_for
 
 if TYPE_CHECKING:
+    from turnline.flow.trust import TrustKey
+    from turnline.log.base import Log
     from turnline.log.stats import LogStats
     from turnline.log.transfer import Exported, Imported
     from turnline.log.verify import Verdict
@@ -74,11 +85,24 @@ def export(
         raise typer.Exit(BAD)
 
 
-@app.command("import", epilog="Example: turnline log import backup.jsonl nats://localhost:4222/turnline")
+@app.command(
+    "import",
+    epilog="Example: turnline log import backup.jsonl nats://localhost:4222/turnline --trust --dir leads",
+)
 def import_(
     file: Annotated[str, typer.Argument(metavar="FILE", help="An export; `-` reads it from standard input.")],
     address: Address,
     *,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Let the imported flow definitions read secrets. Only for an export whose author you trust.",
+        ),
+    ] = False,
+    folder: Annotated[
+        Path, typer.Option("--dir", help="The project's folder, whose key marks them, for --trust.")
+    ] = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Bring an export onto a log. With ids, seqs and hashes; what is there already is not written twice."""
@@ -88,8 +112,10 @@ def import_(
         if given.seekable():  # What can be read twice is read through before anything is written.
             check_export(given)
             given.seek(0)
-        done = waited_for(_import(given, address))
-    typer.echo(_json(_moved(done)) if as_json else _summed(done))
+        done, trusted = waited_for(_import(given, address, folder if trust else None))
+    typer.echo(_json(_moved(done, trusted)) if as_json else _summed(done))
+    for line in _trust_lines(done, trusted):
+        typer.echo(printable(line), err=True)
     for refused in done.refused:
         typer.echo(printable(f"refused: {refused}"), err=True)
     for left_out in done.left_out:
@@ -127,10 +153,12 @@ async def _export(address: str, file: BinaryIO, channels: Sequence[str]) -> Expo
             )
 
 
-async def _import(file: BinaryIO, address: str) -> Imported:
+async def _import(file: BinaryIO, address: str, folder: Path | None) -> tuple[Imported, list[str] | None]:
+    """Import `file`. With a project's `folder`, mark its definitions as trusted and return their names."""
     from turnline.log.address import open_log
     from turnline.log.transfer import import_log
 
+    key = None if folder is None else _trust_key(folder)  # A bad key is an error before anything is written.
     log = open_log(address)
     try:
         await log.channels(
@@ -138,9 +166,26 @@ async def _import(file: BinaryIO, address: str) -> Imported:
         )  # Some logs are made when they are first used; only then they can be looked at.
         with telling("imported") as progress:
             async with looking_at(address) as there:
-                return await import_log(file, log, there, progress=progress)
+                done = await import_log(file, log, there, progress=progress)
+        return done, None if key is None else await _trust(log, key, done.own)
     finally:
         await log.close()
+
+
+def _trust_key(folder: Path) -> TrustKey:
+    with needs_extra("flow"):
+        from turnline.flow.trust import ensure_trust_key
+    return ensure_trust_key(os.environ, folder)
+
+
+async def _trust(log: Log, key: TrustKey, channel_ids: Sequence[str]) -> list[str]:
+    from turnline.flow.definitions import Definitions
+    from turnline.hub.clock import SystemClock
+    from turnline.hub.ids import sortable_ids
+
+    clock = SystemClock()
+    definitions = Definitions(log, clock, sortable_ids(clock), key=key)
+    return [flow.name for flow in await definitions.trust_channels(channel_ids)]
 
 
 @contextmanager
@@ -240,10 +285,11 @@ def _counted(found: LogStats) -> Iterator[str]:
     yield from (printable(f"  {number:>8}  {name}") for name, number in found.event_types.items())
 
 
-def _moved(done: Imported) -> dict[str, object]:
+def _moved(done: Imported, trusted: Sequence[str] | None) -> dict[str, object]:
     import msgspec
 
     return {
+        "trusted": list(trusted or ()),
         "channels": done.channels,
         "records": done.records,
         "written": done.written,
@@ -251,6 +297,21 @@ def _moved(done: Imported) -> dict[str, object]:
         "left_out": [msgspec.to_builtins(one) for one in done.left_out],
         "refused": [{"channel": one.channel_id, "seq": one.seq, "because": str(one)} for one in done.refused],
     }
+
+
+def _trust_lines(done: Imported, trusted: Sequence[str] | None) -> Iterator[str]:
+    """Say which definitions may read secrets now, or that none may."""
+    from turnline.log.base import DEFINITION_PREFIX
+
+    number = sum(channel_id.startswith(DEFINITION_PREFIX) for channel_id in done.own)
+    if trusted is not None:
+        yield f"trusted: {', '.join(trusted) or 'nothing; the file holds no flow definition'}"
+    elif number:
+        what = "flow definition gets" if number == 1 else "flow definitions get"
+        yield (
+            f"{number} imported {what} no secrets, unless the project has the same in its files. "
+            f"If you trust the file, import it again with --trust --dir PROJECT."
+        )
 
 
 def _summed(done: Imported) -> str:

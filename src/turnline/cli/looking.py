@@ -55,6 +55,17 @@ def could_not_look() -> Iterator[None]:
 
 
 @contextmanager
+def needs_extra(extra: str) -> Iterator[None]:
+    """Turn a package that is missing into the name of the extra that brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("turnline"):
+            raise
+        raise MissingExtra("projects", extra=extra) from None
+
+
+@contextmanager
 def telling(what: str) -> Iterator[Callable[[int, int], None]]:
     """Give what tells how far the work is, on standard error, if that is a terminal."""
     if not sys.stderr.isatty():

@@ -100,6 +100,7 @@ def serve(
     except BadDocuments as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
+    project.check_database(log, is_dev=dev)
     if project.report and socket_number is None:
         typer.echo(str(project.report), err=True)
     if workers > 1:

@@ -50,7 +50,9 @@
     │   ├── ParseFailed           an answer is not what the step asked for
     │   ├── MissingContextKey     a node reads a key that the run's context does not have; also a KeyError
     │   ├── BadReturn             a node returned something that is no result of a step
+    │   ├── InputRefused          a step starts a flow with input that its trigger does not take
     │   ├── TemplateFailed        a template reads what is not there, or costs too much
+    │   ├── SecretRefused         a definition that is not the project's own asks for a secret
     │   ├── AddressRefused        a step may not reach this address
     │   ├── CallFailed            another system did not answer as it should
     │   ├── BadStepValue          a value is not what the step needs
@@ -77,6 +79,7 @@
     │   ├── VersionMismatch       the flow is written for another version of a data model
     │   ├── BadField              a field is unknown, or a value is not what it holds
     │   ├── WriteRefused          the database does not take what a step wrote
+    │   ├── NoDatabase            there is no database for rows: `database:` is not set
     │   ├── CommitRefused         a step tried to commit by itself
     │   └── ModelsRefused         data models that do not fit together, or not their tables
     └── LogError                  the log did not do what it was asked
@@ -139,6 +142,7 @@ from turnline.errors.data import (
     DataUnavailable as DataUnavailable,
     ModelNotDeclared as ModelNotDeclared,
     ModelsRefused as ModelsRefused,
+    NoDatabase as NoDatabase,
     VersionMismatch as VersionMismatch,
     WriteRefused as WriteRefused,
 )
@@ -202,7 +206,9 @@ from turnline.errors.steps import (
     CallFailed as CallFailed,
     ChildFailed as ChildFailed,
     FlowError as FlowError,
+    InputRefused as InputRefused,
     MissingContextKey as MissingContextKey,
     ParseFailed as ParseFailed,
+    SecretRefused as SecretRefused,
     TemplateFailed as TemplateFailed,
 )

@@ -72,6 +72,19 @@ class ModelsRefused(DataError):
         super().__init__("the data models cannot be used:\n" + "\n".join(f"- {one}" for one in problems))
 
 
+class NoDatabase(DataError):
+    """Rows have to be kept somewhere, and the log has no database of its own."""
+
+    def __init__(self, what: str, *, log: str) -> None:
+        self.what = what
+        self.log = log
+        """The log's scheme: its address may have a password."""
+        super().__init__(
+            f"{what}: there is no database, and the log ({log}) has none of its own. "
+            f"Set `database:` in turnline.yaml, for example `database: sqlite:///data.db`."
+        )
+
+
 class DataUnavailable(LogUnavailable):
     """The data models' own database failed; nothing is known to be written."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from turnline.errors.base import TurnlineError, hint
 
@@ -56,6 +56,15 @@ class BadStepValue(FlowError):
         super().__init__(f"{what} is {found}; expected {expected}.")
 
 
+class InputRefused(FlowError):
+    """A step starts another flow with input that the flow's trigger does not take."""
+
+    def __init__(self, flow: str, *, problems: Sequence[str]) -> None:
+        self.flow = flow
+        self.problems = tuple(problems)
+        super().__init__(f"The input of flow {flow!r} is refused: {'; '.join(problems)}.")
+
+
 class TemplateFailed(FlowError):
     """A template could not be filled in. What it was filled with is not in the message."""
 
@@ -64,6 +73,19 @@ class TemplateFailed(FlowError):
         """Where in the step it stands: `api_call.json.customer`."""
         self.because = because
         super().__init__(f"{at} cannot be filled in: {because}.")
+
+
+class SecretRefused(FlowError):
+    """A step asked for a secret, and its definition is not the project's own."""
+
+    def __init__(self, secret: str, *, flow: str, digest: str) -> None:
+        self.secret = secret
+        self.flow = flow
+        self.digest = digest
+        super().__init__(
+            f"The secret {secret!r} is refused. No server of this project loaded this definition of flow "
+            f"{flow!r} from its own files. If you imported it and trust it, import it again with --trust."
+        )
 
 
 class AddressRefused(FlowError):

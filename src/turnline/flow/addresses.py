@@ -14,11 +14,15 @@ list. Addresses that carry another inside (mapped, NAT64, 6to4, Teredo) are none
 
 Rule 3: an IPv4 address is written in one way, four decimal numbers. What only a lenient
 reader takes for an address (`127.1`, `0x7f000001`, `2130706433`) is refused, not read.
+
+Rule 4: a caller may have chosen the name, and reads the error. So a name that nobody knows and a
+name with private addresses only give the same error. The server's log says which, for operators.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,6 +30,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 from turnline.errors import AddressRefused, CallFailed
+
+logger = logging.getLogger(__name__)
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port -> addresses, in the order to try them."""
@@ -70,19 +76,25 @@ async def reachable(
 ) -> list[str]:
     """Return the addresses of `host` that may be connected to; at least one.
 
-    Raises `AddressRefused` where there is none that may be, `CallFailed` where the name
-    leads nowhere. Proved by `tests/flow/test_addresses.py`.
+    Raises `AddressRefused` where there is none, `CallFailed` where the name cannot be looked up now.
+    Proved by `tests/flow/test_addresses.py`.
     """
     literal = _literal(host)
     if literal is None:
         _check_name(host, allow_private=allow_private)
     found = [literal] if literal is not None else await _looked_up(host, port, resolve or system_resolve)
+    if not found:
+        logger.warning("refused to call %r: the name has no address", host)
+        raise _unreachable(host)
     if allow_private:
         return [str(address) for address in found]
     allowed = [str(address) for address in found if not why_not(address)]
-    if not allowed:
-        raise AddressRefused(host, because=f"its address is {why_not(found[0])}")
-    return allowed
+    if allowed:
+        return allowed
+    if literal is not None:
+        raise AddressRefused(host, because=f"its address is {why_not(literal)}")
+    logger.warning("refused to call %r: its address %s is %s", host, found[0], why_not(found[0]))
+    raise _unreachable(host)
 
 
 def why_not(address: Address) -> str:
@@ -124,10 +136,17 @@ def _check_name(host: str, *, allow_private: bool) -> None:
 
 
 async def _looked_up(host: str, port: int, resolve: Resolve) -> list[Address]:
+    """Return the name's addresses; none if nobody knows the name."""
     try:
         found = [ip_address(text) for text in await resolve(host, port)]
+    except socket.gaierror as error:
+        if error.errno == socket.EAI_AGAIN:
+            raise CallFailed("the request", because=f"{host!r} cannot be looked up now; try again") from None
+        return []
     except (OSError, ValueError):  # UnicodeError is a ValueError: a name that DNS cannot have.
-        found = []
-    if not found:
-        raise CallFailed("the request", because=f"the host {host!r} is not known")
+        return []
     return list(dict.fromkeys(found))[:MOST_ADDRESSES]
+
+
+def _unreachable(host: str) -> AddressRefused:
+    return AddressRefused(host, because="the name is unknown or has no public address")

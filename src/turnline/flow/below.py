@@ -12,7 +12,8 @@ from turnline.core.envelope import JsonObject
 from turnline.core.event_types import SUBSTANTIVE
 from turnline.core.packet import body_of
 from turnline.core.state import State
-from turnline.errors import UnknownChannel, UnknownName
+from turnline.errors import InputRefused, UnknownChannel, UnknownName
+from turnline.flow.body import checked_body
 from turnline.flow.definition.flow import Flow
 from turnline.flow.definitions import Definitions
 from turnline.flow.run import RunKnob, first_private, request_for
@@ -56,15 +57,26 @@ class Below:
         knob = replace(self._knob, at=at, private=private, retry_of="", input="")
         await self._start(place, flow, knob, context)
 
-    async def run_flow(self, place: str, flow: str, input: JsonObject) -> None:
+    async def run_flow(self, place: str, flow: str, input: JsonObject | None) -> None:
         pins = self._knob.pins
         if flow not in pins:
             raise UnknownName("flow", flow, pins)
         definition = await self._definitions.get(pins[flow])
         private = first_private(definition, self._run.private_vars.get("_user_id"))
         knob = RunKnob(name=flow, digest=pins[flow], pins=pins, private=private)
-        context = {**definition.spec.context.defaults, **input}
+        given = self._taken_by(definition) if input is None else input
+        clean, problems = checked_body(definition, given)
+        if problems:
+            raise InputRefused(flow, problems=list(map(str, problems)))
+        context = {**definition.spec.context.defaults, **clean}
         await self._start(place, definition, knob, context)
+
+    def _taken_by(self, flow: Flow) -> JsonObject:
+        """Return the run's context, without keys that the flow's trigger does not take."""
+        trigger, context = flow.spec.trigger, self._run.context_vars
+        if trigger is None or trigger.input is None or trigger.extra:
+            return context
+        return {key: value for key, value in context.items() if key in trigger.input}
 
     async def converse(
         self, place: str, agents: Sequence[str], graph: JsonObject, message: str, context: JsonObject

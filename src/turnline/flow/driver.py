@@ -10,6 +10,7 @@ restart it is woken by the same lines; there is no recovery of its own (F7).
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
@@ -31,15 +32,18 @@ from turnline.errors import (
     HubClosed,
     LogError,
     Refused,
+    SecretRefused,
     TurnlineError,
     TurnTaken,
     UnknownChannel,
 )
 from turnline.flow.attempt import NOT_THE_STEPS, OVER_FOR_US, attempt, failed, settle
 from turnline.flow.below import Below
+from turnline.flow.definition.flow import Flow
 from turnline.flow.definitions import Definitions
 from turnline.flow.run import RunKnob, run_knob, step_of, steps_at
 from turnline.flow.steps import PERFORM
+from turnline.flow.trust import TrustKey
 from turnline.flow.verdict import CANCELLED
 from turnline.flow.work import Done, Paused, Perform, Services, Work
 from turnline.hub.hub import Hub
@@ -58,12 +62,24 @@ RETRY_SECONDS: Final = 1.0
 class Driver:
     """One process's driver. `start` it once; it works until `stop`."""
 
-    def __init__(self, hub: Hub, services: Services, *, perform: Mapping[type, Perform] = PERFORM) -> None:
-        """`perform` says how steps are performed, for each class of their definitions."""
+    def __init__(
+        self,
+        hub: Hub,
+        services: Services,
+        *,
+        perform: Mapping[type, Perform] = PERFORM,
+        trust_key: TrustKey | None = None,
+    ) -> None:
+        """`perform` says how steps are performed, for each class of their definitions.
+
+        `trust_key` marks the definitions of `services.flows`. Without it only these read secrets.
+        """
         self.hub = hub
         self.services = services
         self._perform = perform
-        self.definitions = Definitions(hub.log, hub.clock, hub.new_id)
+        self.definitions = Definitions(
+            hub.log, hub.clock, hub.new_id, own=services.flows.values(), key=trust_key
+        )
         self.agent_id = ""
         self._worker = ""
         self._working: dict[str, asyncio.Task[None]] = {}
@@ -278,7 +294,7 @@ class Driver:
             private=deepcopy(state.private_vars),
             history=history,
             now=self.hub.clock.now(),
-            services=self.services,
+            services=await self._services_for(flow, knob.digest),
             children=below,
             journal=LogJournal(self.hub.turns, channel_id, claim.seq),
             recorded=entries(history),
@@ -286,6 +302,16 @@ class Driver:
             dropped=partial(self.note_dropped, channel_id),
         )
         return work, below
+
+    async def _services_for(self, flow: Flow, digest: str) -> Services:
+        """Return the services without secrets, unless the definition is the project's own."""
+        if await self.definitions.is_trusted(digest):
+            return self.services
+
+        def refuse(name: str) -> str | None:
+            raise SecretRefused(name, flow=flow.name, digest=digest)
+
+        return dataclasses.replace(self.services, secret=refuse)
 
     def note_dropped(self, channel_id: str, source: str, keys: list[str]) -> None:
         """Write into the audit that keys from outside were dropped (F1)."""

@@ -7,7 +7,8 @@ Rule 2: what was filled in is not shown. `YamlDocument.written` keeps the text a
 written, for whoever has to tell of it.
 
 Rule 3: a workflow is kept on the log, word for word (F8). So no secret is filled into one:
-`{{ secret.NAME }}` in a header keeps the reference.
+`{{ secret.NAME }}` in a header keeps the reference. A variable is a secret by its name, or by what
+it holds: a text that `check.secrets` would find if the author had written it (docs/security.md).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from turnline.flow.check.secrets import secret_in
 from turnline.flow.definition.base import Json
 from turnline.flow.finding import Finding, nearest
 from turnline.flow.yaml_document import MAX_FILE_BYTES, Path, YamlDocument, is_storable
@@ -27,7 +29,8 @@ SECRET: Final = "TL023"
 
 _VARIABLE: Final = re.compile(r"\$(\$)?\{(?:([A-Za-z_][A-Za-z0-9_]*)\})?")
 _SECRETS: Final = re.compile(
-    r"(^|_)(SECRETS?|PASSWORD|PASSWD|PASSPHRASE|TOKEN|CREDENTIALS?|(API|ACCESS|PRIVATE|SECRET)_?KEY)(_|$)|_PWD$",
+    r"(^|_)(SECRETS?|PASSWORD|PASSWD|PASSPHRASE|TOKEN|CREDENTIALS?"
+    r"|(API|ACCESS|PRIVATE|SECRET|SIGNING|ENCRYPTION|MASTER)_?KEY)(_|$)|_(PWD|PASS|PW)$",
     re.IGNORECASE,
 )
 
@@ -43,19 +46,32 @@ def filled_in(document: YamlDocument, environment: Mapping[str, str]) -> tuple[Y
 
 
 def secrets_filled_in(document: YamlDocument) -> list[Finding]:
-    """What to say of a workflow that names secrets as variables."""
+    """Return a finding for each variable of a workflow that is a secret. No finding has its value."""
+    return [one for path, text in document.written.items() for one in _secrets_at(document, path, text)]
+
+
+def _secrets_at(document: YamlDocument, path: Path, written: str) -> list[Finding]:
+    names = list(dict.fromkeys(name for escaped, name in _VARIABLE.findall(written) if name and not escaped))
+    named = [name for name in names if _SECRETS.search(name)]
+    holds = "looks like a secret"
+    if not named and names and secret_in(path, _value_at(document.data, path)) is not None:
+        named, holds = names, "holds a password or a key here"
     return [
         document.finding(
             SECRET,
-            f"the variable {name!r} looks like a secret, and a workflow is kept on the log as it is read",
+            f"the variable {name!r} {holds}, and a workflow is kept on the log as it is read",
             path,
             found=f"${{{name}}}",
             fix=f"write {{{{ secret.{name} }}}} in a header, or let a @node read it from its own environment",
         )
-        for path, text in document.written.items()
-        for escaped, name in _VARIABLE.findall(text)
-        if not escaped and _SECRETS.search(name)
+        for name in named
     ]
+
+
+def _value_at(data: Json, path: Path) -> str:
+    for part in path:
+        data = data[part]
+    return str(data)
 
 
 class _Filling:

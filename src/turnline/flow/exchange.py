@@ -12,11 +12,13 @@ redirect is the other side's text.
 
 Rule 3: an answer is read up to its limit, compressed or not.
 
-Rule 4: an error says what was called and how it failed. It never holds a header.
+Rule 4: an error says what was called and how it failed. It holds no header, and no address that a
+name led to: a caller who chose the name reads it. The server's log has the address.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import ssl
 import zlib
@@ -30,6 +32,8 @@ import httpx2
 
 from turnline.errors import BadStepValue, CallFailed
 from turnline.flow.addresses import Resolve, is_literal, reachable
+
+logger = logging.getLogger(__name__)
 
 MAX_REDIRECTS: Final = 3
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -137,12 +141,23 @@ async def _sent(asked: HttpRequest, limits: Limits, transport: httpx2.AsyncBaseT
         try:
             return await _sent_to(address, host, asked, limits, transport)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:  # Nothing was sent.
-            refused = str(error) or type(error).__name__
+            logger.warning("%s: no connection to %s: %s", asked.called, address, error)
+            refused = _reason(error)
         except (httpx2.TransportError, httpx2.StreamError) as error:
             # Its text may quote what was sent.
             because = f"the connection broke ({type(error).__name__})"
             raise CallFailed(asked.called, because=because) from None
     raise CallFailed(asked.called, because=f"it could not be reached ({refused})")
+
+
+def _reason(error: httpx2.TransportError) -> str:
+    """Return why there is no connection, without the address. What TLS says names only the host."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return str(error)
+        cause = cause.__cause__ or cause.__context__
+    return "no connection in time" if isinstance(error, httpx2.ConnectTimeout) else "no connection"
 
 
 async def _sent_to(

@@ -25,6 +25,7 @@ from turnline.agent.agent import Agent
 from turnline.agent.network_tools import NETWORK_TOOLS, tool_names
 from turnline.agent.tool import Tool
 from turnline.core.study.finding import Severity
+from turnline.errors import NoDatabase
 from turnline.flow.check.names import Known, missing_names
 from turnline.flow.check.texts import bad_texts
 from turnline.flow.code import Code, code_of, unclear_tools
@@ -36,6 +37,7 @@ from turnline.flow.modules import Modules
 from turnline.flow.settings import SETTINGS_FILE, Settings, read_settings
 from turnline.flow.work import Node
 from turnline.flow.yaml_document import YamlDocument
+from turnline.log.address import MEMORY, has_database, scheme_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,16 @@ class Project:
         """Where its log is: as turnline.yaml says, or in the folder itself."""
         return self.settings.log or f"sqlite:///{self.root / '.turnline' / 'log.db'}"
 
+    def check_database(self, log_address: str | None = None, *, is_dev: bool = False) -> None:
+        """Raise `NoDatabase` if there are data models and nothing that keeps their rows.
+
+        With `is_dev`, a log in memory may keep them: they end with the process.
+        """
+        address = log_address or self.log_address
+        is_memory = is_dev and address == MEMORY
+        if self.models and self.settings.database is None and not (has_database(address) or is_memory):
+            raise NoDatabase("the data models of this project", log=scheme_of(address))
+
 
 def load_project(folder: str | os.PathLike[str], *, environment: Mapping[str, str] | None = None) -> Project:
     """Load everything below a folder. `environment` is the process's own, if not given."""
@@ -80,6 +92,14 @@ def load_project(folder: str | os.PathLike[str], *, environment: Mapping[str, st
     for path in loading.documents():
         loading.read(path, stray="warning")
     return loading.project(files.code(), is_whole=True)
+
+
+def models_in(folder: str | os.PathLike[str]) -> Sequence[YamlDocument]:
+    """Return the data models below a folder, as they were read. No Python file is imported."""
+    loading = _Loading(Folder(Path(folder), shown_as=Path(folder)), os.environ)
+    for path in loading.documents():
+        loading.read(path, stray="warning")
+    return loading.models
 
 
 def load_files(
@@ -135,6 +155,10 @@ class _Loading:
         is_good = all(one.severity == "warning" for one in contents.findings)
         self._beside.append(contents if is_good else Contents(names=contents.names))
 
+    @property
+    def models(self) -> list[YamlDocument]:
+        return [document for one in (*self._beside, *self._contents) for document in one.models]
+
     def project(self, code: Sequence[Path], *, is_whole: bool) -> Project:
         settings, python = self._settings(), self._python(code)
         every = [*self._beside, *self._contents]
@@ -149,7 +173,7 @@ class _Loading:
             root=self._folder.root,
             settings=settings,
             flows={flow.name: flow for flow in flows},
-            models=[document for one in every for document in one.models],
+            models=self.models,
             tests=[document for one in every for document in one.tests],
             graphs=[document for one in every for document in one.graphs],
             nodes=python.nodes,
@@ -189,7 +213,7 @@ class _Loading:
         return code
 
 
-def _known(settings: Settings, code: Code, contents: Iterable[Contents]) -> Known:
+def _known(settings: Settings, code: Code, contents: Sequence[Contents]) -> Known:
     return Known(
         runners=code.nodes.keys(),
         agents=code.agents.keys(),
@@ -197,4 +221,5 @@ def _known(settings: Settings, code: Code, contents: Iterable[Contents]) -> Know
         tools=code.tools.keys(),
         flows={name for one in contents for name in one.names},
         servers=settings.mcp_servers.keys(),
+        definitions={flow.name: flow.flow for one in contents for flow in one.flows},
     )

@@ -52,7 +52,12 @@ def first_private(flow: Flow, user_id: object = None) -> JsonObject:
 
 def run_knob(state: State) -> RunKnob | None:
     """What a channel says of its flow; None for one that is no run."""
-    data = state.spec.knobs.get("flow")
+    return knob_in(state.spec.knobs)
+
+
+def knob_in(knobs: JsonObject) -> RunKnob | None:
+    """Return what a channel's knobs say of its flow. Whoever opened the channel wrote it."""
+    data = knobs.get("flow")
     if not isinstance(data, dict):
         return None
     try:
@@ -99,7 +104,7 @@ def request_for(
     return OpenRequest(
         type="workflow",
         knobs=knobs,
-        labels={"flow": flow.name, **(labels or {})},
+        labels={**(labels or {}), "flow": flow.name},
         expectations=[],
         ttl_seconds=limit if parent is None else None,
         channel_id=run_id,

@@ -89,8 +89,10 @@ class UnitOfWork(Transaction, Protocol):
 class Data(Protocol):
     """The data models of a project."""
 
-    shares_log: bool
-    """Whether they live in the log's own database: then a unit of work is committed with the packet."""
+    @property
+    def shares_log(self) -> bool:
+        """Whether they live in the log's own database: then a unit of work is committed with the packet."""
+        ...
 
     def begin(self, declared: Sequence[ModelUse], versions: Mapping[str, str]) -> UnitOfWork:
         """Return a step's unit of work. Costs nothing until it is used; knows only `declared` models."""
@@ -104,8 +106,12 @@ class Children(Protocol):
         """Run the step's own inner steps (`definition.flow.inner_steps`, by name) with this context."""
         ...
 
-    async def run_flow(self, place: str, flow: str, input: JsonObject) -> None:
-        """Run another flow of the project, on the definition it had when the run began."""
+    async def run_flow(self, place: str, flow: str, input: JsonObject | None) -> None:
+        """Run another flow of the project, on the definition it had when the run began.
+
+        The input is checked as its trigger says, with defaults. None is the run's context, as far as
+        the flow takes it. Raises `InputRefused`.
+        """
         ...
 
     async def converse(

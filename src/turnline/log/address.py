@@ -18,8 +18,10 @@ from turnline.log.base import Log
 from turnline.log.memory import MemoryLog
 from turnline.log.sqlite import SqliteLog
 
+MEMORY: Final = "memory:"
 PLAIN_SUFFIX: Final = ".db"
 """A path that ends so needs no scheme."""
+_WITHOUT_DATABASE: Final = frozenset({MEMORY, "nats:"})
 
 
 def open_log(address: str) -> Log:
@@ -38,9 +40,20 @@ def open_log(address: str) -> Log:
     )
 
 
+def has_database(address: str) -> bool:
+    """Return whether a log at `address` keeps its lines in a database that can also keep rows."""
+    return scheme_of(address) not in _WITHOUT_DATABASE
+
+
+def scheme_of(address: str) -> str:
+    """Return what an address begins with, for people: `nats:`, `memory:`. The rest may have a password."""
+    scheme, colon, _ = address.partition(":")
+    return f"{scheme}:" if colon else PLAIN_SUFFIX
+
+
 def _memory(rest: str) -> Log:
     if rest:
-        raise LogUnavailable(f"memory:{rest}", because="nothing may follow `memory:`")
+        raise LogUnavailable(f"{MEMORY}{rest}", because="nothing may follow `memory:`")
     return MemoryLog()
 
 

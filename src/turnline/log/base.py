@@ -10,13 +10,18 @@ when every test in it passes.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED
 from turnline.log.joined import SharedDatabase, Transaction
+
+DEFINITION_PREFIX: Final = "_flow-"
+"""Ids of channels that hold a flow definition each; its digest follows."""
+MARK_PREFIX: Final = "_mark-"
+"""Ids of channels that count on their own log only. An export leaves them out, and an import ignores them."""
 
 
 class Head(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,8 @@ record first, and left alone if it differs. So importing again, also after a cra
 Rule 3: what fits into one append is one append: such a channel is there as a whole or not at all.
 A longer one comes in parts, each behind the last, so a second import goes on where the first
 ended. No hub may use the log before the import is done.
+
+Rule 4: marks of trust stay with their log (`flow.trust`): no export has them, no import takes them.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import BinaryIO
 from msgspec import Struct, field
 
 from turnline.errors import ChannelDiffers, CorruptRecord, LogConflict, UnknownChannel
-from turnline.log.base import Log
+from turnline.log.base import MARK_PREFIX, Log
 from turnline.log.chain import Chain
 from turnline.log.export_file import End, ExportWriter, Header, LeftOut, Part, Piece, read_export
 from turnline.log.records import Records
@@ -47,6 +49,8 @@ class Imported(Struct, frozen=True, kw_only=True):
     """Records that were not on the log before."""
     known: int
     """Records that were."""
+    own: list[str] = field(default_factory=list)
+    """Channels in the file that servers write for themselves: their ids begin with `_`."""
     left_out: list[LeftOut] = field(default_factory=list)
     """Channels the export could not read."""
     refused: list[ChannelDiffers] = field(default_factory=list)
@@ -66,7 +70,7 @@ async def export_log(
     left_out: list[CorruptRecord] = []
     wanted = set(channels)
     async for channel_id in records.channels():
-        if channels and channel_id not in wanted:
+        if channel_id.startswith(MARK_PREFIX) or (channels and channel_id not in wanted):
             continue
         wanted.discard(channel_id)
         try:
@@ -134,6 +138,8 @@ async def import_log(
     pieces = read_export(file)
     while (piece := await asyncio.to_thread(_next, pieces)) is not None:
         match piece:
+            case Part() if piece.channel_id.startswith(MARK_PREFIX):
+                pass  # A mark counts on its own log only.
             case Part():
                 await taking.take(piece)
                 progress(taking.channels, taking.records)
@@ -155,6 +161,7 @@ class _Taking:
         self.left_out: list[LeftOut] = []
         self.channels = self.records = self._written = self._known_before = 0
         self._refused: list[ChannelDiffers] = []
+        self._own: list[str] = []
         self._log = log
         self._there = there
         self._channel_id: str | None = None
@@ -167,6 +174,7 @@ class _Taking:
             records=self.records,
             written=self._written,
             known=self._known_before,
+            own=self._own,
             left_out=self.left_out,
             refused=self._refused,
         )
@@ -186,6 +194,8 @@ class _Taking:
     async def _begin(self, channel_id: str) -> None:
         head = await self._log.head(channel_id)
         self.channels += 1
+        if channel_id.startswith("_"):
+            self._own.append(channel_id)
         self._channel_id = channel_id
         self._known = head.seq if head else 0
         self._is_refused = False

@@ -10,10 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from turnline.core.channel import ChannelMetadata
+import msgspec
+
+from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE
+from turnline.core.state import State
 from turnline.flow.definition.flow import Flow
+from turnline.flow.run import knob_in
 from turnline.server.problems import UNAVAILABLE, RequestRefused
 
 
@@ -42,12 +46,18 @@ class Places:
 
 
 class OpenRuns:
-    """The open runs of a project that limits them. One that waits counts; one below another does not."""
+    """The open runs of a project that limits them. One that waits counts; one below another does not.
+
+    Rule: a run is a channel that the driver opened, and its flow is in the driver's knob. Labels are
+    not looked at: every client can set them on a channel of its own.
+    """
 
     def __init__(self, flows: Mapping[str, Flow], *, in_all: int | None = None) -> None:
         limits = {name: flow.spec.limits.concurrency for name, flow in flows.items()}
         self._most = {name: most for name, most in limits.items() if most is not None}
         self._in_all = in_all
+        self.driver_id = ""
+        """The participant that opens runs. Nothing is counted before it is known."""
         self._flow_of: dict[str, str] = {}
         """Open run -> its flow."""
         self._counts: Counter[str] = Counter()
@@ -61,15 +71,15 @@ class OpenRuns:
         """See `hub.governance.Listener`."""
         if not self.is_needed:
             return
-        if envelope.event_type == EV_CHANNEL_INVITE and envelope.event_data.get("parent_id") is None:
-            self._opened(envelope.channel_id, envelope.event_data.get("labels", {}).get("flow"))
+        if envelope.event_type == EV_CHANNEL_INVITE:
+            self._add(msgspec.convert(envelope.event_data, ChannelSpec))
         elif envelope.event_type == EV_CHANNEL_CLOSED and envelope.channel_id in self._flow_of:
             self._counts[self._flow_of.pop(envelope.channel_id)] -= 1
 
-    def take_over(self, channel: ChannelMetadata) -> None:
+    def take_over(self, state: State) -> None:
         """Count a run that was open before this process began."""
-        if channel.parent_id is None:
-            self._opened(channel.channel_id, channel.labels.get("flow"))
+        if not state.is_over:
+            self._add(state.spec)
 
     @contextmanager
     def starting(self, flow: str) -> Iterator[None]:
@@ -87,10 +97,13 @@ class OpenRuns:
         finally:  # Once it is open it is counted as that.
             self._counts[flow] -= 1
 
-    def _opened(self, run_id: str, flow: str | None) -> None:
-        if flow is not None and run_id not in self._flow_of:
-            self._flow_of[run_id] = flow
-            self._counts[flow] += 1
+    def _add(self, spec: ChannelSpec) -> None:
+        if not self.driver_id or spec.creator_id != self.driver_id or spec.parent_id is not None:
+            return
+        knob = knob_in(spec.knobs)
+        if knob is not None and spec.channel_id not in self._flow_of:
+            self._flow_of[spec.channel_id] = knob.name
+            self._counts[knob.name] += 1
 
 
 def busy(because: str, retry_after_seconds: int) -> RequestRefused:

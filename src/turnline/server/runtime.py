@@ -13,6 +13,7 @@ does the command line.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
@@ -20,14 +21,15 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 from weakref import WeakSet
 
 from turnline.agent.agent import Agent
 from turnline.client.embedded import Hub
 from turnline.core.directory import check_not_reserved
-from turnline.errors import HubClosed
+from turnline.errors import BadKey, HubClosed
 from turnline.flow.data.definition import ModelDefinition
+from turnline.flow.data.late import LateData
 from turnline.flow.definition.flow import Flow
 from turnline.flow.driver import Driver
 from turnline.flow.finding import Report
@@ -35,11 +37,17 @@ from turnline.flow.mistake import parsed
 from turnline.flow.project import Project
 from turnline.flow.runs import Runs
 from turnline.flow.tasks import Tasks
+from turnline.flow.trust import TrustKey, any_reads_secrets, ensure_trust_key, find_trust_key
 from turnline.flow.work import Data, Services
 from turnline.hub.clock import Clock, SystemClock
-from turnline.log.address import open_log
+from turnline.log.address import MEMORY, open_log
 from turnline.log.base import Log
 from turnline.server.limits import OpenRuns
+
+if TYPE_CHECKING:
+    from turnline.flow.data.database import Database
+
+logger = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 30.0
 GRACE_SECONDS: Final = 10.0
@@ -57,6 +65,7 @@ class Runtime:
         *,
         open_log: Callable[[], Log],
         open_data: OpenData | None = None,
+        find_trust_key: Callable[[], TrustKey | None] = lambda: None,
         clock: Clock | None = None,
         sources: Mapping[str, str] | None = None,
         runs_at_once: int | None = None,
@@ -73,6 +82,7 @@ class Runtime:
         self._services = services
         self.open_log = open_log
         self._open_data = open_data
+        self._find_trust_key = find_trust_key
         self._sweep_seconds = sweep_seconds
         self._grace_seconds = grace_seconds
         self._patience: WeakSet[asyncio.Timeout] = WeakSet()
@@ -164,12 +174,14 @@ class Runtime:
         for agent in self._services.agents.values():
             check_not_reserved(agent.name)
             await hub.register(agent)
-        driver = Driver(hub, replace(self._services, data=data or self._services.data))
+        services = replace(self._services, data=data or self._services.data)
+        driver = Driver(hub, services, trust_key=self._find_trust_key())
         await driver.start()
         self._stack.push_async_callback(self._drained, hub, driver)
         if self.open_runs.is_needed:
+            self.open_runs.driver_id = driver.agent_id
             for channel in await hub.list_channels(agent_id=driver.agent_id, state="active"):
-                self.open_runs.take_over(channel)
+                self.open_runs.take_over(await hub.state(channel.channel_id))
         self._hub, self._driver = hub, driver
 
     async def _drained(self, hub: Hub, driver: Driver) -> None:
@@ -196,25 +208,30 @@ def runtime_of(
 ) -> Runtime:
     """Return the runtime of a project, not opened yet. Raises `BadDocuments` with the whole report.
 
+    Raises `NoDatabase` for data models on NATS without `database:`. A log in memory keeps them in memory.
     A secret is the environment variable of its name, looked up when a step asks for it.
     """
     models, report = _models(project)
     report.raise_if_bad()
+    project.check_database(log_address, is_dev=True)
     settings = project.settings
+    environ = os.environ if environ is None else environ
+    address = log_address or project.log_address
     services = Services(
         flows={name: _timed(flow, settings.limits.timeout) for name, flow in project.definitions.items()},
         nodes=project.nodes,
         agents={name: _with_model(agent, settings.model) for name, agent in project.agents.items()},
         tools=project.tools,
         model=settings.model,
-        secret=(os.environ if environ is None else environ).get,
+        secret=environ.get,
         mcp_servers=settings.servers(),
         allow_private=settings.allow_private,
     )
     return Runtime(
         services,
-        open_log=partial(open_log, log_address or project.log_address),
-        open_data=partial(_opened, models, settings.database, clock) if models else None,
+        open_log=partial(open_log, address),
+        open_data=partial(_opened, models, settings.database, clock),
+        find_trust_key=partial(_trust_key, project, environ, address),
         clock=clock,
         sources=_sources(project),
         runs_at_once=settings.limits.concurrency,
@@ -237,6 +254,24 @@ async def open_runtime(
     )
     async with runtime:
         yield runtime
+
+
+def _trust_key(project: Project, environ: Mapping[str, str], log_address: str) -> TrustKey | None:
+    """Return the key that marks the project's definitions; create it if a flow reads secrets.
+
+    Nothing is created for a log in memory: no run outlives the process. Raises `BadKey` for a key
+    that is there and cannot be used.
+    """
+    if log_address == MEMORY:
+        return None
+    found = find_trust_key(environ, project.root)
+    if found is not None or not any_reads_secrets(project.definitions.values()):
+        return found
+    try:
+        return ensure_trust_key(environ, project.root)
+    except BadKey as error:
+        logger.warning("After a deploy, runs of older flow versions will get no secrets. %s", error)
+        return None
 
 
 def _sources(project: Project) -> dict[str, str]:
@@ -263,10 +298,12 @@ def _models(project: Project) -> tuple[list[ModelDefinition], Report]:
 async def _opened(
     models: list[ModelDefinition], url: str | None, clock: Clock | None, log: Log
 ) -> AsyncIterator[Data]:
-    # SQLAlchemy costs a second; a project without data models does without it.
-    from turnline.flow.data.database import open_data  # noqa: PLC0415
+    database: Database | LateData = LateData(log, url=url, clock=clock)
+    if models:
+        # SQLAlchemy costs a second; a project without data models does without it.
+        from turnline.flow.data.database import open_data  # noqa: PLC0415
 
-    database = await open_data(models, log=log, url=url, clock=clock)
+        database = await open_data(models, log=log, url=url, clock=clock)
     try:
         yield database
     finally:

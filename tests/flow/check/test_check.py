@@ -13,11 +13,16 @@ from turnline.flow.definition.flow import Flow, read
 
 from .flows import flow, node, router, wait
 
+CHILD = {
+    "trigger": {"path": "/child", "input": {"email": {"type": "email", "required": True}}},
+    "steps": [{"id": "a", "wait": {"for": 1}}],
+}
 KNOWN = Known(
     runners={"save_lead", "flag_for_review"},
     agents=set(),
     tools=set(),
-    flows=set(),
+    flows={"child"},
+    definitions={"child": read(CHILD, name="child")},
     servers=set(),
     models={"Lead": read_model({"metadata": {"name": "Lead", "version": "v2"}})},
 )
@@ -36,6 +41,7 @@ ONE_OF_EACH: dict[str, Flow] = {
     "TL203": flow({"id": "a", "human": {"title": "?", "form": {"ok": "any"}, "show": ["_db"]}}),
     "TL204": flow({"id": "a", "response": {"mapping": {"a": "not an expression"}}}),
     "TL205": flow({"id": "a", "wait": {"until": "{{ secret.KEY }}"}}),
+    "TL206": flow({"id": "a", "workflow": {"name": "child", "input": {}}}),
     "TL301": flow(node("lost")),
     "TL302": flow({"id": "a", "agent": {"name": "lost"}}),
     "TL303": flow({"id": "a", "agent": {"prompt": "x", "tools": ["lost"]}}),
@@ -46,7 +52,7 @@ ONE_OF_EACH: dict[str, Flow] = {
     "TL308": flow(wait("a"), context={"models": [{"name": "Lead", "version": "v1"}]}),
     "TL501": flow({"id": "a", "parallel": {"branches": {"l": [ONE_KEY], "r": [ONE_KEY]}}}),
 }
-OF_DOCUMENTS = {"TL309", "TL401"}
+OF_DOCUMENTS = {"TL309", "TL310", "TL401"}
 
 
 @pytest.mark.parametrize(("code", "given"), ONE_OF_EACH.items())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from turnline.flow.check.project import check_project, settings_secrets
+from turnline.flow.check.project import check_project, check_settings
 from turnline.flow.finding import Report
-from turnline.flow.project import load_files, load_project
+from turnline.flow.project import Project, load_files, load_project
 
 LEAD = """\
 kind: ModelDefinition
@@ -135,7 +135,10 @@ def test_f15_of_a_file_without_a_project_no_data_models_are_known(tmp_path: Path
 
 def test_f15_a_literal_secret_in_the_settings_is_found_and_a_variable_is_not() -> None:
     def found(text: str) -> list[tuple[str, int]]:
-        return [(one.code, one.line) for one in settings_secrets(text.encode(), file="turnline.yaml")]
+        return [
+            (one.code, one.line)
+            for one in check_settings(Project(root=Path()), text.encode(), file="turnline.yaml")
+        ]
 
     assert found("name: x\nlog: postgresql://me:hunter22@db/log\n") == [("TL401", 2)]
     assert found("log: postgresql://me:${PASSWORD}@db/log\n") == []

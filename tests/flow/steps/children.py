@@ -27,6 +27,8 @@ class Opened:
     context: JsonObject
     graph: JsonObject | None = None
     message: str = ""
+    is_whole_context: bool = False
+    """Whether a flow gets the run's context, because the step has no input."""
 
 
 class FakeChildren:
@@ -82,8 +84,8 @@ class FakeChildren:
     async def run_inner(self, place: str, inner: str, context: JsonObject) -> None:
         self._open(Opened(place, inner, context))
 
-    async def run_flow(self, place: str, flow: str, input: JsonObject) -> None:
-        self._open(Opened(place, flow, input))
+    async def run_flow(self, place: str, flow: str, input: JsonObject | None) -> None:
+        self._open(Opened(place, flow, input or {}, is_whole_context=input is None))
 
     async def converse(
         self, place: str, agents: Sequence[str], graph: JsonObject, message: str, context: JsonObject

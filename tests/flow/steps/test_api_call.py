@@ -345,7 +345,7 @@ async def test_f11_a_redirect_whose_name_leads_inside_now_is_refused() -> None:
 
     wire = Wire(says(status=302, headers={"location": "/b"}))
 
-    with pytest.raises(AddressRefused, match="link-local"):
+    with pytest.raises(AddressRefused, match="has no public address"):
         await called(
             "http://a.example/",
             allow_private=False,
@@ -597,9 +597,23 @@ async def test_f11_a_server_that_is_not_there_is_an_error_and_no_status_is_known
 
 
 async def test_f11_a_name_nobody_knows_is_an_error() -> None:
-    done = await called("http://nowhere.example/", allow_private=False, services=at(Wire(says())))
+    with pytest.raises(AddressRefused, match=r"'nowhere\.example' may not be called: the name is unknown"):
+        await called("http://nowhere.example/", allow_private=False, services=at(Wire(says())))
 
-    assert "'nowhere.example' is not known" in done.private["_last_error"]
+
+async def test_f11_an_error_of_a_connection_does_not_tell_the_address_behind_a_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with HttpServer({}) as server:
+        port = server.port
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    done = await called(f"http://db.internal:{port}/", services=Services(resolve_host=resolve))
+
+    assert done.private["_last_error"].endswith("failed: it could not be reached (no connection).")
+    assert "no connection to 127.0.0.1" in caplog.text
 
 
 async def test_f11_a_connection_that_breaks_is_an_error_that_quotes_nothing() -> None:

@@ -161,13 +161,18 @@ class OneUnit:
         self._unit = unit
 
     def begin(self, declared: object, versions: object) -> Unit:
+        self._unit.became.append("begun")
         return self._unit
 
 
+DECLARES = "{context: {models: [{name: Lead}]}, steps: [{id: a, runner: work}]}"
+
+
+@pytest.mark.parametrize("flow", [ONE, DECLARES])
 @pytest.mark.parametrize(
     ("work", "became"),
     [
-        (lambda ctx: {"has": [key for key in ("_db", "_session") if key in ctx]}, ["committed", "closed"]),
+        (lambda ctx: {"has": ctx["_db"] is ctx["_session"]}, ["committed", "closed"]),
         (lambda ctx: dict(ctx) | {"n": 1}, ["committed", "closed"]),
         (lambda ctx: 1 / 0, ["closed"]),
         (lambda ctx: {"bad": object()}, ["closed"]),
@@ -175,13 +180,53 @@ class OneUnit:
     ],
 )
 async def test_f5_f7_a_steps_database_work_is_committed_with_it_and_undone_where_it_fails(
-    work: Any, became: list[str]
+    work: Any, became: list[str], flow: str
 ) -> None:
     unit = Unit()
-    services = Services(flows=flows_of(ONE), nodes={"work": work}, data=OneUnit(unit))
+    nodes = {"work": lambda ctx: (ctx["_session"], work(ctx))[1]}
+    services = Services(flows=flows_of(flow), nodes=nodes, data=OneUnit(unit))
     async with stage(services=services) as house:
         done = await house.run()
 
-    assert unit.became == became
+    assert unit.became == ["begun", *became]
     assert (done.status == "succeeded") is ("committed" in became)
     assert "_db" not in done.data
+
+
+@pytest.mark.parametrize("key", ["_session", "_db"])
+async def test_f2_a_flow_without_data_models_has_a_session_and_it_is_made_when_a_node_asks_for_it(
+    key: str,
+) -> None:
+    unit, seen = Unit(), list[bool]()
+
+    def work(ctx: Ctx) -> None:
+        seen.append(key in ctx and not unit.became)
+        seen.append(ctx.get(key) is unit.session and ctx[key] is unit.session)
+
+    services = Services(flows=flows_of(ONE), nodes={"work": work}, data=OneUnit(unit))
+    async with stage(services=services) as house:
+        await house.run()
+
+    assert (seen, unit.became) == ([True, True], ["begun", "committed", "closed"])
+
+
+async def test_f2_a_node_that_uses_no_database_begins_no_unit_of_work() -> None:
+    unit = Unit()
+    services = Services(flows=flows_of(ONE), nodes={"work": lambda ctx: {"n": 1}}, data=OneUnit(unit))
+    async with stage(services=services) as house:
+        await house.run()
+
+    assert unit.became == []
+
+
+@pytest.mark.parametrize("key", ["_session", "_db"])
+async def test_f2_where_there_is_no_database_the_error_names_the_setting_and_no_field_of_the_body(
+    key: str,
+) -> None:
+    async with stage(ONE, work=lambda ctx: ctx[key]) as house:
+        done = await house.run()
+
+    assert done.error is not None
+    assert f"ctx['{key}'] cannot be used" in done.error.message
+    assert "Set `database:` in turnline.yaml" in done.error.message
+    assert "trigger.input" not in done.error.message

@@ -31,7 +31,7 @@ async def test_without_input_the_flow_gets_the_whole_public_context() -> None:
 
     (child,) = attempt.children.opened
 
-    assert (child.place, child.what, child.context) == ("flow", "billing", {"name": "Jane", "total": 5})
+    assert (child.place, child.what, child.is_whole_context) == ("flow", "billing", True)
     assert (paused.reason, paused.data["open"]) == ("children", ["flow"])
 
 
@@ -40,6 +40,14 @@ async def test_f9_input_is_filled_and_a_single_expression_keeps_its_type() -> No
     await attempt.paused()
 
     assert attempt.children.opened[0].context == {"amount": 5, "for": "Dear Jane"}
+
+
+async def test_f1_reserved_keys_of_the_input_are_dropped_and_noted() -> None:
+    attempt = calling(input={"_user_id": "root", "amount": 1})
+    await attempt.paused()
+
+    assert attempt.children.opened[0].context == {"amount": 1}
+    assert attempt.drops == [("workflow", ["_user_id"])]
 
 
 async def test_the_flows_response_is_merged() -> None:

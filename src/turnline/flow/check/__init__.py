@@ -17,12 +17,14 @@ problems, each with a code, a place and what to do. Codes never change their mea
     TL203  a reserved key is shown                      reserved
     TL204  no expression, or no template                texts
     TL205  a secret outside headers                     texts
+    TL206  input that a started flow does not take      inputs
     TL301  unknown node            TL302  unknown agent       names
     TL303  unknown tool            TL304  unknown data model  names
     TL305  unknown workflow        TL306  unknown MCP server  names
     TL307  a data model the flow does not declare       names
     TL308  a data model of another version              names
     TL309  data models that do not fit together         project
+    TL310  data models, and no database for them        project
     TL401  a literal secret                             secrets
     TL501  two branches write one key                   branches
     G101 to G304  the graph of a channel step (docs/lint.md)  graphs
@@ -37,7 +39,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from turnline.core.study.finding import Path
-from turnline.flow.check import branches, graphs, keys, names, paths, people, reserved, texts
+from turnline.flow.check import branches, graphs, inputs, keys, names, paths, people, reserved, texts
 from turnline.flow.check.names import Known
 from turnline.flow.check.problem import Problem
 from turnline.flow.check.secrets import literal_secrets
@@ -57,6 +59,7 @@ _OF_A_FLOW: Final[Sequence[Callable[[Flow], Iterable[Problem]]]] = (
 _OF_A_PROJECT: Final[Sequence[Callable[[Flow, Known], Iterable[Problem]]]] = (
     graphs.conversations,
     keys.keys_never_written,
+    inputs.inputs_of_flows,
     names.missing_names,
     names.models_used,
     branches.keys_written_twice,

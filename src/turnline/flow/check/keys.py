@@ -35,13 +35,19 @@ _PARAMETER: Final = re.compile(r"{(\w+)}")
 
 def keys_never_written(flow: Flow, known: Known) -> Iterator[Problem]:
     """Texts that read a key which no path produces."""
+    for path, step, there in steps_with_keys(flow, known):
+        for text in texts_of(step):
+            yield from _never_written((*path, *text.path), text, there)
+
+
+def steps_with_keys(flow: Flow, known: Known) -> Iterator[tuple[Path, Step, Keys]]:
+    """Return every step that a path leads to, with the keys that may be there before it."""
     pending = [(outermost(flow), beginning(flow))]
     while pending:
         scope, first = pending.pop(0)
         for place, there in known_at(scope, first, known).items():
             step = scope.steps[place]
-            for text in texts_of(step):
-                yield from _never_written((*scope.at(place), *text.path), text, there)
+            yield scope.at(place), step, there
             pending += [(inner, there | _given(step)) for inner in inside(scope, place)]
 
 

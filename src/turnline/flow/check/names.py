@@ -37,6 +37,8 @@ class Known:
     models: Mapping[str, ModelDefinition] | None = None
     flows: Collection[str] | None = None
     servers: Collection[str] | None = None
+    definitions: Mapping[str, Flow] = field(default_factory=dict)
+    """The flows that can be read, for what they take as input."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from turnline.errors import NoDatabase
 from turnline.flow.check import check_flow
 from turnline.flow.check.graphs import traps_in
 from turnline.flow.check.names import Known
@@ -26,6 +27,7 @@ from turnline.flow.testing.documents import cases_in
 from turnline.flow.yaml_document import YamlDocument, read_yaml
 
 MISFIT: Final = "TL309"
+NO_DATABASE: Final = "TL310"
 
 Asked = Callable[[str], bool]
 """Whether somebody asked for what is in a file."""
@@ -50,9 +52,24 @@ def check_project(project: Project, asked: Asked = lambda file: True) -> Report:
     return report
 
 
-def settings_secrets(content: bytes, *, file: str) -> list[Finding]:
-    """The secrets that are written into turnline.yaml; what else is wrong with it, reading it says."""
-    return [one for document in read_yaml(content, file=file).documents for one in _secrets_in(document)]
+def check_settings(project: Project, content: bytes, *, file: str) -> list[Finding]:
+    """Return the secrets that are written into turnline.yaml, and a `database:` that is missing.
+
+    Reading the file says what else is wrong with it.
+    """
+    documents = read_yaml(content, file=file).documents
+    found = [one for document in documents for one in _secrets_in(document)]
+    try:
+        project.check_database()
+    except NoDatabase as error:
+        fix = "set database:, for example database: sqlite:///data.db"
+        found += [
+            document.finding(
+                NO_DATABASE, str(error).partition(". ")[0], ("log",), expected="database:", fix=fix
+            )
+            for document in documents[:1]
+        ]
+    return found
 
 
 def _asked_for(asked: Asked, findings: Iterable[Finding]) -> list[Finding]:

@@ -42,7 +42,11 @@ _LOOKS: Final = re.compile(
     r")"
 )
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*", re.DOTALL)
-_IN_ADDRESS: Final = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]*:([^\s/@]{3,})@", re.IGNORECASE)
+_IN_ADDRESS: Final = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://[^\s/?#:@]*:([^\s/?#]+)@", re.IGNORECASE)
+"""user:password@host"""
+_IN_CONNECTION: Final = re.compile(r"(?:^|\s)(?:ssl)?password\s*=\s*(\S+)", re.IGNORECASE)
+_CONNECTION: Final = re.compile(r"(?:^|\s)(?:host|hostaddr|user|dbname|port)\s*=", re.IGNORECASE)
+"""The words of a PostgreSQL connection string: host=db user=app password=..."""
 _INTRODUCED: Final = re.compile(
     r"\b(?:bearer\s+|(?:password|passwd|api[_-]?key|secret|token)\s*[:=]\s*[\"']?)([A-Za-z0-9._~+/=!@#%^&*-]{6,})",
     re.IGNORECASE,
@@ -71,7 +75,7 @@ def literal_secrets(data: Json, written: Mapping[Path, str] | None = None) -> It
     """Secrets in a document's data; `written` has the texts whose variables are filled in, as they were."""
     before = written or {}
     for path, value in _scalars(data, ()):
-        secret = _secret(path, before.get(path, value))
+        secret = secret_in(path, before.get(path, value))
         if secret is not None:
             yield _problem(path, secret)
 
@@ -90,14 +94,14 @@ def _scalars(data: Json, path: Path) -> Iterator[tuple[Path, str]]:
                 yield from _scalars(item, (*path, place))
 
 
-def _secret(path: Path, text: str) -> str | None:
-    """The secret in a text, if there is one."""
+def secret_in(path: Path, text: str) -> str | None:
+    """Return the secret in a text that stands at `path`, if there is one."""
     literal = _FILLED_IN.sub(" ", text[:_MOST_LOOKED_AT])
     for look in (_LOOKS, _PRIVATE_KEY):
         found = look.search(literal)
         if found is not None:
             return found[0]
-    address = _IN_ADDRESS.search(literal)
+    address = _IN_ADDRESS.search(literal) or (_CONNECTION.search(literal) and _IN_CONNECTION.search(literal))
     if address is not None:
         return address[1]
     introduced = next((one[1] for one in _INTRODUCED.finditer(literal) if _is_mixed(one[1])), None)

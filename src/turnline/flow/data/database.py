@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from turnline.errors import DataUnavailable, ModelsRefused
 from turnline.flow.data.definition import ModelDefinition
-from turnline.flow.data.home import MEMORY, Home, find_home
+from turnline.flow.data.home import Home, find_home
 from turnline.flow.data.mapped import Sources
 from turnline.flow.data.migration import migrate
 from turnline.flow.data.tables import Schema, build
@@ -23,6 +23,7 @@ from turnline.flow.data.unit_of_work import SqlUnitOfWork, driver_error
 from turnline.flow.data.versions import newest, problem_with, problems_of
 from turnline.flow.definition.flow import ModelUse
 from turnline.hub.clock import Clock, SystemClock
+from turnline.log.address import MEMORY
 from turnline.log.base import Log
 
 
@@ -92,7 +93,7 @@ async def open_data(
 ) -> Database:
     """Open the models of a project (see `home` for where), their tables brought up to date.
 
-    Raises `ModelsRefused`, `DataUnavailable`, `UnknownName` for an address nobody knows, and
+    Raises `NoDatabase`, `ModelsRefused`, `DataUnavailable`, `UnknownName` for an address nobody knows, and
     `MissingExtra` for one of PostgreSQL where its driver is not installed.
     """
     models, clock = list(models), clock or SystemClock()

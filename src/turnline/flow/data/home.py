@@ -2,7 +2,8 @@
 
 no url, the log on a file        the log's own file: rows land with the packet (F7)
 no url, the log on PostgreSQL    the log's own database: rows land with the packet (F7)
-no url, any other log            in memory, for as long as the process lasts
+no url, the log in memory        in memory too, for as long as the process lasts
+no url, any other log            nowhere: `NoDatabase`
 sqlite:///app.db                 a file of their own: rows land just before the packet
 postgresql://host/app            a PostgreSQL database: rows land just before the packet, unless it is
                                  the log's own and named in the same words
@@ -19,14 +20,14 @@ from uuid import uuid4
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from turnline.errors import UnknownName
+from turnline.errors import NoDatabase, UnknownName
 from turnline.flow.data import postgres, sqlite
 from turnline.flow.data.hold import Hold
 from turnline.hub.clock import Clock
+from turnline.log.address import MEMORY, scheme_of
 from turnline.log.base import JoinsTransactions, Log
 from turnline.log.joined import SharedDatabase
 
-MEMORY: Final = "memory:"
 _OWN_FILE: Final = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA fullfsync = ON")
 
 T = TypeVar("T")
@@ -73,9 +74,11 @@ class Home(Protocol):
 
 
 def find_home(log: Log, url: str | None) -> Home:
-    """Return where the models are kept. Raises `UnknownName` for an address nobody knows."""
+    """Return where the models are kept. Raises `NoDatabase`, and `UnknownName` for a bad address."""
     shared = log.database if isinstance(log, JoinsTransactions) else None
     if url is None:
+        if shared is None and log.address != MEMORY:
+            raise NoDatabase("the rows of this project", log=scheme_of(log.address))
         url = MEMORY if shared is None else shared.url
     if url in (MEMORY, f"{sqlite.SCHEME}:memory:"):
         return sqlite.SqliteHome(address=MEMORY, url=sqlite.memory_url(uuid4().hex))

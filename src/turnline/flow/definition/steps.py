@@ -300,7 +300,10 @@ class ParallelStep(_Step):
 
 
 class WorkflowBlock(Part):
-    """Another flow, as one step. Texts in `input` are templates; without it, it gets the whole context."""
+    """Another flow, as one step. Texts in `input` are templates; without it, it gets the whole context.
+
+    The input is checked by the flow's `trigger.input`, with defaults, like a request's body.
+    """
 
     name: Name
     input: dict[str, Json] | None = None

@@ -7,28 +7,53 @@
     return None               `default`
 
 The context is a mutable dictionary: what a node changes in it counts, however it returns.
+`_session` and `_db` are in the context of every flow. A flow that declares data models finds them
+there; in any other flow they are made when the node asks for one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
 from turnline.core.envelope import JsonObject
 from turnline.core.json import normalised
-from turnline.errors import BadDraft, BadReturn, MissingContextKey, UnknownName
+from turnline.errors import BadDraft, BadReturn, MissingContextKey, NoDatabase, UnknownName
 from turnline.flow.context import difference, is_private, public
 from turnline.flow.definition.steps import FunctionalStep
-from turnline.flow.work import DEFAULT, LIVE_KEYS, Done, Node, Work
+from turnline.flow.work import DEFAULT, LIVE_KEYS, Done, Node, UnitOfWork, Work
 
 
 class _Ctx(dict[str, Any]):
     """What a node is given: a dictionary that says what it has when it is asked for what it has not."""
 
+    def __init__(self, values: JsonObject, begin: Callable[[str], UnitOfWork]) -> None:
+        super().__init__(values)
+        self._begin = begin
+        self.unit: UnitOfWork | None = None
+        """The step's database work, once there is any."""
+
+    def open_unit(self, key: str) -> None:
+        """Begin the unit of work, and put its handles into the context. `key` is what asked for it."""
+        self.unit = self._begin(key)
+        self.update(_session=self.unit.session, _db=self.unit.db)
+
     def __missing__(self, key: str) -> Any:
-        raise MissingContextKey(key, public(self))
+        if key not in LIVE_KEYS:
+            raise MissingContextKey(key, public(self))
+        if self.unit is None:  # Otherwise the node has taken it out itself.
+            self.open_unit(key)
+        assert self.unit is not None
+        return self.unit.session if key == "_session" else self.unit.db
+
+    def __contains__(self, key: object) -> bool:
+        return key in LIVE_KEYS or super().__contains__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self[key] if key in LIVE_KEYS else super().get(key, default)
 
 
 async def perform(work: Work[FunctionalStep]) -> Done:
@@ -37,19 +62,16 @@ async def perform(work: Work[FunctionalStep]) -> Done:
     node = work.services.nodes.get(runner)
     if node is None:
         raise UnknownName("node", runner, work.services.nodes)
-    data = work.services.data
-    versions: Mapping[str, str] = work.private.get("_context_model_versions") or {}
-    unit = None if data is None else data.begin(work.flow.spec.context.models, versions)
-    ctx = _Ctx(normalised({**work.public, **work.private}, field="ctx"))
-    if unit is not None:
-        ctx |= {"_session": unit.session, "_db": unit.db}
+    ctx = _Ctx(normalised({**work.public, **work.private}, field="ctx"), partial(_begin, work))
+    if work.flow.spec.context.models and work.services.data is not None:
+        ctx.open_unit("_db")
     try:
         signal = _taken(ctx, await _called(node, ctx), runner)
         updates, deletes = difference(work.public, public(ctx))
         private, private_deletes = difference(work.private, _kept(ctx))
     except BaseException:
-        if unit is not None:
-            await unit.close()
+        if ctx.unit is not None:
+            await ctx.unit.close()
         raise
     return Done(
         signal=signal,
@@ -57,8 +79,20 @@ async def perform(work: Work[FunctionalStep]) -> Done:
         deletes=deletes,
         private=private,
         private_deletes=private_deletes,
-        commit=unit,
+        commit=ctx.unit,
     )
+
+
+def _begin(work: Work[FunctionalStep], key: str) -> UnitOfWork:
+    """Return a unit of work for the step. Raises `NoDatabase` for the key that asked for it."""
+    data, what = work.services.data, f"ctx[{key!r}] cannot be used"
+    versions: Mapping[str, str] = work.private.get("_context_model_versions") or {}
+    if data is None:
+        raise NoDatabase(what, log="not a database")
+    try:
+        return data.begin(work.flow.spec.context.models, versions)
+    except NoDatabase as error:
+        raise NoDatabase(what, log=error.log) from None
 
 
 async def _called(node: Node, ctx: dict[str, Any]) -> object:

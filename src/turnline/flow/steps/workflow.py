@@ -18,7 +18,9 @@ async def perform(work: Work[WorkflowStep]) -> Done | Paused:
     block = work.step.workflow
 
     async def open_one(_: int) -> None:
-        given = work.public if block.input is None else filled(block.input, work.public, at="workflow.input")
+        given = None
+        if block.input is not None:
+            given = let_in(work, filled(block.input, work.public, at="workflow.input"))
         await work.children.run_flow(PLACE, block.name, given)
 
     brood = Brood(places=[PLACE], open_one=open_one, call=lambda _: f"flow {block.name!r}", at_once=1)

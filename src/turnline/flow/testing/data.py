@@ -9,6 +9,7 @@ from uuid import UUID
 
 from turnline.flow.data.database import open_data
 from turnline.flow.data.definition import ModelDefinition
+from turnline.flow.data.late import LateData
 from turnline.flow.testing.case import OpenData
 from turnline.flow.work import Data
 from turnline.hub.clock import Clock
@@ -20,10 +21,12 @@ def in_memory(models: Sequence[ModelDefinition]) -> OpenData:
 
     @asynccontextmanager
     async def opened(clock: Clock) -> AsyncIterator[Data | None]:
-        if not models:
-            yield None
-            return
-        database = await open_data(models, log=MemoryLog(), clock=clock, new_id=counted_ids())
+        log = MemoryLog()
+        database = (
+            await open_data(models, log=log, clock=clock, new_id=counted_ids())
+            if models
+            else LateData(log, clock=clock)
+        )
         try:
             yield database
         finally:

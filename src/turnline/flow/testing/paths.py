@@ -83,7 +83,7 @@ class _Watched:
         self._places.note(self._work, place, *spellings)
         await self._children.run_inner(place, inner, context)
 
-    async def run_flow(self, place: str, flow: str, input: JsonObject) -> None:
+    async def run_flow(self, place: str, flow: str, input: JsonObject | None) -> None:
         self._places.note(self._work, place, flow)
         await self._children.run_flow(place, flow, input)
 

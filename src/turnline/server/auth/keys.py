@@ -11,16 +11,13 @@ Rule 2: the library is imported when a private key is used. A server without tok
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
-import stat
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from turnline.errors import BadKey
+from turnline.flow.key_file import create_key_file, read_key_file
 
 if TYPE_CHECKING:
     from turnline.server.auth.library import Biscuit, BiscuitBuilder, KeyPair
@@ -31,7 +28,6 @@ KEY_FILE: Final = Path(".turnline") / "auth.key"
 _PRIVATE: Final = re.compile(r"(?:ed25519-private/)?([0-9a-fA-F]{64})")
 _PUBLIC: Final = re.compile(r"(?:ed25519/)?([0-9a-fA-F]{64})")
 _DO: Final = "Make one with `turnline token key`."
-_MAX_FILE_BYTES: Final = 1_024
 
 
 class RootKey:
@@ -76,11 +72,7 @@ def ensure_root_key(environ: Mapping[str, str], folder: Path) -> RootKey:
     """Return the project's key; if there is none, make one and keep it in the folder."""
     path = folder / KEY_FILE
     if not environ.get(KEY_VARIABLE) and not path.exists():
-        try:
-            _create(path)
-        except OSError as error:
-            because = f"no key can be kept there: {_told(error)}"
-            raise BadKey(str(path), because=because, do=f"Set {KEY_VARIABLE}.") from None
+        create_key_file(path, do=f"Set {KEY_VARIABLE}.")
     return root_key(environ, folder)
 
 
@@ -106,31 +98,6 @@ def verifying_key(environ: Mapping[str, str], folder: Path) -> str:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            if os.name == "posix" and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise BadKey(str(path), because="others can read it", do=f"Run `chmod 600 {path}`.")
-            return file.read(_MAX_FILE_BYTES).decode("ascii", errors="replace")
+        return read_key_file(path)
     except FileNotFoundError:
         raise BadKey(str(path), because=f"there is no key, nor in {KEY_VARIABLE}", do=_DO) from None
-    except OSError as error:
-        raise BadKey(str(path), because=_told(error), do="Let this user read it.") from None
-
-
-def _told(error: OSError) -> str:
-    return (error.strerror or type(error).__name__).lower()
-
-
-def _create(path: Path) -> None:
-    """Write a new key, whole or not at all; whoever is first wins, and nobody's key is replaced."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(f"{secrets.token_hex(32)}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            os.link(draft, path)
-    finally:
-        draft.unlink()
