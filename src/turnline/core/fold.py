@@ -23,7 +23,7 @@ from turnline.core.state import KEPT_SAID, RETRY, Claim, Pause, State
 from turnline.core.undo import OTHERS, Write, has_own, kept, others, own, recorded, written
 from turnline.core.variables import applied, is_number
 
-FOLD_VERSION: Final = 4
+FOLD_VERSION: Final = 5
 """Raise it whenever a fold or a state changes: states that an older one folded are not believed."""
 
 SUSPECT_CLAIMS: Final = 3
@@ -125,8 +125,13 @@ def _forked(state: S, envelope: Envelope) -> S:
     at = envelope.created_at
     state = _abandoned(state, envelope) if envelope.decision is not None else state
     state = replace(state, claim=None, claims=0, unexplained=0, pause=None, awaiting=[])
-    state = replace(state, warned={}, rested_seconds=0.0)
+    state = replace(state, warned={}, rested_seconds=0.0, nested_runs=0)
     return _moved(replace(state, created_at=at, floor_at=at, spoken_at=at), envelope)
+
+
+def _child(state: S, envelope: Envelope) -> S:
+    counts = envelope.event_data.get("run") is True
+    return replace(state, nested_runs=state.nested_runs + 1) if counts else state
 
 
 def _expired(state: S, envelope: Envelope) -> S:
@@ -259,6 +264,7 @@ _FOLDS: Final[dict[str, Callable[[Any, Envelope], Any]]] = {
     ev.EV_CHANNEL_INVITE_ACK: _accepted,
     ev.EV_CHANNEL_OPENED: _opened,
     ev.EV_CHANNEL_FORKED: _forked,
+    ev.EV_CHANNEL_CHILD: _child,
     ev.EV_CHANNEL_EXPIRED: _expired,
     ev.EV_CHANNEL_CLOSED: _closed,
     ev.EV_TURN_CLAIMED: _claimed,

@@ -105,6 +105,8 @@ class State(Struct, frozen=True, kw_only=True):
     """How long its turns have been paused, all together; a TTL does not count it."""
     private_vars: dict[str, Any] = {}
     """The keys with `_` that the steps of a flow keep for the run. Nobody is ever shown them (F2)."""
+    nested_runs: int = 0
+    """Runs of flows that were opened below this channel, as its own lines count them."""
     awaiting: list[str] = []
     """Invited, and not heard from yet."""
     warned: dict[str, int] = {}

@@ -327,6 +327,7 @@ _ROWS: Final[dict[str, Callable[[TurnTaking[Any], Batch[Any]], None]]] = {
     ev.EV_CHANNEL_INVITE: TurnTaking._invite,
     ev.EV_CHANNEL_INVITE_ACK: TurnTaking._acknowledge,
     ev.EV_CHANNEL_FORKED: TurnTaking._fork,
+    ev.EV_CHANNEL_CHILD: lambda _, batch: lifecycle.add_child(batch),
     ev.EV_CHANNEL_INVITE_REJECT: lambda _, batch: lifecycle.reject(batch),
     ev.EV_CHANNEL_CLOSED: lambda _, batch: lifecycle.close_on_request(batch),
     ev.EV_CHANNEL_EXPIRED: lambda _, batch: lifecycle.expire(batch),
