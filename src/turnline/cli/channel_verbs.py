@@ -16,7 +16,7 @@ from turnline.client.fixture import export_channel
 from turnline.core.channel import ChannelMetadata
 from turnline.core.envelope import JsonObject
 from turnline.core.event_types import EV_TURN_FAILED
-from turnline.core.state import STUCK, State, metadata_of
+from turnline.core.state import MESSAGE, RESTING, STUCK, State, metadata_of
 from turnline.core.study.looked import name_of
 from turnline.core.study.wording import turns_told
 from turnline.errors import BadSpec
@@ -34,11 +34,9 @@ class Verbs:
 
     async def list_channels(self, status: str | None, agent: str | None, limit: int) -> None:
         async with looking_at(self._log, self._folder) as hub:
-            is_stuck = status == STUCK
+            waits = {STUCK: STUCK, RESTING: MESSAGE}.get(status or "")
             found = await hub.list_channels(
-                agent_id=agent,
-                state="active" if is_stuck else status,
-                waiting_for=STUCK if is_stuck else None,
+                agent_id=agent, state=status if waits is None else "active", waiting_for=waits
             )
         found = sorted(found, key=lambda one: (one.created_at, one.channel_id))[-limit:]
         if self._as_json:
@@ -174,12 +172,14 @@ def summary(one: ChannelMetadata) -> JsonObject:
         "labels": public(one.labels),
         "created_at": one.created_at.isoformat(),
         "parent_id": one.parent_id,
+        "waiting_for": one.waiting_for or None,
     }
 
 
 def _row(one: ChannelMetadata) -> tuple[str, ...]:
     told = summary(one)
-    status = f"{told['status']} ({told['reason']})" if told["reason"] else told["status"]
+    aside = told["reason"] or (RESTING if one.waiting_for == MESSAGE else "")
+    status = f"{told['status']} ({aside})" if aside else told["status"]
     texts = (told["channel_id"], told["type"], status, str(told["turns"]), str(told["seq"]))
     return tuple(
         one_line(text, _VALUE_CHARACTERS)

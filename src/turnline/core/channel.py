@@ -138,7 +138,7 @@ class ChannelMetadata(Struct, frozen=True, kw_only=True):
     ttl_seconds: float | None
     parent_id: str | None
     waiting_for: str = ""
-    """Why the turn in progress is paused; empty if it is not."""
+    """Why the turn in progress is paused, or `message` for a channel that rests; else empty."""
 
 
 def child_id(parent: str, turn: int, place: str) -> str:

@@ -22,6 +22,7 @@ _STATUSES: Final = (
     "expired",
     "waiting",
     "stuck",
+    "resting",
     "quarantined",
 )
 _TAG: Final = "channels"

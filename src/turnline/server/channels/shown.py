@@ -6,7 +6,7 @@ import msgspec
 
 from turnline.core.channel import Participant
 from turnline.core.envelope import JsonObject
-from turnline.core.state import LONG_AGO, State, WorkflowState
+from turnline.core.state import LONG_AGO, State, WorkflowState, waiting_for
 from turnline.flow.context import public
 from turnline.flow.verdict import verdict
 from turnline.server.channels.facts import Facts
@@ -52,7 +52,7 @@ def unread_row(facts: Facts) -> JsonObject:
 
 def standing(state: State) -> JsonObject:
     """Where a channel stands: who has the floor, and what it waits for."""
-    pause, claim = state.pause, state.claim
+    claim = state.claim
     return {
         "seq": state.seq,
         "status": state.status.value,
@@ -60,11 +60,16 @@ def standing(state: State) -> JsonObject:
         "speaker_id": None if state.is_over else state.expected_next_speaker,
         "last_speaker_id": state.last_speaker_id,
         "working": None if claim is None else claim.agent_id,
-        "waiting_for": None if pause is None else {"reason": pause.reason, "until": pause.until},
+        "waiting_for": _waiting_for(state),
         "awaiting": state.awaiting,
         "close_reason": state.pending_close_reason or None,
         "closed_at": state.closed_at,
     }
+
+
+def _waiting_for(state: State) -> JsonObject | None:
+    reason = waiting_for(state)
+    return {"reason": reason, "until": None if state.pause is None else state.pause.until} if reason else None
 
 
 def at_line(state: State) -> JsonObject:

@@ -44,8 +44,8 @@ export function floorOf(line, names, rules = []) {
   const decision = line.decision;
   if (!decision) return null;
   const by = decision.by ?? {};
-  const to = decision.kind === "speak" ? names[decision.agent_id] ?? decision.agent_id : decision.reason;
-  return { closes: decision.kind === "close", to, because: reason(by, rules) };
+  const to = decision.kind === "speak" ? names[decision.agent_id] ?? decision.agent_id : decision.reason ?? "";
+  return { closes: decision.kind === "close", lead: LEADS[decision.kind] ?? "→ ", to, because: reason(by, rules) };
 }
 
 /** What a line changed in the context variables: [key, how, value]. */
@@ -75,6 +75,8 @@ function entries(object, how) {
 function reason(by, rules) {
   if (by.kind === "transition") return `transition ${by.index}: ${rules[by.index]?.text ?? by.condition}`;
   if (by.kind === "default") return "no rule held";
+  if (by.kind === "empty_reply") return "the reply was empty";
+  if (by.kind === "agent_turns") return "agents spoke without a message from a person or a program";
   if (by.kind === "initial") return "the first speaker";
   if (by.kind === "handoff") return `handed over${by.condition ? ` by ${by.condition}` : ""}`;
   return [by.kind?.replaceAll("_", " "), by.target].filter(Boolean).join(": ");
@@ -125,4 +127,5 @@ function waitText(data) {
   return data.until ? `${what} (until ${moment(data.until)})` : what;
 }
 
+const LEADS = { close: "closes: ", rest: "rests until the next message" };
 const SIGNS = { set: "=", add: "+=", append: "<<" };

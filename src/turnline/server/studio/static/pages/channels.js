@@ -15,6 +15,8 @@ const STATUSES = [
   ["", "Any status"],
   ["open", "Open"],
   ["waiting", "Waiting"],
+  ["resting", "Resting"],
+  ["stuck", "Stuck"],
   ["closed", "Closed"],
   ["expired", "Expired"],
   ["quarantined", "Quarantined"],
