@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from turnline.cli import answering, lines, tables
-from turnline.cli.open_log import looking_at
+from turnline.cli.open_log import looking_at, usage_of
 from turnline.cli.plain import one_line, print_json, public
 from turnline.client.embedded import Hub
 from turnline.client.fixture import export_channel
@@ -52,13 +52,16 @@ class Verbs:
             now = await hub.state(channel_id)
             state = now if at is None else await hub.state_at(channel_id, at)
             wal = [one for one in await hub.read_wal(channel_id) if one.seq <= state.seq]
+            usage, used = await usage_of(hub, channel_id)
         if self._as_json:
             told = [lines.as_json(one, state.spec) for one in (wal[-last:] if last else [])]
             context = public(state.context_vars)
-            print_json({**summary(metadata_of(state)), **_origin(state), "context": context, "lines": told})
+            about = {**summary(metadata_of(state)), **_origin(state), "usage": usage}
+            print_json({**about, "context": context, "lines": told})
             return
         for text in _told(state):
             typer.echo(text)
+        typer.echo(f"used: {used}")
         teller = lines.Teller(state.spec, every=every)
         shown = [one for one in map(teller.tell, wal) if one]
         for one in shown[-last:] if last else []:

@@ -44,7 +44,7 @@ class ChannelResult(Struct, frozen=True, kw_only=True):
     context_vars: dict[str, Any]
     turns: int
     cost: float
-    """What the model calls cost, in dollars, as far as their provider said."""
+    """What the model calls cost, in dollars, as far as the price is known; channels below are included."""
     error: str = ""
     """Why the turn failed that closed the channel or let it rest; empty if none did."""
 
@@ -168,12 +168,11 @@ class Channel:
         A channel that rests has the reason `resting`: it is open, and goes on with the next message.
         Raises `TimeoutError`, and `TurnStuck` if a turn waits for an operator's retry.
         """
-        text, cost, error = "", 0.0, ""
+        text, error = "", ""
         async with _within(timeout, f"channel {self.channel_id!r} has not closed"):
             async for envelope in self.stream():
                 if envelope.event_type in SUBSTANTIVE:
                     text = body_of(envelope.event_type, envelope.event_data)
-                    cost += float(envelope.event_data.get("usage", {}).get("cost", 0.0))
                     error = ""
                 elif envelope.event_type == EV_TURN_FAILED and isinstance(envelope.decision, Close | Rest):
                     error = await self._told(envelope)
@@ -188,7 +187,7 @@ class Channel:
             text=text,
             context_vars=state.context_vars,
             turns=state.turn_count,
-            cost=cost,
+            cost=(await self._seat.usage(self.channel_id)).cost,
             error=error,
         )
 

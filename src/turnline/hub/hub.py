@@ -90,8 +90,14 @@ class Hub:
             new_id=self.new_id,
             tools_of=self._delivery.tools_of,
         )
+        self.tree = Tree(self)
         self.history = History(
-            self.lines, self._channels, self._opening, lookup=self.lookup, may_open=self._may_open
+            self.lines,
+            self._channels,
+            self._opening,
+            self.tree,
+            lookup=self.lookup,
+            may_open=self._may_open,
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
         self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
@@ -99,7 +105,6 @@ class Hub:
         self.turns = Turns(self, lease_seconds=lease_seconds, process=process)
         if self.follows:
             self._listeners.append(self.turns.note)
-        self.tree = Tree(self)
         self.texts = Texts()
         self._open: set[str] = set()
         self._naming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -15,20 +15,37 @@ Rule 3: a fork has its origin's past, not its origin's children.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import State
-from turnline.errors import ChannelQuarantined, Refused, UnknownChannel
+from turnline.core.study.spent import Counter, Spent
+from turnline.errors import ChannelQuarantined, CorruptRecord, Refused, UnknownChannel
 from turnline.log.forks import ForkingLog, reading
 
 CLOSED_AT_ONCE: Final = 64
 """Channels of a tree that are closed at the same time."""
+MAX_COUNTED: Final = 10_000
+"""Channels below one that are counted for its usage. What is below more of them is not complete."""
+KEPT_COUNTS: Final = 20_000
+"""Closed channels whose usage is kept in memory. One that was forgotten is read again."""
+
+
+class Below(Struct, frozen=True, kw_only=True):
+    """What the channels below one used, all together."""
+
+    spent: Spent = Spent()
+    channels: int = 0
+    is_complete: bool = True
+    """Whether all of them were counted."""
 
 
 class Writer(Protocol):
@@ -48,6 +65,8 @@ class Tree:
 
     def __init__(self, hub: Writer) -> None:
         self._hub = hub
+        self._counted: OrderedDict[str, tuple[Spent, list[str]]] = OrderedDict()
+        """Closed channel -> what it used itself, and its children."""
 
     async def note_child(self, spec: ChannelSpec) -> None:
         """Write that a channel is about to be opened, on its parent and, of a run, on the top channel.
@@ -99,6 +118,41 @@ class Tree:
     async def children(self, channel_id: str) -> list[str]:
         """Return the channels that were opened directly below this one, in their order."""
         return [child async for line in self.lines(channel_id) if (child := child_of(line))]
+
+    async def spent(self, channel_id: str) -> tuple[Spent, Below]:
+        """Return what a channel used itself, and what the channels below it used."""
+        own, children = await self._count(channel_id)
+        return own, await self.below(children)
+
+    async def below(self, children: Iterable[str], *, most: int = MAX_COUNTED) -> Below:
+        """Return what these channels and all below them used. Each is counted once, and `most` of them."""
+        total, seen, pending = Spent(), set[str](), list(children)
+        while pending and len(seen) < most:
+            channel_id = pending.pop()
+            if channel_id in seen:
+                continue
+            with suppress(UnknownChannel, ChannelQuarantined, CorruptRecord):
+                used, more = await self._count(channel_id)
+                seen.add(channel_id)
+                total += used
+                pending += more
+        return Below(spent=total, channels=len(seen), is_complete=not pending)
+
+    async def _count(self, channel_id: str) -> tuple[Spent, list[str]]:
+        """Return what a channel used itself, and its children. A closed one is read once."""
+        if channel_id in self._counted:
+            self._counted.move_to_end(channel_id)
+            return self._counted[channel_id]
+        is_over = (await self._hub.state(channel_id)).is_over
+        counter, children = Counter(), list[str]()
+        async for line in self.lines(channel_id):
+            counter.take(line)
+            children += [child] if (child := child_of(line)) else []
+        if is_over:
+            self._counted[channel_id] = counter.total, children
+            if len(self._counted) > KEPT_COUNTS:
+                self._counted.popitem(last=False)
+        return counter.total, children
 
     async def close_below(self, channel_id: str, *, by: str) -> None:
         """Close every open channel below this one, from the top down. The others stay as they are."""

@@ -125,6 +125,23 @@ async def test_usage_counts_turns_tokens_and_seconds_by_participant() -> None:
     assert len(usage["turns"]) == 2
 
 
+async def test_usage_includes_the_channels_below() -> None:
+    flow = """
+metadata: {name: work}
+spec:
+  trigger: {path: /work}
+  steps: [{id: each, for_each: {items: '[1, 2]', into: out, steps: [{id: say, agent: {name: helper}}]}}]
+"""
+    async with scene("one", "two", flows=flow) as stage:
+        runs = stage.server.runtime.runs
+        run_id = await runs.start("work", {})
+        await runs.wait(run_id)
+        usage = await stage.data(f"/channels/{run_id}/usage")
+
+    assert usage["below"]["channels"] == 2
+    assert usage["total"]["requests"] == usage["own"]["requests"] + usage["below"]["requests"]
+
+
 async def test_a_question_of_an_agent_is_told_until_it_is_answered() -> None:
     @tool
     async def ask(context: Context) -> str:
