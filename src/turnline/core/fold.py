@@ -132,13 +132,14 @@ def _forked(state: S, envelope: Envelope) -> S:
     at = envelope.created_at
     state = _abandoned(state, envelope) if envelope.decision is not None else state
     state = replace(state, claim=None, claims=0, unexplained=0, pause=None, awaiting=[])
-    state = replace(state, warned={}, rested_seconds=0.0, nested_runs=0)
+    state = replace(state, warned={}, rested_seconds=0.0, children=0, nested_runs=0)
     return _moved(replace(state, created_at=at, floor_at=at, spoken_at=at), envelope)
 
 
 def _child(state: S, envelope: Envelope) -> S:
-    counts = envelope.event_data.get("run") is True
-    return replace(state, nested_runs=state.nested_runs + 1) if counts else state
+    data = envelope.event_data
+    runs = state.nested_runs + (data.get("run") is True)
+    return replace(state, children=state.children + ("parent" not in data), nested_runs=runs)
 
 
 def _expired(state: S, envelope: Envelope) -> S:

@@ -113,6 +113,8 @@ class State(Struct, frozen=True, kw_only=True):
     """The keys with `_` that the steps of a flow keep for the run. Nobody is ever shown them (F2)."""
     agent_turns: int = 0
     """Turns of agents since a person or a program last said something."""
+    children: int = 0
+    """Channels that were opened directly below this one."""
     nested_runs: int = 0
     """Runs of flows that were opened below this channel, as its own lines count them."""
     awaiting: list[str] = []

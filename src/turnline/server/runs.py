@@ -107,7 +107,8 @@ class RunRoutes:
     async def _shown(self, request: Request, run_id: str) -> Response:
         runtime = self._house.runtime
         state = await runtime.runs.state(run_id)
-        below = {"children": sorted(runtime.driver.children_of(run_id))}
+        children = await runtime.hub.tree.children(run_id) if state.children else []
+        below = {"children": children[-MOST_IN_A_PAGE:], "children_count": state.children}
         links = {"links": run_links(request, run_id)}
         return success({**summary(state), "data": verdict(state).data, **below, **links})
 

@@ -38,7 +38,7 @@ MOST_ON_ONE: Final = 5
 LINES_A_CHANNEL_COSTS: Final = 20
 """Beginning to read a channel costs about as much as reading so many lines."""
 QUARANTINED: Final = "quarantined"
-STATUSES: Final = ("open", *(one.value for one in ChannelState), "waiting", STUCK, QUARANTINED)
+STATUSES: Final = ("open", *(one.value for one in ChannelState), "waiting", STUCK, RESTING, QUARANTINED)
 KINDS: Final = ("run", "channel")
 _POSITION: Final = re.compile(r"[0-9]{1,18}")
 

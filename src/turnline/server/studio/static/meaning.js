@@ -24,8 +24,13 @@ export function isSaid(line) {
 /** What somebody said, or what happened in place of it. */
 export function saidText(line) {
   const data = line.event_data;
-  if (line.event_type === "turn.failed") return data.error?.message ?? "The turn failed.";
+  if (line.event_type === "turn.failed") return errorText(data.error ?? {});
   return String((line.event_type === "packet" ? data.body : data.text) ?? "");
+}
+
+/** An error in one sentence. */
+export function errorText(error) {
+  return [error.type, error.message].filter(Boolean).join(": ") || "The turn failed.";
 }
 
 /** Whose line it is. */
@@ -94,6 +99,7 @@ const NOTES = {
   "channel.opened": () => ({ label: "opened", text: "" }),
   "channel.closed": (data) => ({ label: "closed", text: data.reason ?? "" }),
   "channel.expired": (data) => ({ label: "expired", text: data.reason ?? "" }),
+  "channel.child": (data) => ({ label: "opens below", text: data.child ?? "" }),
   "channel.forked": (data) => ({ label: "forked", text: `from ${data.forked_from?.channel ?? ""} at ${data.forked_from?.seq ?? ""}` }),
   "turn.claimed": (data, names) => ({ label: "working", text: names[data.agent_id] ?? data.agent_id ?? "" }),
   "turn.renewed": (data, names) => ({ label: "still working", text: names[data.agent_id] ?? "" }),
