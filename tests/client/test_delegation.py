@@ -14,15 +14,14 @@ from tests.hub.scenes import House, closed, house, quiet, refused, until
 from turnline.client.channel import Channel
 from turnline.client.delegation import ANSWER_SECONDS, derived_id
 from turnline.client.turn import Turn
-from turnline.core.channel import ID_PATTERN, ChannelMetadata
+from turnline.core.channel import ID_PATTERN, MAX_DEPTH, ChannelMetadata
 from turnline.core.conditions import FromSpeaker
 from turnline.core.envelope import Envelope
 from turnline.core.governance import Rule
 from turnline.core.graph import Transition, TransitionGraph
 from turnline.core.step_targets import FanOutTarget
 from turnline.core.targets import TerminateTarget
-from turnline.errors import Denied, NotParticipant
-from turnline.hub.delegation import MAX_DEPTH
+from turnline.errors import NestedTooDeep, NotParticipant
 from turnline.log.memory import MemoryLog
 from turnline.testing import call
 
@@ -391,4 +390,4 @@ async def test_channels_are_not_below_each_other_without_end() -> None:
         for _ in range(MAX_DEPTH):
             channel = await home.talk(by="ada", to="bob", parent=channel.channel_id)
 
-        await refused(Denied, home.talk(by="ada", to="bob", parent=channel.channel_id))
+        await refused(NestedTooDeep, home.talk(by="ada", to="bob", parent=channel.channel_id))

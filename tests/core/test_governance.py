@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnline.core.channel import ChannelSpec, Participant
+from turnline.core.channel import MAX_DEPTH, ChannelSpec, Participant
 from turnline.core.governance import (
     Allowance,
     Passport,
@@ -46,7 +46,7 @@ def test_a_passports_kind_is_one_of_three() -> None:
 
 
 def test_an_empty_rule_allows_everything() -> None:
-    check_open(alice(), spec(ttl_seconds=None, depth=99))
+    check_open(alice(), spec(ttl_seconds=None, depth=MAX_DEPTH))
     check_invited(BOB, alice(), waited_for=10_000)
 
 

@@ -136,7 +136,7 @@ def test_f6_no_request_is_answered_with_500_or_otherwise_than_the_document_says(
             continue
         send(operation.as_strategy(generation_mode=mode), check)
 
-    assert len(operations) == 29
+    assert len(operations) == 30
     succeeded = {operation for operation, found in statuses.items() if min(found) < 300}
     if mode is GenerationMode.POSITIVE:  # Else it would prove that a server refuses everything.
         assert succeeded >= {"trigger_lead", "trigger_look", "trigger_anything", "trigger_ask", "start_run"}

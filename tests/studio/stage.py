@@ -70,6 +70,12 @@ spec:
     - {id: respond, kind: response, response: {mapping: {id: id}}}
 """
 
+FANS: Final = """
+metadata: {name: fans}
+spec:
+  steps: [{id: all, for_each: {items: '[1, 2]', into: out, steps: [{id: pay, runner: pay}]}}]
+"""
+
 DESK: Final = TransitionGraph(
     "carol",
     [
@@ -87,6 +93,14 @@ DESK: Final = TransitionGraph(
 
 def save(ctx: dict[str, Any]) -> dict[str, Any]:
     return {"id": 7, "domain": str(ctx.get("email", "")).partition("@")[2]}
+
+
+def pay(ctx: dict[str, Any]) -> dict[str, Any]:
+    raise ValueError("the card was declined")
+
+
+def broken(messages: tuple[Message, ...]) -> Line:
+    return ValueError("the model has no key")
 
 
 def _last(messages: tuple[Message, ...]) -> str:
@@ -131,7 +145,7 @@ class Stage:
     """What tests do with the server, from a thread of their own."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._runtime = runtime_with(FLOWS, clock=SystemClock(), save=save)
+        self._runtime = runtime_with(FLOWS, FANS, clock=SystemClock(), save=save, pay=pay)
         self._runtime.sources = {"lead": FLOWS.lstrip()}
         app = create_app(self._runtime, authenticator=KnownTokens(), settings=settings)
         self._socket = bind("127.0.0.1", 0)
@@ -167,6 +181,10 @@ class Stage:
         )
         return channel.channel_id
 
+    async def open_talk(self, agent: str, message: str) -> str:
+        """A conversation of carol with an agent."""
+        return (await self.people["carol"].open("conversation", agent, message=message)).channel_id
+
     async def say(self, channel_id: str, text: str, *, by: str = "carol") -> None:
         await self.people[by].channel(channel_id).send(text)
 
@@ -185,6 +203,7 @@ class Stage:
             for name, script, tools in (
                 ("triage", triage, [note_topic]),
                 ("billing", billing, [which_invoice]),
+                ("broken", broken, []),
             ):
                 await self.door.register(Agent(name, "You help.", config=ScriptedModel(script), tools=tools))
             for name in ("carol", "dave"):

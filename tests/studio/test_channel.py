@@ -142,3 +142,51 @@ def test_only_turns_are_shown_where_only_they_are_wanted(page: Page, server: Sta
 
     expect(notes).to_have_count(0)
     expect(page.locator(".line.said")).to_have_count(3)
+
+
+def test_a_failed_run_shows_its_error_and_leads_to_the_child_that_failed(page: Page, server: Stage) -> None:
+    run_id = server.do(server.runs().start("fans", {}))
+    server.do(server.until(run_id, lambda state: state.is_over))
+    page.goto(server.page(f"/channels/{run_id}"))
+
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("Step all failed.")
+    expect(alert).to_contain_text("the card was declined")
+    below = page.get_by_label("Channels below this one")
+    expect(below).to_contain_text("2 channels below")
+    below.get_by_role("link").first.click()
+
+    expect(page.get_by_role("alert")).to_contain_text("Step pay failed.")
+    page.get_by_role("link", name=f"below {run_id}").click()
+    expect(page.get_by_role("alert")).to_contain_text("Step all failed.")
+
+
+def test_a_list_shows_why_a_run_failed(page: Page, server: Stage) -> None:
+    run_id = server.do(server.runs().start("fans", {}))
+    server.do(server.until(run_id, lambda state: state.is_over))
+    page.goto(server.page("/channels?kind=run"))
+
+    expect(page.get_by_text("the card was declined").first).to_be_visible()
+
+
+def test_a_failed_turn_is_shown_and_the_channel_rests_until_a_person_writes(
+    page: Page, server: Stage
+) -> None:
+    channel = server.do(server.open_talk("broken", "Hello?"))
+    server.do(server.until(channel, lambda state: state.is_resting))
+    page.goto(server.page(f"/channels/{channel}"))
+
+    expect(page.get_by_role("alert")).to_contain_text("The turn of broken failed.")
+    expect(page.get_by_role("alert")).to_contain_text("the model has no key")
+    expect(page.get_by_text("rests until the next message").first).to_be_visible()
+    expect(page.locator(".status").first).to_have_text("resting")
+    expect(page.get_by_text("The channel rests; what you write resumes it")).to_be_visible()
+
+
+def test_the_cost_of_a_run_includes_the_channels_below(page: Page, server: Stage) -> None:
+    run_id = server.do(server.runs().start("fans", {}))
+    server.do(server.until(run_id, lambda state: state.is_over))
+    page.goto(server.page(f"/channels/{run_id}"))
+    page.get_by_role("tab", name="Cost").click()
+
+    expect(page.get_by_text("2 channels below included")).to_be_visible()

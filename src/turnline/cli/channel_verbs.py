@@ -9,14 +9,14 @@ import msgspec
 import typer
 
 from turnline.cli import answering, lines, tables
-from turnline.cli.open_log import looking_at
+from turnline.cli.open_log import looking_at, usage_of
 from turnline.cli.plain import one_line, print_json, public
 from turnline.client.embedded import Hub
 from turnline.client.fixture import export_channel
 from turnline.core.channel import ChannelMetadata
 from turnline.core.envelope import JsonObject
 from turnline.core.event_types import EV_TURN_FAILED
-from turnline.core.state import STUCK, State, metadata_of
+from turnline.core.state import MESSAGE, RESTING, STUCK, State, metadata_of
 from turnline.core.study.looked import name_of
 from turnline.core.study.wording import turns_told
 from turnline.errors import BadSpec
@@ -34,11 +34,9 @@ class Verbs:
 
     async def list_channels(self, status: str | None, agent: str | None, limit: int) -> None:
         async with looking_at(self._log, self._folder) as hub:
-            is_stuck = status == STUCK
+            waits = {STUCK: STUCK, RESTING: MESSAGE}.get(status or "")
             found = await hub.list_channels(
-                agent_id=agent,
-                state="active" if is_stuck else status,
-                waiting_for=STUCK if is_stuck else None,
+                agent_id=agent, state=status if waits is None else "active", waiting_for=waits
             )
         found = sorted(found, key=lambda one: (one.created_at, one.channel_id))[-limit:]
         if self._as_json:
@@ -54,13 +52,16 @@ class Verbs:
             now = await hub.state(channel_id)
             state = now if at is None else await hub.state_at(channel_id, at)
             wal = [one for one in await hub.read_wal(channel_id) if one.seq <= state.seq]
+            usage, used = await usage_of(hub, channel_id)
         if self._as_json:
             told = [lines.as_json(one, state.spec) for one in (wal[-last:] if last else [])]
             context = public(state.context_vars)
-            print_json({**summary(metadata_of(state)), **_origin(state), "context": context, "lines": told})
+            about = {**summary(metadata_of(state)), **_origin(state), "usage": usage}
+            print_json({**about, "context": context, "lines": told})
             return
         for text in _told(state):
             typer.echo(text)
+        typer.echo(f"used: {used}")
         teller = lines.Teller(state.spec, every=every)
         shown = [one for one in map(teller.tell, wal) if one]
         for one in shown[-last:] if last else []:
@@ -174,12 +175,14 @@ def summary(one: ChannelMetadata) -> JsonObject:
         "labels": public(one.labels),
         "created_at": one.created_at.isoformat(),
         "parent_id": one.parent_id,
+        "waiting_for": one.waiting_for or None,
     }
 
 
 def _row(one: ChannelMetadata) -> tuple[str, ...]:
     told = summary(one)
-    status = f"{told['status']} ({told['reason']})" if told["reason"] else told["status"]
+    aside = told["reason"] or (RESTING if one.waiting_for == MESSAGE else "")
+    status = f"{told['status']} ({aside})" if aside else told["status"]
     texts = (told["channel_id"], told["type"], status, str(told["turns"]), str(told["seq"]))
     return tuple(
         one_line(text, _VALUE_CHARACTERS)

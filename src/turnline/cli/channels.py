@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """The values of `ChannelState`, which costs more to import, and a turn that waits for a retry."""
+    """The values of `ChannelState`, which costs more to import; a stuck turn; a channel that rests."""
 
     PENDING = "pending"
     ACTIVE = "active"
     CLOSED = "closed"
     EXPIRED = "expired"
     STUCK = "stuck"
+    RESTING = "resting"
 
 
 app = typer.Typer(

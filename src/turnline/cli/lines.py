@@ -15,7 +15,7 @@ import msgspec
 from turnline.cli.plain import one_line, plain, public
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelSpec
-from turnline.core.envelope import Close, Envelope, JsonObject, gives_floor_to
+from turnline.core.envelope import Close, Decision, Envelope, JsonObject, Speak, gives_floor_to
 from turnline.core.packet import body_of
 from turnline.core.study.looked import name_of
 
@@ -91,8 +91,13 @@ def _then(line: Envelope, spec: ChannelSpec) -> str:
     if decision is None:
         return ""
     by = decision.by.kind if decision.by.index is None else f"{decision.by.kind} {decision.by.index}"
-    where = "close" if isinstance(decision, Close) else plain(name_of(decision.agent_id, spec))
-    return f"-> {where} ({by})"
+    return f"-> {_where(decision, spec)} ({by})"
+
+
+def _where(decision: Decision, spec: ChannelSpec) -> str:
+    if isinstance(decision, Speak):
+        return plain(name_of(decision.agent_id, spec))
+    return "close" if isinstance(decision, Close) else "rest"
 
 
 def _colour(agent_id: str, spec: ChannelSpec) -> str:
@@ -152,6 +157,7 @@ _TELL: Final[dict[str, Callable[[JsonObject], str | None]]] = {
     ev.EV_EXPECTATION_VIOLATED: lambda data: (
         f"noted that {data.get('name')} {data.get('seconds')} s has passed"
     ),
+    ev.EV_CHANNEL_CHILD: lambda data: f"opens {data.get('child', '')}",
     ev.EV_CHANNEL_FORKED: _forked,
     ev.EV_CHANNEL_OPENED: lambda data: "opened the channel",
     ev.EV_CHANNEL_CLOSED: lambda data: f"closed the channel: {data.get('reason', '')}",

@@ -11,7 +11,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from turnline.client.embedded import Hub
+from turnline.core.envelope import JsonObject
 from turnline.errors import LogUnavailable
 from turnline.log.address import open_log
 
@@ -54,3 +57,13 @@ def _file(address: str) -> Path | None:
     if address.startswith(_SQLITE):
         return Path(address.removeprefix(_SQLITE))
     return Path(address) if "://" not in address and address.endswith(".db") else None
+
+
+async def usage_of(hub: Hub, channel_id: str) -> tuple[JsonObject, str]:
+    """Return what a channel and those below it used, as data and in words."""
+    own, below = await hub.tree.spent(channel_id)
+    total = own + below.spent
+    counted = {"channels": below.channels, "complete": below.is_complete}
+    data = {**msgspec.to_builtins(total), "below": {**counted, **msgspec.to_builtins(below.spent)}}
+    text = f"{total} ({below.channels} channels below included)" if below.channels else str(total)
+    return data, text if below.is_complete else f"{text}; more channels were not counted"

@@ -13,7 +13,7 @@ import typer
 from turnline.cli import steps, tables
 from turnline.cli.channel_verbs import last_turn
 from turnline.cli.given import object_of, types_of
-from turnline.cli.open_log import looking_at
+from turnline.cli.open_log import looking_at, usage_of
 from turnline.cli.plain import one_line, plain, print_json, public
 from turnline.client.embedded import Hub
 from turnline.core.envelope import JsonObject
@@ -61,11 +61,14 @@ class Verbs:
         async with _reading(self._log, self._folder) as (hub, runs):
             state = await _state(runs, run_id)
             events = await _events(hub, run_id, 0)
+            usage, used = await usage_of(hub, run_id)
         told, data = _summary(state), public(verdict(state).data)
         if self._as_json:
-            print_json({**told, "data": data, "events": [msgspec.to_builtins(one) for one in events]})
+            told |= {"usage": usage, "data": data}
+            print_json({**told, "events": [msgspec.to_builtins(one) for one in events]})
             return
         tables.show(_HEAD, [_row(told)])
+        typer.echo(f"used: {used}")
         for event in events:
             _say(event)
         print_json(data)

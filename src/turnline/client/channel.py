@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from turnline.client.link import Seat
 from turnline.core.channel import ChannelMetadata
-from turnline.core.envelope import Close, Draft, Envelope, JsonObject
+from turnline.core.envelope import Close, Draft, Envelope, JsonObject, Rest
 from turnline.core.event_types import (
     EV_CHANNEL_CLOSED,
     EV_CONTEXT_SET,
@@ -26,7 +26,7 @@ from turnline.core.event_types import (
     SUBSTANTIVE,
 )
 from turnline.core.packet import body_of
-from turnline.core.state import STUCK, State
+from turnline.core.state import RESTING, STUCK, State
 from turnline.errors import ChannelClosed, TurnStuck
 from turnline.hub.opening import first_of
 from turnline.hub.texts import TurnText
@@ -44,9 +44,9 @@ class ChannelResult(Struct, frozen=True, kw_only=True):
     context_vars: dict[str, Any]
     turns: int
     cost: float
-    """What the model calls cost, in dollars, as far as their provider said."""
+    """What the model calls cost, in dollars, as far as the price is known; channels below are included."""
     error: str = ""
-    """Why the turn failed that closed the channel; empty if none did."""
+    """Why the turn failed that closed the channel or let it rest; empty if none did."""
 
 
 class Channel:
@@ -163,28 +163,31 @@ class Channel:
         raise ChannelClosed(self.channel_id, reason=(await self.state()).pending_close_reason)
 
     async def result(self, timeout: float | None = None) -> ChannelResult:
-        """Wait until the channel has closed and return how it ended.
+        """Wait until the channel has closed, or rests, and return how it ended.
 
+        A channel that rests has the reason `resting`: it is open, and goes on with the next message.
         Raises `TimeoutError`, and `TurnStuck` if a turn waits for an operator's retry.
         """
-        text, cost, error = "", 0.0, ""
+        text, error = "", ""
         async with _within(timeout, f"channel {self.channel_id!r} has not closed"):
             async for envelope in self.stream():
                 if envelope.event_type in SUBSTANTIVE:
                     text = body_of(envelope.event_type, envelope.event_data)
-                    cost += float(envelope.event_data.get("usage", {}).get("cost", 0.0))
-                elif envelope.event_type == EV_TURN_FAILED and isinstance(envelope.decision, Close):
+                    error = ""
+                elif envelope.event_type == EV_TURN_FAILED and isinstance(envelope.decision, Close | Rest):
                     error = await self._told(envelope)
                 elif envelope.event_data.get("reason") == STUCK and envelope.event_type == EV_TURN_PAUSED:
                     await self._refuse_stuck()
+                if isinstance(envelope.decision, Rest) and (await self.state()).is_resting:
+                    break
         state = await self.state()
         return ChannelResult(
             channel_id=self.channel_id,
-            reason=state.pending_close_reason,
+            reason=RESTING if state.is_resting else state.pending_close_reason,
             text=text,
             context_vars=state.context_vars,
             turns=state.turn_count,
-            cost=cost,
+            cost=(await self._seat.usage(self.channel_id)).cost,
             error=error,
         )
 

@@ -21,6 +21,7 @@ from turnline.agent.context import Context
 from turnline.client.channel import Channel
 from turnline.client.injection import SeatInject, TurnChannelInject
 from turnline.core.adapters import CONSULTING_TYPE
+from turnline.core.adapters.turn_taking import CLOSE
 from turnline.core.expectations import turn_within
 from turnline.errors import NoAnswer
 from turnline.hub.request import OpenRequest
@@ -47,6 +48,7 @@ async def delegate(
         type=CONSULTING_TYPE,
         target=[to],
         message=task,
+        knobs={"on_failure": CLOSE},
         expectations=[turn_within(ANSWER_SECONDS, "auto_close")],
         channel_id=derived_id("ask", context.idempotency_key),
         parent_id=channel.channel_id,

@@ -9,6 +9,7 @@ from turnline.core.channel import ChannelMetadata
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.governance import Passport, Registration, Resume, Rule
 from turnline.core.state import Claim, State
+from turnline.core.study.spent import Spent
 from turnline.hub.delivery import Receiver
 from turnline.hub.hub import Hub
 from turnline.hub.lane import Lane
@@ -94,6 +95,10 @@ class Seat(Protocol):
 
     async def recorded(self, channel_id: str) -> list[Envelope]:
         """Return what the turn in progress has recorded so far (T3)."""
+        ...
+
+    async def usage(self, channel_id: str) -> Spent:
+        """Return what the channel and those below it used."""
         ...
 
     async def summary(self, channel_id: str) -> JsonObject | None:

@@ -24,7 +24,6 @@ from turnline.core.event_types import SUBSTANTIVE
 from turnline.core.governance import Passport
 from turnline.core.graph import TransitionGraph
 from turnline.core.packet import body_of
-from turnline.core.study.spent import spent
 from turnline.errors import BadSpec
 from turnline.log.base import Log
 
@@ -54,6 +53,7 @@ class RunResult(Struct, frozen=True, kw_only=True):
     context_vars: dict[str, Any]
     turns: int
     usage: Usage
+    """What its model calls used, those of channels below it included: delegation, fan-out."""
     error: str = ""
     """Why the turn failed that closed the channel; empty if none did."""
 
@@ -140,6 +140,7 @@ async def _told(hub: Hub, channel: Channel) -> RunResult:
     info, result = await channel.info(), await channel.result()
     names = {one.agent_id: one.name for one in info.participants}
     log = await hub.read_wal(channel.channel_id)
+    own, below = await hub.tree.spent(channel.channel_id)
     return RunResult(
         channel_id=channel.channel_id,
         reason=result.reason,
@@ -147,7 +148,7 @@ async def _told(hub: Hub, channel: Channel) -> RunResult:
         transcript=[_line(one, names) for one in log if one.event_type in SUBSTANTIVE],
         context_vars=result.context_vars,
         turns=result.turns,
-        usage=Usage(**msgspec.to_builtins(spent(log))),
+        usage=Usage(**msgspec.to_builtins(own + below.spent)),
         error=result.error,
     )
 

@@ -24,6 +24,7 @@ from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.event_types import EV_CHANNEL_CLOSED, check_event_type
 from turnline.core.json import normalised
 from turnline.core.state import Claim, State, WorkflowState
+from turnline.core.study.spent import Spent
 from turnline.errors import LinkLost, TurnlineError
 from turnline.hub.heartbeat import beating
 from turnline.hub.ids import NewId
@@ -187,6 +188,9 @@ class WsSeat:
                 return envelopes
             envelopes += reading.envelopes
             after = reading.seq
+
+    async def usage(self, channel_id: str) -> Spent:
+        return msgspec.convert(await self._ask("usage", channel_id=channel_id), Spent)
 
     async def summary(self, channel_id: str) -> JsonObject | None:
         found: JsonObject | None = await self._ask("summary", channel_id=channel_id)

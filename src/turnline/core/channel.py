@@ -19,6 +19,14 @@ from turnline.core.envelope import JsonObject
 from turnline.errors import BadDraft, UnknownParticipant
 
 ACK_TIMEOUT_SECONDS: Final = 30.0
+MAX_DEPTH: Final = 16
+"""Channels above one another: nested runs, channels of steps, delegations. A flow may set its own."""
+MAX_RUNS: Final = 1_000
+"""Runs of other flows below one run, at any depth. A flow may set its own."""
+MOST_DEPTH: Final = 64
+"""The deepest `max_depth` that a channel may be opened with."""
+MOST_RUNS: Final = 100_000
+"""The highest `max_runs` that a channel may be opened with."""
 ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What an id looks like: safe in a path, an address and a subject name."""
 
@@ -81,9 +89,19 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The channel this one was opened from, if it was."""
     depth: int = 0
     """How many channels are above this one."""
+    max_depth: int = MAX_DEPTH
+    """The depth that no channel of this tree may exceed. A channel has the limit of its parent."""
+    max_runs: int = MAX_RUNS
+    """Runs of flows that may be opened below this channel, if it is the top of a tree."""
     forked_from: ForkedFrom | None = None
     traceparent: str | None = None
     """The span it was opened in; whoever works on it goes on in that trace."""
+
+    @property
+    def is_flow_run(self) -> bool:
+        """Whether it is a run of a whole flow, and not of the inner steps of one."""
+        flow = self.knobs.get("flow")
+        return isinstance(flow, dict) and not flow.get("at")
 
     def names(self) -> Mapping[str, str]:
         """Every id and every name of a participant -> the id."""
@@ -120,7 +138,7 @@ class ChannelMetadata(Struct, frozen=True, kw_only=True):
     ttl_seconds: float | None
     parent_id: str | None
     waiting_for: str = ""
-    """Why the turn in progress is paused; empty if it is not."""
+    """Why the turn in progress is paused, or `message` for a channel that rests; else empty."""
 
 
 def child_id(parent: str, turn: int, place: str) -> str:

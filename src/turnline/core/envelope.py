@@ -28,7 +28,7 @@ class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     kind: str
     """One of: `initial`, `transition`, `default`, `handoff`, `finish`, `max_turns`, `turn_failed`, `retry`,
-    `adapter`."""
+    `adapter`, `empty_reply`, `agent_turns`."""
     index: int | None = None
     """Which transition of the graph, as the graph lists them."""
     condition: str = ""
@@ -49,7 +49,13 @@ class Close(Struct, frozen=True, tag="close", tag_field="kind"):
     by: Basis
 
 
-Decision = Speak | Close
+class Rest(Struct, frozen=True, tag="rest", tag_field="kind"):
+    """Nobody has the floor. The channel stays open until a message from a person or program resumes it."""
+
+    by: Basis
+
+
+Decision = Speak | Close | Rest
 
 
 class Draft(Struct, frozen=True, kw_only=True):

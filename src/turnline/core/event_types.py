@@ -25,6 +25,7 @@ EV_CHANNEL_INVITE_ACK: Final = "channel.ack"
 EV_CHANNEL_INVITE_REJECT: Final = "channel.reject"
 EV_CHANNEL_OPENED: Final = "channel.opened"
 EV_CHANNEL_FORKED: Final = "channel.forked"
+EV_CHANNEL_CHILD: Final = "channel.child"
 EV_CHANNEL_CLOSED: Final = "channel.closed"
 EV_CHANNEL_EXPIRED: Final = "channel.expired"
 

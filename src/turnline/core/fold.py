@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelState
 from turnline.core.conditions import speaker_of
-from turnline.core.envelope import Close, Envelope, JsonObject, Speak
+from turnline.core.envelope import Close, Envelope, JsonObject, Rest, Speak
 from turnline.core.pauses import moment_of
 from turnline.core.state import KEPT_SAID, RETRY, Claim, Pause, State
 from turnline.core.undo import OTHERS, Write, has_own, kept, others, own, recorded, written
 from turnline.core.variables import applied, is_number
 
-FOLD_VERSION: Final = 4
+FOLD_VERSION: Final = 5
 """Raise it whenever a fold or a state changes: states that an older one folded are not believed."""
 
 SUSPECT_CLAIMS: Final = 3
@@ -42,12 +42,14 @@ def fold(state: S, envelope: Envelope) -> S:
 def taken(state: S, envelope: Envelope) -> S:
     """Return the state with `envelope`'s turn counted, before the floor moves: what conditions see (W2)."""
     variables = state.context_vars
+    by_agent = envelope.event_type != ev.EV_TEXT or state.claim is not None
     update = _packet_update(envelope)
     if update:
         variables = applied(variables, update)
     return replace(
         state,
         turn_count=state.turn_count + 1,
+        agent_turns=state.agent_turns + 1 if by_agent else 0,
         last_speaker_id=speaker_of(envelope),
         last_envelope_id=envelope.envelope_id,
         context_vars=variables,
@@ -71,6 +73,9 @@ def _said(state: S, envelope: Envelope) -> S:
     if envelope.decision is None or envelope.decision.by.kind == "initial":
         # An interjection, or the opening words of somebody who does not have the floor: not a turn.
         state = replace(state, spoken_seq=envelope.seq, spoken_at=envelope.created_at)
+        member = state.spec.participant(envelope.sender_id)
+        if member is not None and member.kind == "human":
+            state = replace(state, agent_turns=0)
         return _moved(state, envelope)
     return _moved(taken(state, envelope), envelope)
 
@@ -81,6 +86,8 @@ def _moved(state: S, envelope: Envelope) -> S:
             return replace(
                 state, expected_next_speaker=agent_id, floor_seq=envelope.seq, floor_at=envelope.created_at
             )
+        case Rest():
+            return replace(state, expected_next_speaker=None)
         case Close(reason=reason):
             return replace(
                 state, expected_next_speaker=None, pending_close_reason=reason, status=ChannelState.CLOSING
@@ -125,8 +132,14 @@ def _forked(state: S, envelope: Envelope) -> S:
     at = envelope.created_at
     state = _abandoned(state, envelope) if envelope.decision is not None else state
     state = replace(state, claim=None, claims=0, unexplained=0, pause=None, awaiting=[])
-    state = replace(state, warned={}, rested_seconds=0.0)
+    state = replace(state, warned={}, rested_seconds=0.0, children=0, nested_runs=0)
     return _moved(replace(state, created_at=at, floor_at=at, spoken_at=at), envelope)
+
+
+def _child(state: S, envelope: Envelope) -> S:
+    data = envelope.event_data
+    runs = state.nested_runs + (data.get("run") is True)
+    return replace(state, children=state.children + ("parent" not in data), nested_runs=runs)
 
 
 def _expired(state: S, envelope: Envelope) -> S:
@@ -259,6 +272,7 @@ _FOLDS: Final[dict[str, Callable[[Any, Envelope], Any]]] = {
     ev.EV_CHANNEL_INVITE_ACK: _accepted,
     ev.EV_CHANNEL_OPENED: _opened,
     ev.EV_CHANNEL_FORKED: _forked,
+    ev.EV_CHANNEL_CHILD: _child,
     ev.EV_CHANNEL_EXPIRED: _expired,
     ev.EV_CHANNEL_CLOSED: _closed,
     ev.EV_TURN_CLAIMED: _claimed,

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import JsonObject
-from turnline.errors import BadDraft, Denied
+from turnline.errors import BadDraft, Denied, NestedTooDeep
 
 KINDS: Final = ("agent", "human", "remote_agent")
 NAMES_PER_USER: Final = 1_000
@@ -137,6 +137,8 @@ def check_open(opener: Registration, spec: ChannelSpec) -> None:
         )
     if rule.ttl_seconds is not None and (spec.ttl_seconds is None or spec.ttl_seconds > rule.ttl_seconds):
         raise Denied(who, what=f"{what} for longer", because=f"its rule allows {rule.ttl_seconds:g} s")
+    if spec.depth > spec.max_depth:
+        raise NestedTooDeep(spec.channel_id, depth=spec.depth, limit=spec.max_depth)
     if rule.delegation_depth is not None and spec.depth > rule.delegation_depth:
         raise Denied(
             who, what=f"delegate {spec.depth} deep", because=f"its rule allows {rule.delegation_depth}"

@@ -6,7 +6,7 @@ follows it (L3). A turn in flight when the channel ends is abandoned with it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from turnline.core import event_types as ev
 from turnline.core.batch import Batch
@@ -16,7 +16,10 @@ from turnline.core.envelope import Basis, JsonObject, Speak
 from turnline.core.expectations import INVITE_TIMEOUT, current_moment
 from turnline.core.state import State
 from turnline.core.undo import has_own
-from turnline.errors import NotDue, NotParticipant
+from turnline.errors import NotDue, NotParticipant, TooManyRuns
+
+CANCELLED: Final = "cancelled"
+"""The reason with which an operator, or a channel above, closes one."""
 
 AnyBatch = Batch[Any]
 
@@ -58,6 +61,18 @@ def open_channel(batch: AnyBatch, first_speaker: str, take_turn: TakeTurn) -> No
         batch.write(ev.EV_CHANNEL_OPENED, {})
         opening = {"text": spec.message}
         batch.add(batch.next(ev.EV_TEXT, opening, sender_id=spec.creator_id, decision=floor))
+
+
+def add_child(batch: AnyBatch) -> None:
+    """Note a channel that is about to be opened below this one, or a run of a flow further below.
+
+    The line comes first, so a channel that has closed gets no children, and every child is on the log
+    of its parent. Runs of flows count against the limit of the top channel.
+    """
+    spec = batch.state.spec
+    if batch.draft.event_data.get("run") is True and batch.state.nested_runs >= spec.max_runs:
+        raise TooManyRuns(batch.state.channel_id, limit=spec.max_runs)
+    batch.accept()
 
 
 def close(batch: AnyBatch, reason: str, **facts: object) -> None:

@@ -32,6 +32,12 @@ STUCK: Final = "stuck"
 """The turn killed its worker again and again. It waits for an operator's retry (N3)."""
 
 
+RESTING: Final = "resting"
+"""The word for an open channel in which nobody has the floor."""
+MESSAGE: Final = "message"
+"""What a channel that rests waits for: the next message of a person or a program."""
+
+
 class Claim(Struct, frozen=True, kw_only=True):
     """The note on the log that somebody works on the current turn."""
 
@@ -105,6 +111,12 @@ class State(Struct, frozen=True, kw_only=True):
     """How long its turns have been paused, all together; a TTL does not count it."""
     private_vars: dict[str, Any] = {}
     """The keys with `_` that the steps of a flow keep for the run. Nobody is ever shown them (F2)."""
+    agent_turns: int = 0
+    """Turns of agents since a person or a program last said something."""
+    children: int = 0
+    """Channels that were opened directly below this one."""
+    nested_runs: int = 0
+    """Runs of flows that were opened below this channel, as its own lines count them."""
     awaiting: list[str] = []
     """Invited, and not heard from yet."""
     warned: dict[str, int] = {}
@@ -126,6 +138,11 @@ class State(Struct, frozen=True, kw_only=True):
         return self.pause is not None and self.pause.reason == STUCK
 
     @property
+    def is_resting(self) -> bool:
+        """Whether the channel is open and nobody has the floor until a person or program says something."""
+        return self.status is ChannelState.ACTIVE and self.expected_next_speaker is None
+
+    @property
     def is_over(self) -> bool:
         return self.status in (ChannelState.CLOSED, ChannelState.EXPIRED)
 
@@ -137,6 +154,13 @@ class WorkflowState(State, frozen=True, kw_only=True):
     """The graph as it was given to `open`."""
     graph_key: str = ""
     """What the compiled graph is remembered by."""
+
+
+def waiting_for(state: State) -> str:
+    """Return what the channel waits for before anybody works on it again; empty if it waits for nothing."""
+    if state.is_resting:
+        return MESSAGE
+    return "" if state.pause is None else state.pause.reason
 
 
 def metadata_of(state: State) -> ChannelMetadata:
@@ -157,5 +181,5 @@ def metadata_of(state: State) -> ChannelMetadata:
         closed_at=state.closed_at,
         ttl_seconds=spec.ttl_seconds,
         parent_id=spec.parent_id,
-        waiting_for="" if state.pause is None else state.pause.reason,
+        waiting_for=waiting_for(state),
     )

@@ -19,6 +19,8 @@
     │   ├── NotStuck              a retry was asked for a turn that is not stuck
     │   ├── TurnStuck             a turn ended its process again and again
     │   ├── EnvelopeIdReused      one id, two different drafts
+    │   ├── NestedTooDeep         a channel would have too many channels above it
+    │   ├── TooManyRuns           a run has started too many runs below it
     │   └── Denied                an access rule or the arbiter said no
     ├── OpenFailed                the channel was not opened
     │   ├── InviteRejected
@@ -181,6 +183,7 @@ from turnline.errors.refusals import (
     ContextMismatch as ContextMismatch,
     Denied as Denied,
     EnvelopeIdReused as EnvelopeIdReused,
+    NestedTooDeep as NestedTooDeep,
     NotDue as NotDue,
     NotParticipant as NotParticipant,
     NotStuck as NotStuck,
@@ -188,6 +191,7 @@ from turnline.errors.refusals import (
     OutOfTurn as OutOfTurn,
     ReservedEventType as ReservedEventType,
     RoutingFailed as RoutingFailed,
+    TooManyRuns as TooManyRuns,
     TurnStuck as TurnStuck,
     TurnTaken as TurnTaken,
 )

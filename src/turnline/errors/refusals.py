@@ -211,3 +211,28 @@ class Denied(Refused):
         self.what = what
         self.because = because
         super().__init__(f"{who!r} may not {what}: {because}.")
+
+
+class NestedTooDeep(Refused):
+    """A channel would have more channels above it than its tree allows."""
+
+    def __init__(self, channel_id: str, *, depth: int, limit: int) -> None:
+        self.channel_id = channel_id
+        self.depth = depth
+        self.limit = limit
+        super().__init__(
+            f"Channel {channel_id!r} would be nested {depth} deep; the limit is {limit}. "
+            f"Look for a flow or an agent that calls itself, or raise limits.max_depth of the first flow."
+        )
+
+
+class TooManyRuns(Refused):
+    """A run has started as many runs of flows below it as its limit allows."""
+
+    def __init__(self, channel_id: str, *, limit: int) -> None:
+        self.channel_id = channel_id
+        self.limit = limit
+        super().__init__(
+            f"Run {channel_id!r} has started {limit} runs of other flows below it, its limit. "
+            f"Look for a flow that calls itself, or raise limits.max_runs of the first flow."
+        )

@@ -87,8 +87,16 @@ def failed(error: Exception) -> Done:
 
 def described(error: BaseException) -> str:
     """What is said of an exception: its type where its message alone would say too little."""
-    text = str(error)[:ERROR_CHARACTERS]
+    text = _shortened(str(error))
     if not text:
         return "the step took too long" if isinstance(error, TimeoutError) else type(error).__name__
     is_bare = isinstance(error, KeyError) and not isinstance(error, TurnlineError)
     return f"{type(error).__name__}: {text}" if is_bare else text
+
+
+def _shortened(text: str) -> str:
+    """Cut the middle of a long text: the error of a nested run ends with its cause."""
+    if len(text) <= ERROR_CHARACTERS:
+        return text
+    half = ERROR_CHARACTERS // 2
+    return f"{text[: half - 1]}…{text[-half:]}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial
@@ -25,6 +25,7 @@ from turnline import tracing
 from turnline.core import event_types as ev
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.governance import Passport
+from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import Claim, State
 from turnline.core.step_targets import STEP_PREFIX
 from turnline.errors import (
@@ -44,7 +45,6 @@ from turnline.flow.definitions import Definitions
 from turnline.flow.run import RunKnob, run_knob, step_of, steps_at
 from turnline.flow.steps import PERFORM
 from turnline.flow.trust import TrustKey
-from turnline.flow.verdict import CANCELLED
 from turnline.flow.work import Done, Paused, Perform, Services, Work
 from turnline.hub.hub import Hub
 from turnline.hub.journal import LogJournal, entries
@@ -92,6 +92,8 @@ class Driver:
         self._below: dict[str, set[str]] = {}
         """Run -> its children that are open."""
         self._bells: WeakValueDictionary[str, Bell] = WeakValueDictionary()
+        self._resuming: asyncio.Task[None] | None = None
+        """Resumes what waited when the driver started."""
         self._stopping = False
 
     async def start(self) -> None:
@@ -102,12 +104,31 @@ class Driver:
         waiting = await self._take_stock()
         self.hub.attach(self.agent_id, self)
         self.hub.add_listener(self._heard)
+        self._resuming = asyncio.create_task(self._resume_all(waiting))
+
+    async def _resume_all(self, waiting: Iterable[str]) -> None:
+        """Resume the runs that wait for their children: one may have closed while no driver worked.
+
+        The server answers meanwhile. A log that cannot be written is tried again.
+        """
+        orphans = [child for children in list(self._below.values()) for child in children]
         for channel_id in waiting:
-            # A child may have closed while nobody was told; whoever waits for it looks again.
-            await self._resume(channel_id)
-        for parent, children in list(self._below.items()):
-            if (await self.hub.state(parent)).is_over:
-                await self._close(children)
+            await self._until_written(self._resume, channel_id)
+        for channel_id in orphans:
+            await self._until_written(self.hub.tree.close_if_cut_off, channel_id)
+
+    async def _until_written(self, do: Callable[[str], Awaitable[bool]], channel_id: str) -> None:
+        while not self._stopping:
+            try:
+                await do(channel_id)
+            except LogError as error:
+                logger.warning("run %s could not be resumed yet: %s", channel_id, error)
+                await self.hub.clock.sleep(RETRY_SECONDS)
+            except TurnlineError as error:
+                logger.warning("run %s is left alone: %s", channel_id, error)
+                return
+            else:
+                return
 
     async def stop(self, *, grace_seconds: float = 10.0) -> None:
         """Begin nothing new, and let what is performed end, for so long. Somebody takes up the rest."""
@@ -117,7 +138,7 @@ class Driver:
         busy = [task for channel_id, task in self._working.items() if channel_id not in self._idle]
         if busy:
             await asyncio.wait(busy, timeout=grace_seconds)
-        left = list(self._working.values())
+        left = [*self._working.values(), *([] if self._resuming is None else [self._resuming])]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
@@ -214,6 +235,8 @@ class Driver:
             return False
         if state.spec.parent_id is not None:  # It may have been opened by the driver of another process.
             self._below.setdefault(state.spec.parent_id, set()).add(channel_id)
+            if await self.hub.tree.close_if_cut_off(channel_id):
+                return True
         knob = run_knob(state) if state.creator_id == self.agent_id else None
         floor = state.expected_next_speaker or ""
         if knob is None or not floor.startswith(STEP_PREFIX):
@@ -385,6 +408,7 @@ class Driver:
         for child in list(children):
             with suppress(Refused):
                 await self.hub.write(child, ev.EV_CHANNEL_CLOSED, {"reason": CANCELLED, "by": self.agent_id})
+            await self.hub.tree.close_below(child, by=self.agent_id)
 
     async def _ended(self, state: State) -> None:
         """A channel has closed: its children close with it, and its parent is told."""

@@ -100,13 +100,15 @@ def request_for(
         "flow": msgspec.to_builtins(knob),
         "context_vars": context,
     }
-    limit = flow.spec.limits.timeout
+    limits = flow.spec.limits
     return OpenRequest(
         type="workflow",
         knobs=knobs,
         labels={**(labels or {}), "flow": flow.name},
         expectations=[],
-        ttl_seconds=limit if parent is None else None,
+        ttl_seconds=limits.timeout if parent is None else None,
+        max_depth=limits.max_depth,
+        max_runs=limits.max_runs,
         channel_id=run_id,
         parent_id=parent,
         steps=participants_of(steps),

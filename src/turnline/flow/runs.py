@@ -16,6 +16,7 @@ import msgspec
 from turnline.core import event_types as ev
 from turnline.core.envelope import Envelope
 from turnline.core.json import normalised
+from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import EVENT, PERSON, STUCK, State, WorkflowState
 from turnline.core.step_targets import STEP_PREFIX
 from turnline.errors import (
@@ -31,7 +32,7 @@ from turnline.flow.context import from_outside
 from turnline.flow.definition.flow import Flow, digest
 from turnline.flow.driver import Driver
 from turnline.flow.run import RunKnob, first_private, request_for, run_knob
-from turnline.flow.verdict import CANCELLED, Verdict, verdict
+from turnline.flow.verdict import Verdict, verdict
 
 _PAGE: Final = 256
 
@@ -146,11 +147,15 @@ class Runs:
         return await self._hub.wait_beyond(run_id, seq)
 
     async def cancel(self, run_id: str, *, by: str = "") -> None:
-        """Close the run, and what is below it. Raises `RunConflict` if it is over."""
+        """Close the run and its whole tree. Raises `RunConflict` if it is over.
+
+        The run closes first, so nothing can be started below it any more.
+        """
         state = await self.state(run_id)
         if state.is_over:
             raise RunConflict(run_id, because="is over")
         await self._hub.write(run_id, ev.EV_CHANNEL_CLOSED, {"reason": CANCELLED, "by": by or "operator"})
+        await self._hub.tree.close_below(run_id, by=self._driver.agent_id)
 
     async def retry(self, run_id: str, *, step: str | None = None, user_id: str | None = None) -> str:
         """Resume a stuck run, or start one that continues from a step of a run that is over.

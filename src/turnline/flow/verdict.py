@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 from msgspec import Struct
 
 from turnline.core.envelope import JsonObject
+from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import WorkflowState
 from turnline.core.step_targets import STEP_PREFIX
 from turnline.flow.context import public
@@ -20,7 +21,6 @@ STEP_FAILED: Final = "step_failed"
 UNROUTED: Final = "unrouted_signal"
 FAILED: Final = "failed"
 """The flow itself said FAIL."""
-CANCELLED: Final = "cancelled"
 TURN_STUCK: Final = "turn_stuck"
 """A step that ended its process again and again waits for an operator's retry (N3)."""
 

@@ -12,14 +12,10 @@ Rule 2: nobody is asked, directly or through others, by whom it waits for.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
 
 from turnline.core.governance import Registration
 from turnline.core.state import State
-from turnline.errors import DelegationCycle, Denied
-
-MAX_DEPTH: Final = 64
-"""So many channels can be above one, whatever a rule allows."""
+from turnline.errors import DelegationCycle
 
 StateOf = Callable[[str], Awaitable[State]]
 
@@ -27,10 +23,7 @@ StateOf = Callable[[str], Awaitable[State]]
 async def check_delegation(
     state_of: StateOf, parent: State, opener: Registration, asked: Iterable[Registration]
 ) -> None:
-    """Refuse to open a channel below `parent` if it is too deep, or if one of those `asked` waits for it."""
-    if parent.spec.depth >= MAX_DEPTH:
-        because = f"no channel is more than {MAX_DEPTH} below another"
-        raise Denied(opener.name, what=f"delegate {parent.spec.depth + 1} deep", because=because)
+    """Refuse to open a channel below `parent` if one of those `asked` waits for it."""
     chain = [(opener.agent_id, opener.name), *await _waiting_for(state_of, parent)]
     ids = [agent_id for agent_id, _ in chain]
     for one in asked:
@@ -42,7 +35,7 @@ async def check_delegation(
 async def _waiting_for(state_of: StateOf, channel: State) -> list[tuple[str, str]]:
     """Id and name of everybody who waits for the turn on `channel` to end, nearest first."""
     waiting = list[tuple[str, str]]()
-    while channel.spec.parent_id is not None:  # At most `MAX_DEPTH` times.
+    while channel.spec.parent_id is not None:  # At most `max_depth` times.
         parent = await state_of(channel.spec.parent_id)
         speaker = parent.spec.participant(parent.expected_next_speaker or "")
         if speaker is None or not parent.claims:

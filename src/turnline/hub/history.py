@@ -32,6 +32,7 @@ from turnline.errors import (
 )
 from turnline.hub.channels import Channels
 from turnline.hub.opening import Opening
+from turnline.hub.tree import Tree, child_of
 from turnline.log.forks import SUFFIX, ForkingLog, reading
 
 EVERY: Final = 256
@@ -56,6 +57,7 @@ class History:
         lines: ForkingLog,
         channels: Channels,
         opening: Opening,
+        tree: Tree,
         *,
         lookup: Callable[[str], Awaitable[Registration]],
         may_open: MayOpen,
@@ -63,6 +65,7 @@ class History:
         self._lines = lines
         self._channels = channels
         self._opening = opening
+        self._tree = tree
         self._lookup = lookup
         self._may_open = may_open
         self._kept: OrderedDict[tuple[str, int], State] = OrderedDict()
@@ -129,7 +132,9 @@ class History:
 
     async def _side(self, channel_id: str) -> Side:
         past = [one async for one in self.states(channel_id)]
-        return Side(past[-1][1], [line for line, _ in past])
+        lines = [line for line, _ in past]
+        below = await self._tree.below(filter(None, map(child_of, lines)))
+        return Side(past[-1][1], lines, below.spent)
 
     async def _check(self, channel_id: str, seq: int) -> None:
         head = None if channel_id.startswith("_") else await self._lines.head(channel_id)

@@ -48,6 +48,7 @@ from turnline.hub.request import OpenRequest, spec_of
 from turnline.hub.sweep import Sweep
 from turnline.hub.texts import Texts
 from turnline.hub.timers import Timers
+from turnline.hub.tree import Tree
 from turnline.hub.turns import Turns
 from turnline.log.base import Log
 from turnline.log.forks import with_forks
@@ -89,8 +90,14 @@ class Hub:
             new_id=self.new_id,
             tools_of=self._delivery.tools_of,
         )
+        self.tree = Tree(self)
         self.history = History(
-            self.lines, self._channels, self._opening, lookup=self.lookup, may_open=self._may_open
+            self.lines,
+            self._channels,
+            self._opening,
+            self.tree,
+            lookup=self.lookup,
+            may_open=self._may_open,
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
         self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
@@ -403,7 +410,11 @@ class Hub:
     async def _invite(self, request: OpenRequest, opener: Registration) -> str:
         spec = await self._spec(request, opener)
         await self._may_open(opener, spec)
+        await self.tree.note_child(spec)
         await self._opening.invite(spec, worker=request.worker)
+        if spec.parent_id is not None:
+            # The parent may have closed between the two lines, and found no child to close.
+            await self.tree.close_if_cut_off(spec.channel_id)
         return spec.channel_id
 
     async def _may_open(self, opener: Registration, spec: ChannelSpec) -> None:
@@ -417,7 +428,7 @@ class Hub:
             opener,
             self._directory.known,
             channel_id=request.channel_id or self.new_id(),
-            depth=parent.spec.depth + 1 if parent else 0,
+            parent=None if parent is None else parent.spec,
             traceparent=tracing.current(),
         )
 

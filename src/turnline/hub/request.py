@@ -9,7 +9,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnline.core.channel import ACK_TIMEOUT_SECONDS, ChannelSpec, Expectation, Participant, check_id
+from turnline.core.channel import (
+    ACK_TIMEOUT_SECONDS,
+    MAX_DEPTH,
+    MAX_RUNS,
+    MOST_DEPTH,
+    MOST_RUNS,
+    ChannelSpec,
+    Expectation,
+    Participant,
+    check_id,
+)
 from turnline.core.directory import Directory
 from turnline.core.envelope import JsonObject
 from turnline.core.governance import Registration
@@ -35,6 +45,9 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     worker: str = ""
     """Who works on the first turn at once, if it is a step's."""
+    max_depth: int = MAX_DEPTH
+    max_runs: int = MAX_RUNS
+    """The limits of the tree below this channel. A channel with a parent has its parent's."""
     steps: list[Participant] = []
     """Participants that are not in the directory and are not asked: the steps of a flow."""
 
@@ -45,7 +58,7 @@ def spec_of(
     directory: Directory,
     *,
     channel_id: str,
-    depth: int,
+    parent: ChannelSpec | None,
     traceparent: str | None = None,
 ) -> ChannelSpec:
     """Return the spec of the channel, with names looked up, or say what is wrong with the request."""
@@ -66,7 +79,9 @@ def spec_of(
         ack_timeout_seconds=request.ack_timeout_seconds,
         message=request.message,
         parent_id=request.parent_id,
-        depth=depth,
+        depth=0 if parent is None else parent.depth + 1,
+        max_depth=request.max_depth if parent is None else parent.max_depth,
+        max_runs=request.max_runs if parent is None else parent.max_runs,
         traceparent=traceparent,
     )
 
@@ -106,6 +121,10 @@ def _check(request: OpenRequest) -> None:
             raise BadSpec(
                 "channel_id", found=repr(request.channel_id), expected="one that does not start with '_'"
             )
+    limits = (("max_depth", request.max_depth, MOST_DEPTH), ("max_runs", request.max_runs, MOST_RUNS))
+    for field, limit, most in limits:
+        if not 0 <= limit <= most:
+            raise BadSpec(field, found=str(limit), expected=f"a whole number up to {most}")
     for field, seconds in (("ttl", request.ttl_seconds), ("ack_timeout", request.ack_timeout_seconds)):
         if seconds is not None and not (isfinite(seconds) and seconds > 0):
             raise BadSpec(field, found=repr(seconds), expected="seconds above 0")

@@ -19,6 +19,7 @@ from turnline.core.channel import ChannelMetadata, ChannelState
 from turnline.core.envelope import Draft, Envelope, JsonObject, shown_to
 from turnline.core.governance import Passport, Registration, may_address
 from turnline.core.state import Claim, State, metadata_of
+from turnline.core.study.spent import Spent
 from turnline.errors import NotParticipant
 from turnline.hub.delegation import check_delegation
 from turnline.hub.delivery import is_for_a_step
@@ -173,6 +174,12 @@ class Seat:
     async def recorded(self, channel_id: str) -> list[Envelope]:
         await self._member(channel_id)
         return await self._hub.turns.recorded(channel_id)
+
+    async def usage(self, channel_id: str) -> Spent:
+        """Return what the channel and those below it used."""
+        await self._member(channel_id)
+        own, below = await self._hub.tree.spent(channel_id)
+        return own + below.spent
 
     async def summary(self, channel_id: str) -> JsonObject | None:
         await self._member(channel_id)

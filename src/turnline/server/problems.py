@@ -21,6 +21,7 @@ from typing import Final
 from msgspec import Struct
 
 from turnline.core.envelope import JsonObject
+from turnline.core.lifecycle import CANCELLED
 from turnline.errors import (
     AccessBusy,
     BadAnswer,
@@ -43,7 +44,7 @@ from turnline.errors import (
     UnknownRun,
 )
 from turnline.flow.fields import Problem
-from turnline.flow.verdict import CANCELLED, TURN_STUCK, RunError
+from turnline.flow.verdict import TURN_STUCK, RunError
 
 logger = logging.getLogger(__name__)
 

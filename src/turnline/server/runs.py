@@ -110,7 +110,8 @@ class RunRoutes:
         runtime = self._house.runtime
         state = await runtime.runs.state(run_id)
         may_read = await self._house.access.may_read_run(who, run_id)
-        below = {"children": sorted(runtime.driver.children_of(run_id))}
+        children = await runtime.hub.tree.children(run_id) if state.children else []
+        below = {"children": children[-MOST_IN_A_PAGE:], "children_count": state.children}
         links = {"links": run_links(request, run_id)}
         told = summary(state, with_reason=may_read)
         return success({**told, "data": verdict(state).data, **below, **links})

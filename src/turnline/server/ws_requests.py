@@ -237,6 +237,11 @@ async def recorded(asked: Asked) -> object:
     return _bounded(Reading(behind, behind[-1].seq if behind else asked.args.after), asked.reading_bytes)
 
 
+async def usage(asked: Asked) -> object:
+    await _member(asked, asked.args.channel_id)
+    return await asked.seat.usage(asked.args.channel_id)
+
+
 async def summary(asked: Asked) -> object:
     await _member(asked, asked.args.channel_id)
     return await asked.seat.summary(asked.args.channel_id)
@@ -278,6 +283,7 @@ REQUESTS: Final[dict[str, tuple[str, type[_Args], Perform]]] = {
     "renew": ("channels.post", RenewArgs, renew),
     "record": ("channels.post", RecordArgs, record),
     "recorded": ("channels.read", AfterArgs, recorded),
+    "usage": ("channels.read", ChannelArgs, usage),
     "summary": ("channels.read", ChannelArgs, summary),
     "release": ("channels.post", ClaimArgs, release),
     "fail": ("channels.post", FailArgs, fail),

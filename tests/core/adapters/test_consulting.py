@@ -49,7 +49,14 @@ def test_t5_an_answer_that_failed_is_not_an_answer() -> None:
 
     scene.accept(fails("bob", claim=live(scene)))
 
-    assert scene.state.pending_close_reason == "turn_failed"
+    assert scene.state.is_resting
+
+
+def test_a_question_whose_answer_failed_can_be_asked_again() -> None:
+    scene = consulted()
+    scene.accept(fails("bob"), says("alice", "how does HTTPS work?"), packs("bob"))
+
+    assert scene.state.pending_close_reason == "consulting_complete"
 
 
 def test_w6_a_message_is_the_question() -> None:

@@ -51,12 +51,13 @@ def test_t6_whoever_works_on_the_turn_delivers_under_its_claim() -> None:
     scene.refusal(packs("bob"), ClaimLost)
 
 
-def test_t5_a_failed_turn_closes_it_with_turn_failed() -> None:
-    """There is no graph to ask; going on would ask the wrong one, again and again."""
+def test_one_failed_turn_does_not_end_it() -> None:
     scene = talk()
     scene.accept(says("alice"), fails("bob"))
+    assert (scene.state.status, scene.state.is_resting) == ("active", True)
 
-    assert scene.state.pending_close_reason == "turn_failed"
+    scene.accept(says("alice", "again"))
+    assert scene.state.expected_next_speaker == "bob"
 
 
 @pytest.mark.parametrize("turns", [2, 7])

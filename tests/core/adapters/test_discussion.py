@@ -37,11 +37,13 @@ def test_it_ends_when_somebody_closes_it() -> None:
     assert scene.state.pending_close_reason == "agreed"
 
 
-def test_t5_a_failed_turn_closes_it_with_turn_failed() -> None:
+def test_one_failed_turn_does_not_end_it() -> None:
     scene = talk()
-    scene.accept(fails("alice"))
+    scene.accept(says("alice"), fails("bob"))
+    assert (scene.state.status, scene.state.is_resting) == ("active", True)
 
-    assert scene.state.pending_close_reason == "turn_failed"
+    scene.accept(says("alice", "again"))
+    assert scene.state.expected_next_speaker == "bob"
 
 
 def test_an_ordering_is_round_robin_or_an_error_at_open() -> None:

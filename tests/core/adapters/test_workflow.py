@@ -219,7 +219,10 @@ def test_an_unknown_knob_is_an_error_at_open_that_lists_the_known() -> None:
     with pytest.raises(BadSpec, match="grahp") as refused:
         opening(graph=GRAPH, grahp=GRAPH)
 
-    assert "['context_vars', 'flow', 'graph', 'view', 'views']" in refused.value.expected
+    assert (
+        "['context_vars', 'flow', 'graph', 'max_turns', 'on_failure', 'view', 'views']"
+        in refused.value.expected
+    )
 
 
 def test_a_workflow_needs_a_graph() -> None:

@@ -18,7 +18,7 @@ def scene(**given: Any) -> Scene[Any]:
 
 
 def compared(a: Scene[Any], b: Scene[Any]) -> Difference:
-    return difference(Side(a.state, a.log), Side(b.state, b.log))
+    return difference(Side(a.state, a.log, Spent()), Side(b.state, b.log, Spent()))
 
 
 def replies(stage: Scene[Any], text: str, *, tokens: int = 1, cost: float = 0.0, **more: Any) -> None:

@@ -142,3 +142,13 @@ def test_f15_a_literal_secret_in_the_settings_is_found_and_a_variable_is_not() -
 
     assert found("name: x\nlog: postgresql://me:hunter22@db/log\n") == [("TL401", 2)]
     assert found("log: postgresql://me:${PASSWORD}@db/log\n") == []
+
+
+def test_a_circle_of_flows_is_found_in_the_file_of_each(tmp_path: Path) -> None:
+    one = "metadata: {name: one}\nspec: {steps: [{id: go, workflow: {name: two}}]}\n"
+    two = "metadata: {name: two}\nspec: {steps: [{id: back, workflow: {name: one}}]}\n"
+
+    assert [(code, file) for code, file, _, _ in told(checked(tmp_path, one=one, two=two))] == [
+        ("TL601", "one.yaml"),
+        ("TL601", "two.yaml"),
+    ]

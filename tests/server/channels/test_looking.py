@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from turnline.agent.context import Context
@@ -123,6 +125,23 @@ async def test_usage_counts_turns_tokens_and_seconds_by_participant() -> None:
     assert {name: one["turns"] for name, one in by_name.items()} == {"carol": 1, "helper": 1}
     assert by_name["helper"]["requests"] == usage["total"]["requests"] == 1
     assert len(usage["turns"]) == 2
+
+
+async def test_usage_includes_the_channels_below() -> None:
+    flow = """
+metadata: {name: work}
+spec:
+  trigger: {path: /work}
+  steps: [{id: each, for_each: {items: '[1, 2]', into: out, steps: [{id: say, agent: {name: helper}}]}}]
+"""
+    async with scene("one", "two", flows=flow) as stage:
+        runs = stage.server.runtime.runs
+        run_id = await runs.start("work", {})
+        await runs.wait(run_id)
+        usage = await stage.data(f"/channels/{run_id}/usage")
+
+    assert usage["below"]["channels"] == 2
+    assert usage["total"]["requests"] == usage["own"]["requests"] + usage["below"]["requests"]
 
 
 async def test_a_question_of_an_agent_is_told_until_it_is_answered() -> None:
@@ -302,3 +321,52 @@ async def test_a_user_whose_id_is_the_name_of_an_agent_is_not_that_agent(
 
     assert [one["channels"] for one in listed.values()] == [[], []]
     assert set(answers) == {404}
+
+
+async def test_a_channel_tells_why_its_last_turn_failed() -> None:
+    async with scene(ValueError("no key")) as stage:
+        talk = await stage.people["carol"].open("conversation", "helper", message="hello?")
+        await stage.until(talk.channel_id, lambda state: state.is_resting)
+        mine = await stage.data(f"/channels/{talk.channel_id}", token="carol")
+        resting = await stage.data("/channels?status=resting")
+        waiting = await stage.data("/channels?status=waiting")
+
+    assert "no key" in mine["error"]["message"]
+    assert (mine["error"]["speaker"], mine["waiting_for"]["reason"]) == ("helper", "message")
+    assert [one["channel_id"] for one in resting["channels"]] == [talk.channel_id]
+    assert waiting["channels"] == []
+
+
+async def test_the_children_of_a_run_are_listed_with_their_errors_the_latest_first() -> None:
+    flow = """
+metadata: {name: work}
+spec: {steps: [{id: each, for_each: {items: '[1, 2, 3]', into: out, steps: [{id: only, runner: work}]}}]}
+"""
+
+    def work(ctx: dict[str, Any]) -> dict[str, Any]:
+        raise ValueError(f"item {ctx['item']} is bad")
+
+    async with scene(flows=flow, work=work) as stage:
+        runs = stage.server.runtime.runs
+        run_id = await runs.start("work", {})
+        await runs.wait(run_id)
+        told = await stage.data(f"/channels/{run_id}")
+        below = await stage.data(f"/channels/{run_id}/children?limit=1")
+        run = await stage.data(f"/runs/{run_id}")
+        child = await stage.data(f"/channels/{run['children'][0]}")
+
+    assert (told["children"], below["count"], len(below["channels"])) == (3, 3, 1)
+    assert "item 3 is bad" in below["channels"][0]["error"]["message"]
+    assert "is bad" in told["error"]["message"]
+    assert (run["children_count"], child["parent_id"]) == (3, run_id)
+
+
+async def test_children_that_a_caller_may_not_see_are_not_listed() -> None:
+    async with scene("Yes.") as stage:
+        channel = await stage.open("Help!")
+        await stage.people["carol"].open("conversation", "helper", message="psst", parent=channel)
+        whole = await stage.data(f"/channels/{channel}/children")
+        hidden = await stage.server.get(f"/channels/{channel}/children", token="dave")
+
+    assert len(whole["channels"]) == 1
+    assert hidden.status_code == 404

@@ -20,7 +20,7 @@ class ConsultingAdapter(TurnTaking[State]):
     state_type = State
 
     def route(self, state: State, envelope: Envelope) -> Decision:
-        if state.turn_count > 1:
+        if envelope.sender_id != state.creator_id:
             return Close("consulting_complete", Basis(kind="adapter", target="the answer was given"))
         other = next_in(tuple(state.participant_order), state.creator_id)
         return Speak(other, Basis(kind="adapter", target="the question was asked"))

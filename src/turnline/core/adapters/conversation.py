@@ -29,7 +29,8 @@ class ConversationAdapter(TurnTaking[State]):
 
     def route(self, state: State, envelope: Envelope) -> Decision:
         other = next_in(tuple(state.participant_order), envelope.sender_id)
-        return Speak(other, Basis(kind="adapter", target="the other participant"))
+        speak = Speak(other, Basis(kind="adapter", target="the other participant"))
+        return self.rest_of_agents(state, envelope) or speak
 
     def _is_interjection(self, state: State, draft: Draft) -> bool:
-        return draft.interject or not self.may_speak(state, draft.sender_id)
+        return super()._is_interjection(state, draft) or not self.may_speak(state, draft.sender_id)

@@ -17,14 +17,15 @@ ORDERING_ROUND_ROBIN: Final = "round_robin"
 
 
 class DiscussionAdapter(TurnTaking[State]):
-    """Two or more participants, round robin, until somebody closes it."""
+    """Two or more participants, round robin, until a participant closes it or it rests."""
 
     manifest = Manifest(type=DISCUSSION_TYPE, knobs=frozenset({"ordering"}))
     state_type = State
 
     def route(self, state: State, envelope: Envelope) -> Decision:
         following = next_in(tuple(state.participant_order), speaker_of(envelope))
-        return Speak(following, Basis(kind="adapter", target="the next in order"))
+        speak = Speak(following, Basis(kind="adapter", target="the next in order"))
+        return self.rest_of_agents(state, envelope) or speak
 
     def check_spec(self, state: State) -> None:
         ordering = state.spec.knobs.get("ordering", ORDERING_ROUND_ROBIN)

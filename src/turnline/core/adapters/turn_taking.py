@@ -6,7 +6,10 @@ or returns everything the draft brings about.
 Rule 2: a line with a decision is a turn; without one it is not. (The decision
 that opens the channel is nobody's turn: its basis is `initial`.)
 
-Rule 3: a subclass says three things: who speaks first, who may speak now, and
+Rule 3: agents alone do not keep a channel busy. Where nothing else ends it, it rests: it stays open, nobody
+has the floor, and the next message from a person or a program resumes it.
+
+Rule 4: a subclass says three things: who speaks first, who may speak now, and
 where the floor goes after a turn.
 """
 
@@ -23,11 +26,11 @@ from turnline.core import claims, event_types as ev, lifecycle, pauses, variable
 from turnline.core.adapter import Manifest
 from turnline.core.batch import Batch
 from turnline.core.channel import ChannelSpec, ChannelState, Expectation, check_id
-from turnline.core.envelope import Basis, Close, Decision, Draft, Envelope, JsonObject, Speak
+from turnline.core.envelope import Basis, Close, Decision, Draft, Envelope, JsonObject, Rest, Speak
 from turnline.core.expectations import Deadline, check_expectations, check_seconds, deadlines
 from turnline.core.fold import fold, taken
 from turnline.core.json import normalised
-from turnline.core.packet import check_packet, check_step_packet, check_text
+from turnline.core.packet import body_of, check_packet, check_step_packet, check_text
 from turnline.core.state import State
 from turnline.core.views import view_for
 from turnline.errors import (
@@ -42,7 +45,12 @@ from turnline.errors import (
 
 S = TypeVar("S", bound=State)
 
-_COMMON_KNOBS: Final = frozenset({"context_vars", "view", "views"})
+MAX_AGENT_TURNS: Final = 50
+"""Turns of agents without a message from a person or a program; then a conversation or discussion rests."""
+STAY: Final = "stay"
+CLOSE: Final = "close"
+"""What a failed turn that no rule takes does to its channel: it rests, or it closes."""
+_COMMON_KNOBS: Final = frozenset({"context_vars", "view", "views", "max_turns", "on_failure"})
 _MOST_PRIORITY: Final = 2**31
 
 
@@ -51,6 +59,8 @@ class TurnTaking(ABC, Generic[S]):
 
     manifest: Manifest
     state_type: type[S]
+    on_failure: str = STAY
+    """What a failed turn does to a channel whose knob `on_failure` says nothing."""
 
     # What a subclass says.
 
@@ -60,7 +70,7 @@ class TurnTaking(ABC, Generic[S]):
 
     def may_speak(self, state: S, sender_id: str) -> bool:
         """Whether `sender_id` can take the turn as things stand."""
-        return sender_id == state.expected_next_speaker
+        return sender_id == state.expected_next_speaker or state.is_resting
 
     @abstractmethod
     def route(self, state: S, envelope: Envelope) -> Decision:
@@ -68,7 +78,7 @@ class TurnTaking(ABC, Generic[S]):
 
     def route_failure(self, state: S, envelope: Envelope) -> Decision:
         """Where the floor goes after `envelope`, which says that a turn was given up (T5)."""
-        return Close("turn_failed", Basis(kind="turn_failed"))
+        return self._failed(state)
 
     def check_spec(self, state: S) -> None:
         """Refuse knobs that only this channel type understands."""
@@ -100,6 +110,31 @@ class TurnTaking(ABC, Generic[S]):
     def due(self, state: S, awake_since: datetime) -> Sequence[Deadline]:
         return deadlines(state, self._expectations(state.spec), awake_since)
 
+    def decision_after(self, state: S, envelope: Envelope) -> Decision:
+        """Return where the floor goes after a turn that `state` includes; the knob `max_turns` closes."""
+        is_failure = envelope.event_type == ev.EV_TURN_FAILED
+        decision = self.route_failure(state, envelope) if is_failure else self.route(state, envelope)
+        limit = state.spec.knobs.get("max_turns")
+        if isinstance(decision, Close) or limit is None or state.turn_count < limit:
+            return decision
+        return Close("max_turns", Basis(kind="max_turns", target=f"max_turns={limit}"))
+
+    def rest_of_agents(self, state: S, envelope: Envelope) -> Rest | None:
+        """Return that the channel rests after an agent's turn: an empty one, or one too many in a row."""
+        if not state.agent_turns:
+            return None
+        if not body_of(envelope.event_type, envelope.event_data).strip():
+            return Rest(Basis(kind="empty_reply"))
+        if state.agent_turns >= MAX_AGENT_TURNS and state.spec.knobs.get("max_turns") is None:
+            return Rest(Basis(kind="agent_turns", target=f"agent_turns={state.agent_turns}"))
+        return None
+
+    def _failed(self, state: S) -> Decision:
+        """Return what a failed turn does that no rule takes."""
+        if state.spec.knobs.get("on_failure", self.on_failure) == CLOSE:
+            return Close("turn_failed", Basis(kind="turn_failed"))
+        return Rest(Basis(kind="turn_failed", target=f"on_failure={STAY}"))
+
     # What each kind of draft brings about.
 
     def _speak(self, batch: Batch[S]) -> None:
@@ -130,8 +165,7 @@ class TurnTaking(ABC, Generic[S]):
     def _take_turn(self, batch: Batch[S], envelope: Envelope) -> None:
         """Add `envelope` with the decision about the floor, and the close if that is the decision."""
         seen = taken(replace(batch.state, seq=envelope.seq, last_at=envelope.created_at), envelope)
-        is_failure = envelope.event_type == ev.EV_TURN_FAILED
-        decision = self.route_failure(seen, envelope) if is_failure else self.route(seen, envelope)
+        decision = self.decision_after(seen, envelope)
         batch.add(replace(envelope, decision=decision))
         if isinstance(decision, Close):
             lifecycle.close(batch, decision.reason)
@@ -222,10 +256,8 @@ class TurnTaking(ABC, Generic[S]):
 
     def _is_interjection(self, state: S, draft: Draft) -> bool:
         if draft.interject:
-            return True
-        participant = state.spec.participant(draft.sender_id)
-        is_person = participant is not None and participant.kind == "human"
-        return is_person and not self.may_speak(state, draft.sender_id)
+            return not state.is_resting or not _is_person(state.spec, draft.sender_id)
+        return _is_person(state.spec, draft.sender_id) and not self.may_speak(state, draft.sender_id)
 
     def _expectations(self, spec: ChannelSpec) -> Sequence[Expectation]:
         return self.manifest.expectations if spec.expectations is None else spec.expectations
@@ -252,6 +284,7 @@ class TurnTaking(ABC, Generic[S]):
         check_seconds(spec.ack_timeout_seconds, "ack_timeout")
         if spec.ttl_seconds is not None:
             check_seconds(spec.ttl_seconds, "ttl")
+        _check_limits(spec)
         for participant in spec.participants:
             view_for(participant.agent_id, spec)
         self.check_spec(state)
@@ -271,6 +304,14 @@ def _check_participants(spec: ChannelSpec, manifest: Manifest) -> None:
         )
 
 
+def _check_limits(spec: ChannelSpec) -> None:
+    limit, on_failure = spec.knobs.get("max_turns"), spec.knobs.get("on_failure", STAY)
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise BadSpec("knobs.max_turns", found=repr(limit)[:80], expected="a whole number from 1 on")
+    if on_failure not in (STAY, CLOSE):
+        raise BadSpec("knobs.on_failure", found=repr(on_failure)[:80], expected=f"{STAY!r} or {CLOSE!r}")
+
+
 def _normalised(draft: Draft) -> JsonObject:
     """The data as it reads back. What a channel is opened with has been checked with its spec."""
     if draft.event_type != ev.EV_CHANNEL_INVITE:
@@ -278,6 +319,11 @@ def _normalised(draft: Draft) -> JsonObject:
     knobs = draft.event_data.get("knobs")
     rest = normalised({key: value for key, value in draft.event_data.items() if key != "knobs"})
     return rest if knobs is None else {**rest, "knobs": knobs}
+
+
+def _is_person(spec: ChannelSpec, sender_id: str) -> bool:
+    member = spec.participant(sender_id)
+    return member is not None and member.kind == "human"
 
 
 def _is_step(spec: ChannelSpec, sender_id: str) -> bool:
@@ -327,6 +373,7 @@ _ROWS: Final[dict[str, Callable[[TurnTaking[Any], Batch[Any]], None]]] = {
     ev.EV_CHANNEL_INVITE: TurnTaking._invite,
     ev.EV_CHANNEL_INVITE_ACK: TurnTaking._acknowledge,
     ev.EV_CHANNEL_FORKED: TurnTaking._fork,
+    ev.EV_CHANNEL_CHILD: lambda _, batch: lifecycle.add_child(batch),
     ev.EV_CHANNEL_INVITE_REJECT: lambda _, batch: lifecycle.reject(batch),
     ev.EV_CHANNEL_CLOSED: lambda _, batch: lifecycle.close_on_request(batch),
     ev.EV_CHANNEL_EXPIRED: lambda _, batch: lifecycle.expire(batch),

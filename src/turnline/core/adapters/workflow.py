@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from turnline.core.adapter import Manifest
-from turnline.core.adapters.turn_taking import TurnTaking
+from turnline.core.adapters.turn_taking import CLOSE, TurnTaking
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Decision, Envelope
 from turnline.core.expectations import turn_within
@@ -33,6 +33,7 @@ class WorkflowAdapter(TurnTaking[WorkflowState]):
         expectations=(turn_within(120, "warn"), turn_within(600, "auto_close")),
     )
     state_type = WorkflowState
+    on_failure = CLOSE
 
     def __init__(self) -> None:
         self._routers: OrderedDict[str, Router] = OrderedDict()
@@ -56,7 +57,8 @@ class WorkflowAdapter(TurnTaking[WorkflowState]):
         return self.router(state).route(state, envelope)
 
     def route_failure(self, state: WorkflowState, envelope: Envelope) -> Decision:
-        return self.router(state).route(state, envelope)
+        decision = self.router(state).route(state, envelope)
+        return self._failed(state) if decision.by.kind == "turn_failed" else decision
 
     def check_spec(self, state: WorkflowState) -> None:
         self.router(state)

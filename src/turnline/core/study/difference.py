@@ -37,6 +37,8 @@ class Side:
 
     state: State
     lines: Sequence[Envelope]
+    below: Spent
+    """What the channels below it used."""
 
 
 class Told(Struct, frozen=True, kw_only=True):
@@ -196,7 +198,7 @@ def _ended(side: Side) -> Ended:
         status=state.status.value,
         reason=state.pending_close_reason,
         turns=state.turn_count,
-        spent=spent(side.lines),
+        spent=spent(side.lines) + side.below,
     )
 
 

@@ -1,6 +1,6 @@
 """What a channel's model calls used, as its lines say.
 
-A packet says it of its turn. Of a turn that failed, or is not over, its recorded replies do.
+A packet says it of its turn. Of a turn or an attempt that failed, or is not over, its recorded replies do.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from turnline.core.envelope import Envelope
-from turnline.core.event_types import EV_PACKET, EV_TURN_FAILED, EV_TURN_MODEL
+from turnline.core.event_types import EV_PACKET, EV_TURN_FAILED, EV_TURN_MODEL, EV_TURN_PAUSED
+from turnline.core.state import RETRY
 from turnline.core.variables import is_number
 
 
@@ -35,20 +36,44 @@ class Spent(Struct, frozen=True, kw_only=True):
         return f"{self.requests} requests, {self.input_tokens} + {self.output_tokens} tokens{cost}"
 
 
-def spent(lines: Iterable[Envelope]) -> Spent:
-    """Return what all of it used."""
-    total = unfinished = Spent()
-    for line in lines:
-        data = line.event_data
+class Counter:
+    """Counts what a channel used, line by line."""
+
+    def __init__(self) -> None:
+        self._ended = Spent()
+        self._unfinished = Spent()
+        """Recorded replies since the last turn or attempt ended."""
+
+    @property
+    def total(self) -> Spent:
+        return self._ended + self._unfinished
+
+    def take(self, line: Envelope) -> Spent:
+        """Count a line; return what the turn used that it ends, or nothing."""
+        data, used = line.event_data, Spent()
         if line.event_type == EV_TURN_MODEL:
             entry = data.get("entry")
-            unfinished += _usage(
-                data.get("usage") or (entry.get("usage") if isinstance(entry, dict) else None)
-            )
-        elif line.event_type in (EV_PACKET, EV_TURN_FAILED):
-            total += _usage(data.get("usage")) if line.event_type == EV_PACKET else unfinished
-            unfinished = Spent()
-    return total + unfinished
+            recorded = data.get("usage") or (entry.get("usage") if isinstance(entry, dict) else None)
+            self._unfinished += _usage(recorded)
+        elif line.event_type == EV_PACKET:
+            used, self._unfinished = _usage(data.get("usage")), Spent()
+        elif line.event_type == EV_TURN_FAILED or _is_retry(line):
+            used, self._unfinished = self._unfinished, Spent()
+        self._ended += used
+        return used
+
+
+def spent(lines: Iterable[Envelope]) -> Spent:
+    """Return what all of it used."""
+    counter = Counter()
+    for line in lines:
+        counter.take(line)
+    return counter.total
+
+
+def _is_retry(line: Envelope) -> bool:
+    """Whether an attempt of a step failed: the next one's packet does not count what it used."""
+    return line.event_type == EV_TURN_PAUSED and line.event_data.get("reason") == RETRY
 
 
 def _usage(data: object) -> Spent:

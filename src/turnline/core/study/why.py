@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelSpec, ChannelState
 from turnline.core.conditions import routing_of, speaker_of
-from turnline.core.envelope import Basis, Close, Decision, Envelope, Speak
+from turnline.core.envelope import Basis, Close, Decision, Envelope, Rest, Speak
 from turnline.core.fold import taken
 from turnline.core.graph import TransitionGraph
 from turnline.core.router import Ready, Router
@@ -113,6 +113,8 @@ def outcome(decision: Decision, spec: ChannelSpec) -> str:
     """What a decision says, in words."""
     if isinstance(decision, Close):
         return f"the channel closes with {decision.reason!r}"
+    if isinstance(decision, Rest):
+        return "the channel rests until a person or a program says something"
     return f"the floor goes to {name_of(decision.agent_id, spec)}"
 
 
@@ -177,10 +179,11 @@ def _in_order(rules: Iterable[Rule]) -> Iterable[Rule]:
 
 
 def _limit(router: Router, seen: State) -> Iterable[Rule]:
-    if router.max_turns is not None:
-        held = seen.turn_count >= router.max_turns
+    limits = [one for one in (router.max_turns, seen.spec.knobs.get("max_turns")) if one is not None]
+    if limits:
+        held = seen.turn_count >= min(limits)
         values = {"turn_count": seen.turn_count}
-        text = f"max_turns={router.max_turns} is reached and nothing closed the channel"
+        text = f"max_turns={min(limits)} is reached and nothing closed the channel"
         yield Rule(kind="max_turns", text=text, held=held, values=values)
 
 
@@ -189,9 +192,7 @@ def _is_basis(rule: Rule, by: Basis) -> bool:
 
 
 def _differs(seen: State, envelope: Envelope, adapter: object) -> str:
-    route: Callable[[Any, Envelope], Decision] | None = getattr(adapter, "route", None)
-    if envelope.event_type == ev.EV_TURN_FAILED:
-        route = getattr(adapter, "route_failure", route)
+    route: Callable[[Any, Envelope], Decision] | None = getattr(adapter, "decision_after", None)
     recorded = envelope.decision
     if route is None or recorded is None:
         return ""
@@ -214,7 +215,9 @@ def _same(one: Decision, other: Decision) -> bool:
 
 
 def _named(decision: Decision) -> str:
-    return decision.agent_id if isinstance(decision, Speak) else decision.reason
+    if isinstance(decision, Speak):
+        return decision.agent_id
+    return decision.reason if isinstance(decision, Close) else ""
 
 
 # In words.
@@ -223,7 +226,9 @@ _BECAUSE: Final = {
     "default": "no transition held, so the default target answered",
     "max_turns": "max_turns was reached",
     "finish": "the packet finished",
-    "turn_failed": "the turn failed and no transition speaks of that",
+    "turn_failed": "the turn failed and no rule takes it",
+    "empty_reply": "the reply was empty",
+    "agent_turns": "agents spoke without a message from a person or a program",
 }
 
 

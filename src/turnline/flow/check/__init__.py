@@ -27,6 +27,9 @@ problems, each with a code, a place and what to do. Codes never change their mea
     TL310  data models, and no database for them        project
     TL401  a literal secret                             secrets
     TL501  two branches write one key                   branches
+    TL601  a flow calls itself each time it runs        calls
+    TL602  a flow can call itself (warning)             calls
+    TL603  calls beyond limits.max_depth or max_runs    calls
     G101 to G304  the graph of a channel step (docs/lint.md)  graphs
 
 A route to a step of another list (out of `for_each`, or into a branch) is refused when the

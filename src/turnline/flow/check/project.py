@@ -15,6 +15,7 @@ from typing import Final
 
 from turnline.errors import NoDatabase
 from turnline.flow.check import check_flow
+from turnline.flow.check.calls import Calls, nested_calls
 from turnline.flow.check.graphs import traps_in
 from turnline.flow.check.names import Known
 from turnline.flow.check.secrets import literal_secrets
@@ -77,8 +78,10 @@ def _asked_for(asked: Asked, findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _of_flows(project: Project, known: Known) -> Iterator[Finding]:
+    calls = Calls(project.definitions)
     for loaded in project.flows.values():
         yield from map(loaded.finding, check_flow(loaded.flow, known))
+        yield from map(loaded.finding, nested_calls(loaded.flow, calls))
 
 
 def _of_secrets(project: Project) -> Iterator[Finding]:

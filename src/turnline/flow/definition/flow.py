@@ -14,6 +14,7 @@ import msgspec
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from turnline.core.channel import MAX_DEPTH, MAX_RUNS, MOST_DEPTH, MOST_RUNS
 from turnline.core.envelope import JsonObject
 from turnline.flow.definition.base import BAD_STEPS, Duration, Json, Name, Part
 from turnline.flow.definition.fields import Fields
@@ -65,6 +66,10 @@ class Limits(Part):
 
     max_steps: int = Field(default=MAX_STEPS, ge=1, le=100_000)
     """Steps that may end in one run; the next one fails it."""
+    max_depth: int = Field(default=MAX_DEPTH, ge=0, le=MOST_DEPTH)
+    """How deep runs may be nested below a run that was started from outside, inner steps included."""
+    max_runs: int = Field(default=MAX_RUNS, ge=0, le=MOST_RUNS)
+    """Runs of other flows that may be started below such a run, at any depth."""
     timeout: Duration | None = None
     """How long a run may take, waits included."""
     concurrency: int | None = Field(default=None, ge=1)

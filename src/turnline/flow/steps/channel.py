@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from turnline.core.envelope import JsonObject
+from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import State
 from turnline.errors import ChildFailed
 from turnline.flow.conversation import graph_of
 from turnline.flow.definition.steps import ChannelStep
 from turnline.flow.steps.below import wait_for
 from turnline.flow.values import filled, render
-from turnline.flow.verdict import CANCELLED
 from turnline.flow.work import Done, Paused, Work
 
 PLACE: Final = "channel"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from turnline.core.envelope import JsonObject
+from turnline.server.channels.listing import STATUSES
 from turnline.server.operation import Handler, Operation
 from turnline.server.settings import MOST_IN_A_PAGE, PAGE
 from turnline.server.stream import EVENT_STREAM
@@ -13,17 +14,6 @@ if TYPE_CHECKING:
     from turnline.server.channels.changing import ChannelChanges
     from turnline.server.channels.looking import ChannelRoutes
 
-_STATUSES: Final = (
-    "open",
-    "pending",
-    "active",
-    "closing",
-    "closed",
-    "expired",
-    "waiting",
-    "stuck",
-    "quarantined",
-)
 _TAG: Final = "channels"
 
 
@@ -70,6 +60,14 @@ def to_look(routes: ChannelRoutes) -> list[Operation]:
             routes.why,
             "Why the floor moved: rule by rule",
             parameters=[_path("seq")],
+            refusals=(404, 409, 422),
+        ),
+        _get(
+            "list_children",
+            "/{channel_id}/children",
+            routes.children,
+            "The channels that were opened below a channel, the latest first",
+            parameters=[_LIMIT],
             refusals=(404, 409, 422),
         ),
         _get("read_usage", "/{channel_id}/usage", routes.usage, "What a channel cost, and how long it took"),
@@ -189,7 +187,7 @@ _LIMIT: Final[JsonObject] = {
     "schema": {"type": "integer", "minimum": 1, "maximum": MOST_IN_A_PAGE, "default": PAGE},
 }
 _LIST: Final[list[JsonObject]] = [
-    {"name": "status", "in": "query", "schema": {"enum": list(_STATUSES)}},
+    {"name": "status", "in": "query", "schema": {"enum": list(STATUSES)}},
     {"name": "kind", "in": "query", "schema": {"enum": ["run", "channel"]}},
     *(
         {"name": name, "in": "query", "schema": {"type": "string"}}

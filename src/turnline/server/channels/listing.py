@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from turnline.core.channel import ChannelState
 from turnline.core.envelope import JsonObject
-from turnline.core.state import STUCK
+from turnline.core.state import MESSAGE, RESTING, STUCK
 from turnline.errors import ChannelQuarantined, CorruptRecord, UnknownChannel
 from turnline.flow.fields import Problem
 from turnline.log.base import Head
@@ -38,7 +38,7 @@ MOST_ON_ONE: Final = 5
 LINES_A_CHANNEL_COSTS: Final = 20
 """Beginning to read a channel costs about as much as reading so many lines."""
 QUARANTINED: Final = "quarantined"
-STATUSES: Final = ("open", *(one.value for one in ChannelState), "waiting", STUCK, QUARANTINED)
+STATUSES: Final = ("open", *(one.value for one in ChannelState), "waiting", STUCK, RESTING, QUARANTINED)
 KINDS: Final = ("run", "channel")
 _POSITION: Final = re.compile(r"[0-9]{1,18}")
 
@@ -164,10 +164,11 @@ def _fits(facts: Facts, asked: Wanted, sight: Sight) -> bool:
 def _is_at(one: JsonObject, status: str) -> bool:
     if status in ("", "open"):
         return True
+    reason = (one.get("waiting_for") or {}).get("reason")
     if status == "waiting":
-        return one.get("waiting_for") is not None
-    if status == STUCK:
-        return (one.get("waiting_for") or {}).get("reason") == STUCK
+        return reason not in (None, MESSAGE)
+    if status in (STUCK, RESTING):
+        return bool(reason == {STUCK: STUCK, RESTING: MESSAGE}[status])
     return bool(one["status"] == status)
 
 
@@ -192,6 +193,7 @@ _CLOSED: Final = {
     "open": False,
     "waiting": False,
     STUCK: False,
+    RESTING: False,
     "pending": False,
     "active": False,
     "closing": False,

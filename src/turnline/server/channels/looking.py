@@ -4,12 +4,14 @@ GET /channels?status=&type=&kind=&participant=&text=&before=&limit=
 GET /channels/{id}                       GET /channels/{id}/envelopes?after=|before=&limit=&text=
 GET /channels/{id}/state?seq=            GET /channels/{id}/envelopes/{seq}/why
 GET /channels/{id}/usage                 GET /channels/{id}/stream?after=
+GET /channels/{id}/children?limit=
 GET /channels/events                     what happens on any of them, to know when to look again
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 from starlette.requests import Request
@@ -18,18 +20,21 @@ from starlette.responses import Response
 from turnline.core import event_types as ev
 from turnline.core.envelope import JsonObject
 from turnline.core.state import State
+from turnline.core.study.looked import name_of
+from turnline.errors import ChannelQuarantined, UnknownChannel
 from turnline.server.answers import success
 from turnline.server.channels import documents
 from turnline.server.channels.listing import Listing, wanted
 from turnline.server.channels.past import lines_behind
 from turnline.server.channels.picture import channel_picture
 from turnline.server.channels.reading import found_lines, lines_wanted, page_of, seq_of
-from turnline.server.channels.shown import at_line, whole
+from turnline.server.channels.shown import at_line, row, whole
 from turnline.server.channels.sight import Sight, seen, sight_of
 from turnline.server.channels.stream import ChannelStreams
 from turnline.server.channels.usage import usage_of
 from turnline.server.house import House
 from turnline.server.operation import Operation
+from turnline.server.parameters import page_size
 from turnline.server.problems import not_found
 
 
@@ -57,7 +62,20 @@ class ChannelRoutes:
         told["graph"] = (await channel_picture(state, self._house.runtime.runs)).to_dict()
         told["questions"] = await self._questions(state, sight)
         told["speaks_as"] = sight.people(state.spec)
+        told["error"] = told["error"] or await self._error(state, sight)
         return success(told)
+
+    async def children(self, request: Request) -> Response:
+        state, sight = await seen(self._house, request, "channels.read")
+        limit, hub = page_size(request), self._house.runtime.hub
+        rows: list[JsonObject] = []
+        for channel_id in reversed(await hub.tree.children(state.channel_id) if state.children else []):
+            with suppress(UnknownChannel, ChannelQuarantined):
+                child = await hub.state(channel_id)
+                rows += [row(child)] if sight.may_know(child.spec.participants) else []
+            if len(rows) == limit:
+                break
+        return success({"channels": rows, "count": state.children})
 
     async def envelopes(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.read")
@@ -102,6 +120,18 @@ class ChannelRoutes:
         lines = await lines_behind(self._house.runtime.hub, state.channel_id, seq - 1, 1)
         if not lines or sight.view(lines[0], state.spec.participants) is None:
             raise not_found(f"there is no line {seq} on channel {state.channel_id!r}.")
+
+    async def _error(self, state: State, sight: Sight) -> JsonObject | None:
+        """Return why the last turn failed, where that ended the channel or let it rest."""
+        if not (state.is_over or state.is_resting) or state.last_envelope_id is None:
+            return None
+        line = await self._house.runtime.hub.lines.find(state.channel_id, state.last_envelope_id)
+        if line is None or line.event_type != ev.EV_TURN_FAILED:
+            return None
+        shown = sight.view(line, state.spec.participants)
+        error = None if shown is None else shown.event_data.get("error")
+        speaker = name_of(str(line.event_data.get("agent_id", "")), state.spec)
+        return {**error, "speaker": speaker} if isinstance(error, dict) else None
 
     async def _questions(self, state: State, sight: Sight) -> Sequence[JsonObject]:
         """What people were asked in the turn in progress, and have not answered."""

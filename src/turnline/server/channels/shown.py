@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec import to_builtins
 
 from turnline.core.channel import Participant
 from turnline.core.envelope import JsonObject
-from turnline.core.state import LONG_AGO, State, WorkflowState
+from turnline.core.state import LONG_AGO, State, WorkflowState, waiting_for
 from turnline.flow.context import public
 from turnline.flow.verdict import verdict
 from turnline.server.channels.facts import Facts
@@ -17,16 +17,18 @@ def row(state: State) -> JsonObject:
     """A channel in a list."""
     spec = state.spec
     is_run = "flow" in spec.knobs
-    run_status = verdict(state).status if is_run and isinstance(state, WorkflowState) else None
+    found = verdict(state) if is_run and isinstance(state, WorkflowState) else None
     return {
         "channel_id": spec.channel_id,
         "type": spec.type,
         "is_run": is_run,
-        "run_status": run_status,
+        "run_status": None if found is None else found.status,
+        "error": None if found is None else to_builtins(found.error),
         "participants": members(spec.participants),
         "labels": spec.labels,
         "message": (spec.message or "")[:200],
         "parent_id": spec.parent_id,
+        "children": state.children,
         "created_at": state.created_at,
         "updated_at": None if state.last_at == LONG_AGO else state.last_at,
         **standing(state),
@@ -40,6 +42,7 @@ def unread_row(facts: Facts) -> JsonObject:
         "type": facts.type,
         "is_run": facts.is_run,
         "run_status": None,
+        "error": None,
         "participants": members(facts.participants),
         "labels": facts.labels,
         "message": facts.message,
@@ -52,7 +55,7 @@ def unread_row(facts: Facts) -> JsonObject:
 
 def standing(state: State) -> JsonObject:
     """Where a channel stands: who has the floor, and what it waits for."""
-    pause, claim = state.pause, state.claim
+    claim = state.claim
     return {
         "seq": state.seq,
         "status": state.status.value,
@@ -60,11 +63,16 @@ def standing(state: State) -> JsonObject:
         "speaker_id": None if state.is_over else state.expected_next_speaker,
         "last_speaker_id": state.last_speaker_id,
         "working": None if claim is None else claim.agent_id,
-        "waiting_for": None if pause is None else {"reason": pause.reason, "until": pause.until},
+        "waiting_for": _waiting_for(state),
         "awaiting": state.awaiting,
         "close_reason": state.pending_close_reason or None,
         "closed_at": state.closed_at,
     }
+
+
+def _waiting_for(state: State) -> JsonObject | None:
+    reason = waiting_for(state)
+    return {"reason": reason, "until": None if state.pause is None else state.pause.until} if reason else None
 
 
 def at_line(state: State) -> JsonObject:
@@ -79,11 +87,11 @@ def whole(state: State) -> JsonObject:
     return {
         **row(state),
         "creator_id": spec.creator_id,
-        "forked_from": msgspec.to_builtins(spec.forked_from),
+        "forked_from": to_builtins(spec.forked_from),
         "message": spec.message,
         "knobs": knobs,
         "ttl_seconds": spec.ttl_seconds,
-        "expectations": msgspec.to_builtins(spec.expectations),
+        "expectations": to_builtins(spec.expectations),
         "context_vars": public(state.context_vars),
     }
 

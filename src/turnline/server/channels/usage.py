@@ -1,18 +1,23 @@
-"""What a channel cost and how long its turns took, counted from its lines."""
+"""What a channel cost and how long its turns took, counted from its lines and those of channels below it.
+
+A fork counts its own lines: the past it shares was paid by its origin.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from contextlib import aclosing
 from datetime import datetime
 from typing import Final
+
+from msgspec import to_builtins
 
 from turnline.core import event_types as ev
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.state import State
+from turnline.core.study.spent import Counter, Spent
 from turnline.core.study.why import is_turn
-from turnline.core.variables import is_number
 from turnline.hub.hub import Hub
+from turnline.hub.tree import Below, child_of
 from turnline.server.channels.sight import Sight
 
 LAST_TURNS: Final = 200
@@ -26,24 +31,37 @@ class Counting:
         self._by_agent: dict[str, JsonObject] = {}
         self._turns: deque[JsonObject] = deque(maxlen=LAST_TURNS)
         self._claimed_at: datetime | None = None
+        self._counter = Counter()
 
     def take(self, line: Envelope) -> None:
+        used = self._counter.take(line)
         if line.event_type == ev.EV_TURN_CLAIMED:
             self._claimed_at = line.created_at
         elif is_turn(line):
-            self._ended(line)
+            self._ended(line, used)
 
-    def told(self) -> JsonObject:
+    def told(self, below: Below) -> JsonObject:
+        """Return the counts. `total` includes the channels below; turns and seconds are the channel's own."""
         everybody = list(self._by_agent.values())
-        total = {key: sum(one[key] for one in everybody) for key in ("turns", "seconds", *_COUNTED)}
-        return {"total": total, "participants": everybody, "turns": list(self._turns)}
+        timed = {key: sum(one[key] for one in everybody) for key in ("turns", "seconds")}
+        own = self._counter.total
+        return {
+            "total": {**timed, **to_builtins(own + below.spent)},
+            "own": to_builtins(own),
+            "below": {
+                "channels": below.channels,
+                "complete": below.is_complete,
+                **to_builtins(below.spent),
+            },
+            "participants": everybody,
+            "turns": list(self._turns),
+        }
 
-    def _ended(self, line: Envelope) -> None:
+    def _ended(self, line: Envelope, used: Spent) -> None:
         who = str(line.event_data.get("agent_id", "")) if line.sender_id == ev.HUB else line.sender_id
         seconds = 0.0 if self._claimed_at is None else (line.created_at - self._claimed_at).total_seconds()
         self._claimed_at = None
-        given = line.event_data.get("usage")
-        usage = {key: _number(given, key) for key in _COUNTED}
+        usage = to_builtins(used)
         known = self._by_agent.setdefault(
             who, {"agent_id": who, "turns": 0, "seconds": 0.0, "slowest": 0.0, **dict.fromkeys(_COUNTED, 0)}
         )
@@ -56,16 +74,11 @@ class Counting:
 
 
 async def usage_of(hub: Hub, state: State, sight: Sight) -> JsonObject:
-    """Count what whoever asks may see of a channel."""
-    counting = Counting()
-    async with aclosing(hub.lines.read(state.channel_id)) as lines:  # type: ignore[type-var]
-        async for line in lines:
-            shown = sight.view(line, state.spec.participants)
-            if shown is not None:
-                counting.take(shown)
-    return counting.told()
-
-
-def _number(given: object, key: str) -> int | float:
-    value = given.get(key) if isinstance(given, dict) else None
-    return value if is_number(value) else 0
+    """Count what the caller may see of a channel, and all that the channels below it used."""
+    counting, children = Counting(), list[str]()
+    async for line in hub.tree.lines(state.channel_id):
+        children += [child] if (child := child_of(line)) else []
+        shown = sight.view(line, state.spec.participants)
+        if shown is not None:
+            counting.take(shown)
+    return counting.told(await hub.tree.below(children))

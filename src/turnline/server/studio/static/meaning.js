@@ -24,8 +24,13 @@ export function isSaid(line) {
 /** What somebody said, or what happened in place of it. */
 export function saidText(line) {
   const data = line.event_data;
-  if (line.event_type === "turn.failed") return data.error?.message ?? "The turn failed.";
+  if (line.event_type === "turn.failed") return errorText(data.error ?? {});
   return String((line.event_type === "packet" ? data.body : data.text) ?? "");
+}
+
+/** An error in one sentence. */
+export function errorText(error) {
+  return [error.type, error.message].filter(Boolean).join(": ") || "The turn failed.";
 }
 
 /** Whose line it is. */
@@ -44,8 +49,8 @@ export function floorOf(line, names, rules = []) {
   const decision = line.decision;
   if (!decision) return null;
   const by = decision.by ?? {};
-  const to = decision.kind === "speak" ? names[decision.agent_id] ?? decision.agent_id : decision.reason;
-  return { closes: decision.kind === "close", to, because: reason(by, rules) };
+  const to = decision.kind === "speak" ? names[decision.agent_id] ?? decision.agent_id : decision.reason ?? "";
+  return { closes: decision.kind === "close", lead: LEADS[decision.kind] ?? "→ ", to, because: reason(by, rules) };
 }
 
 /** What a line changed in the context variables: [key, how, value]. */
@@ -75,6 +80,8 @@ function entries(object, how) {
 function reason(by, rules) {
   if (by.kind === "transition") return `transition ${by.index}: ${rules[by.index]?.text ?? by.condition}`;
   if (by.kind === "default") return "no rule held";
+  if (by.kind === "empty_reply") return "the reply was empty";
+  if (by.kind === "agent_turns") return "agents spoke without a message from a person or a program";
   if (by.kind === "initial") return "the first speaker";
   if (by.kind === "handoff") return `handed over${by.condition ? ` by ${by.condition}` : ""}`;
   return [by.kind?.replaceAll("_", " "), by.target].filter(Boolean).join(": ");
@@ -92,6 +99,7 @@ const NOTES = {
   "channel.opened": () => ({ label: "opened", text: "" }),
   "channel.closed": (data) => ({ label: "closed", text: data.reason ?? "" }),
   "channel.expired": (data) => ({ label: "expired", text: data.reason ?? "" }),
+  "channel.child": (data) => ({ label: "opens below", text: data.child ?? "" }),
   "channel.forked": (data) => ({ label: "forked", text: `from ${data.forked_from?.channel ?? ""} at ${data.forked_from?.seq ?? ""}` }),
   "turn.claimed": (data, names) => ({ label: "working", text: names[data.agent_id] ?? data.agent_id ?? "" }),
   "turn.renewed": (data, names) => ({ label: "still working", text: names[data.agent_id] ?? "" }),
@@ -125,4 +133,5 @@ function waitText(data) {
   return data.until ? `${what} (until ${moment(data.until)})` : what;
 }
 
+const LEADS = { close: "closes: ", rest: "rests until the next message" };
 const SIGNS = { set: "=", add: "+=", append: "<<" };

@@ -11,7 +11,8 @@ import { Lines } from "../lines.js";
 import { isSaid, namesOf, saidText, speakerOf } from "../meaning.js";
 import { brief } from "../words.js";
 import { isTyping } from "../keys.js";
-import { Failure } from "../parts/notice.js";
+import { Children } from "../parts/children.js";
+import { FailedTurn, Failure } from "../parts/notice.js";
 import { ChannelHeader } from "../parts/channel_header.js";
 import { Graph } from "../parts/graph.js";
 import { Timeline } from "../parts/timeline.js";
@@ -48,9 +49,11 @@ function Opened({ channel, again, seq }) {
     <div class="channel">
       <${ChannelHeader} channel=${channel} live=${live.state} state=${state} onError=${setError} again=${again} />
       <${Failure} error=${error} />
+      <${FailedTurn} error=${channel.error} />
       <div class="columns">
         <section class="left" aria-label="Graph and context">
           <${Graph} picture=${channel.graph} names=${names} floor=${state.speaker_id} from=${state.last_speaker_id} closed=${state.close_reason} />
+          <${Children} channel=${channel} />
           <${ContextPanel} state=${state} lines=${lines} />
         </section>
         <section class="middle" aria-label="Conversation">

@@ -5,8 +5,8 @@ import { useTitle } from "../page_title.js";
 import { get } from "../api.js";
 import { address } from "../route.js";
 import { useAsked, useNews, useSettled } from "../live.js";
-import { ago } from "../words.js";
-import { namesOf, titleOf } from "../meaning.js";
+import { ago, brief } from "../words.js";
+import { errorText, namesOf, titleOf } from "../meaning.js";
 import { Status } from "../parts/status.js";
 import { People } from "../parts/people.js";
 import { Failure, Nothing, Live } from "../parts/notice.js";
@@ -15,6 +15,8 @@ const STATUSES = [
   ["", "Any status"],
   ["open", "Open"],
   ["waiting", "Waiting"],
+  ["resting", "Resting"],
+  ["stuck", "Stuck"],
   ["closed", "Closed"],
   ["expired", "Expired"],
   ["quarantined", "Quarantined"],
@@ -95,7 +97,7 @@ function Row({ row, onParticipant }) {
         <span class="under"><span class="tag">${row.is_run ? "run" : row.type}</span><code>${row.channel_id}</code></span>
       </div></td>
       <td data-name="Status"><${Status} row=${row} /></td>
-      <td data-name="Floor">${row.speaker_id ? names[row.speaker_id] ?? row.speaker_id : html`<span class="muted">${row.close_reason ?? ""}</span>`}${row.working && html` <span class="pulse" title="Working on the turn"></span>`}</td>
+      <td data-name="Floor">${row.speaker_id ? names[row.speaker_id] ?? row.speaker_id : html`<span class="muted">${row.error ? brief(errorText(row.error), 80) : row.close_reason ?? ""}</span>`}${row.working && html` <span class="pulse" title="Working on the turn"></span>`}</td>
       <td data-name="Participants"><${People} people=${row.participants} most=${4} onChoose=${onParticipant} /></td>
       <td class="number" data-name="Turns">${row.turn_count ?? ""}</td>
       <td class="number muted" data-name="Active" title=${row.updated_at ?? ""}>${ago(row.updated_at ?? row.created_at)}</td>

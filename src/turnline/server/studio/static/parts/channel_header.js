@@ -25,7 +25,7 @@ export function ChannelHeader({ channel, live, onError, again }) {
         <span>${plural(channel.turn_count, "turn")}</span>
         <span>${plural(channel.seq, "line")}</span>
         <span title=${channel.created_at}>opened ${ago(channel.created_at)}</span>
-        ${channel.parent_id && html`<a href=${address("channels", channel.parent_id)}>below ${channel.parent_id}</a>`}
+        ${channel.parent_id && html`<a href=${address("channels", channel.parent_id)} title="The channel that opened this one">below ${channel.parent_id}</a>`}
         ${channel.forked_from &&
         html`<a href=${`${address("channels", channel.forked_from.channel)}?seq=${channel.forked_from.seq}`}>forked at line ${channel.forked_from.seq}</a>`}
         ${channel.close_reason && html`<span>closed: ${channel.close_reason}</span>`}

@@ -17,8 +17,6 @@ const TABS = [
   ["cost", "Cost"],
 ];
 
-const MOST_OF_AN_ID = 64;
-
 export function Inspector(props) {
   const { tab, onTab, chosen, onClose } = props;
   return html`
@@ -43,10 +41,10 @@ function Panel({ channel, lines, names, chosen, tab, onFork, onAt }) {
   if (!line) return html`<p class="nothing">${line === null ? "This line is not for you." : "Reading…"}</p>`;
   if (tab === "why") return html`<${Why} channelId=${channel.channel_id} seq=${chosen} rules=${channel.graph.rules ?? []} />`;
   if (tab === "context") return html`<${ContextChange} channelId=${channel.channel_id} seq=${chosen} />`;
-  return html`<${Line} channelId=${channel.channel_id} line=${line} names=${names} onFork=${onFork} onAt=${onAt} />`;
+  return html`<${Line} line=${line} names=${names} onFork=${onFork} onAt=${onAt} />`;
 }
 
-function Line({ channelId, line, names, onFork, onAt }) {
+function Line({ line, names, onFork, onAt }) {
   const id = speakerOf(line);
   return html`
     <h3>Line ${line.seq}</h3>
@@ -60,19 +58,11 @@ function Line({ channelId, line, names, onFork, onAt }) {
       <button onClick=${() => onAt(line.seq)}>Go to this moment</button>
       <button onClick=${() => onFork(line.seq)}>Fork from here</button>
     </div>
-    <${Children} channelId=${channelId} line=${line} />
+    ${line.event_type === "channel.child" && html`<p><a href=${address("channels", String(line.event_data.child))}>Look at the channel below</a></p>`}
     ${isSaid(line) && saidText(line) && html`<p class="full">${saidText(line)}</p>`}
     <${Json} name="Data" value=${line.event_data} />
     ${line.decision && html`<${Json} name="Decision" value=${line.decision} />`}
   `;
-}
-
-/** The channels below, which a step waits for; their ids follow from the turn. */
-function Children({ channelId, line }) {
-  const open = line.event_type === "turn.paused" && line.event_data.reason === "children" ? line.event_data.data?.open ?? [] : [];
-  const ids = open.map((place) => `${channelId}-${line.event_data.turn}-${place}`).filter((id) => id.length <= MOST_OF_AN_ID);
-  if (ids.length === 0) return null;
-  return html`<h4>Channels below</h4><ul class="plain-list">${ids.map((id) => html`<li><a href=${address("channels", id)}><code>${id}</code></a></li>`)}</ul>`;
 }
 
 /** Arrow keys move between tabs. */

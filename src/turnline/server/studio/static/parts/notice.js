@@ -1,6 +1,7 @@
 // What is told in place of something, or beside it: a failure, an empty list, whether a page is live.
 
 import { html } from "../ui.js";
+import { errorText } from "../meaning.js";
 
 export function Failure({ error }) {
   if (!error) return null;
@@ -12,6 +13,13 @@ export function Failure({ error }) {
       html`<ul>${error.problems.map((one) => html`<li><code>${one.loc.join(".")}</code> ${one.message}</li>`)}</ul>`}
     </div>
   `;
+}
+
+/** Why a run failed, or the last turn of a channel. */
+export function FailedTurn({ error }) {
+  if (!error) return null;
+  const what = error.step ? `Step ${error.step} failed.` : error.speaker ? `The turn of ${error.speaker} failed.` : "The run failed.";
+  return html`<div class="failure" role="alert"><strong>${what}</strong> <span>${errorText(error)}</span></div>`;
 }
 
 export function Nothing({ children }) {

@@ -17,8 +17,9 @@ export function Reply({ channel, again }) {
     question
       ? post(`/channels/${channel.channel_id}/answers`, { request_id: question.request_id, answer: text, as })
       : post(`/channels/${channel.channel_id}/messages`, { text, as, id: crypto.randomUUID() });
-  const hasFloor = as === floor;
-  const lead = question ? `${names[question.agent_id] ?? "An agent"} asks: ${question.question}` : hasFloor ? `${as} has the floor` : `${floor ?? "Nobody"} has the floor; this is said aside`;
+  const rests = channel.waiting_for?.reason === "message";
+  const hasFloor = as === floor || rests;
+  const lead = question ? `${names[question.agent_id] ?? "An agent"} asks: ${question.question}` : rests ? "The channel rests; what you write resumes it" : hasFloor ? `${as} has the floor` : `${floor ?? "Nobody"} has the floor; this is said aside`;
   return html`<${Box} lead=${lead} isDue=${Boolean(question) || hasFloor} people=${people} as=${as} onAs=${setAs} onSend=${send} again=${again} />`;
 }
 

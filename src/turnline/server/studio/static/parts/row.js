@@ -37,7 +37,7 @@ function Said({ line, names, rules, lines }) {
       </div>
       ${lines > 0 && html`<p class=${`text clamp-${lines}`}>${saidText(line)}</p>`}
       <div class="after">
-        ${floor && html`<span class=${`floor ${floor.closes ? "closes" : ""}`} title=${floor.because}>${floor.closes ? "closes: " : "→ "}${floor.to}</span>`}
+        ${floor && html`<span class=${`floor ${floor.closes ? "closes" : ""}`} title=${floor.because}>${floor.lead}${floor.to}</span>`}
         ${floor && html`<span class="because">${brief(floor.because, 60)}</span>`}
         ${tokens > 0 && html`<span class="cost">${tokens} tokens${usage.cost ? ` · ${dollars(usage.cost)}` : ""}</span>`}
       </div>
@@ -54,7 +54,7 @@ function Note({ line, names }) {
       <span class=${`label ${line.event_type.replaceAll(".", "-")}`}>${label}</span>
       ${sender && html`<span class=${`name ${hue(sender)}`}>${sender}</span>`}
       <span class="text mono">${text}</span>
-      ${floor && html`<span class=${`floor ${floor.closes ? "closes" : ""}`}>${floor.closes ? "closes: " : "→ "}${floor.to}</span>`}
+      ${floor && html`<span class=${`floor ${floor.closes ? "closes" : ""}`}>${floor.lead}${floor.to}</span>`}
     </div>
   `;
 }

@@ -6,6 +6,7 @@ const TONES = {
   active: "busy",
   running: "busy",
   waiting: "wait",
+  resting: "over",
   pending: "wait",
   closing: "wait",
   succeeded: "good",
@@ -18,7 +19,7 @@ const TONES = {
 /** One word for where a row stands. */
 export function standing(row) {
   if (row.run_status) return row.run_status;
-  if (row.status === "active" && row.waiting_for) return "waiting";
+  if (row.status === "active" && row.waiting_for) return row.waiting_for.reason === "message" ? "resting" : "waiting";
   return row.status;
 }
 

@@ -2,7 +2,7 @@
 
 import { html } from "../ui.js";
 import { useAsked } from "../live.js";
-import { count, dollars, hue, seconds } from "../words.js";
+import { count, dollars, hue, plural, seconds } from "../words.js";
 import { Failure } from "./notice.js";
 import { Person } from "./people.js";
 
@@ -10,7 +10,7 @@ export function Usage({ channel, names }) {
   const asked = useAsked(`/channels/${channel.channel_id}/usage`, {}, [channel.turn_count]);
   if (asked.error) return html`<${Failure} error=${asked.error} />`;
   if (!asked.data) return html`<p class="nothing">Counting…</p>`;
-  const { total, participants, turns } = asked.data;
+  const { total, below, participants, turns } = asked.data;
   const slowest = Math.max(...turns.map((turn) => turn.seconds), 0.001);
   return html`
     <h3>Cost and latency</h3>
@@ -22,6 +22,8 @@ export function Usage({ channel, names }) {
       <div><dt>Turns</dt><dd>${count(total.turns)}</dd></div>
       <div><dt>Work</dt><dd>${seconds(total.seconds)}</dd></div>
     </dl>
+    ${below.channels > 0 &&
+    html`<p class="muted">${plural(below.channels, "channel")} below included: ${dollars(below.cost)}, ${count(below.requests)} model calls.${below.complete ? "" : " More channels were not counted."}</p>`}
     <h4>Last turns, by how long they took</h4>
     <div class="bars" role="img" aria-label=${`The slowest of the last ${turns.length} turns took ${seconds(slowest)}`}>
       ${turns.slice(-60).map(
