@@ -56,6 +56,10 @@ class BadStepValue(FlowError):
         super().__init__(f"{what} is {found}; expected {expected}.")
 
 
+class BadAddress(BadStepValue):
+    """A text that an `api_call` was given is not an address that it can call."""
+
+
 class TemplateFailed(FlowError):
     """A template could not be filled in. What it was filled with is not in the message."""
 
