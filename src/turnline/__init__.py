@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from turnline.agent.context import Context
     from turnline.agent.inject import Depends, Inject, Variable
     from turnline.agent.mcp import McpServer
-    from turnline.agent.tool import tool
+    from turnline.agent.tool import ToolRetry, tool
     from turnline.agent.tool_result import ToolResult
     from turnline.client.run import RunResult, run, run_sync
     from turnline.core.routing import Finish, Handoff
@@ -34,6 +34,7 @@ _HOMES = {
     "Reply": "turnline.agent.agent",
     "RunResult": "turnline.client.run",
     "ToolResult": "turnline.agent.tool_result",
+    "ToolRetry": "turnline.agent.tool",
     "TurnlineError": "turnline.errors",
     "Variable": "turnline.agent.inject",
     "node": "turnline.flow.node",
@@ -53,6 +54,7 @@ __all__ = [
     "Reply",
     "RunResult",
     "ToolResult",
+    "ToolRetry",
     "TurnlineError",
     "Variable",
     "__version__",

@@ -27,6 +27,7 @@ EVERYDAY = [
     "Reply",
     "RunResult",
     "ToolResult",
+    "ToolRetry",
     "TurnlineError",
     "Variable",
     "__version__",

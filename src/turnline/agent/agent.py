@@ -37,7 +37,7 @@ from turnline.agent.performer import (
 )
 from turnline.agent.prompt import Instructions, Prompt
 from turnline.agent.round import MAX_TOOL_ROUNDS, Outcome, start_round
-from turnline.agent.tool import Tool, as_tool, tool as make_tool
+from turnline.agent.tool import Tool, ToolRetry, as_tool, tool as make_tool
 from turnline.agent.toolbox import Toolbox
 from turnline.agent.variables import Values, conversation_dependencies, conversation_variables
 
@@ -141,6 +141,7 @@ class Agent:
         name: str | None = ...,
         description: str | None = ...,
         approval: bool = ...,
+        retry: int | ToolRetry | None = ...,
     ) -> Callable[[ToolLike], Tool[..., Any]]: ...
 
     def tool(
@@ -150,11 +151,12 @@ class Agent:
         name: str | None = None,
         description: str | None = None,
         approval: bool = False,
+        retry: int | ToolRetry | None = None,
     ) -> Tool[..., Any] | Callable[[ToolLike], Tool[..., Any]]:
         """Make a function a tool of this agent: `@agent.tool`, or `@agent.tool(approval=True)`."""
 
         def added(given: ToolLike) -> Tool[..., Any]:
-            made = make_tool(name=name, description=description, approval=approval)(given)
+            made = make_tool(name=name, description=description, approval=approval, retry=retry)(given)
             self._toolbox = self._toolbox.joined([made])
             return made
 

@@ -20,7 +20,7 @@ from turnline.agent.agent import Agent, Conversation, Surroundings
 from turnline.agent.journal import Entry
 from turnline.agent.messages import Message, ModelReply, UserMessage
 from turnline.agent.performer import OnProgress, Progress, TextDelta, current_call
-from turnline.agent.round import Outcome, ToolAnswer
+from turnline.agent.round import Outcome, ToolAnswer, ToolAttempt
 from turnline.agent.tool_result import ToolOutput, failure
 from turnline.client.channel import Channel, update_context
 from turnline.client.link import Seat
@@ -67,8 +67,12 @@ class TurnChannel(Channel):
     async def send(self, *args: Any, **kwargs: Any) -> Envelope:
         """See `Channel.send`."""
         envelope = await super().send(*args, **kwargs)
-        self._live.refresh(await self.state())
+        await self.refresh()
         return envelope
+
+    async def refresh(self) -> None:
+        """Show the turn's tools the state as it is now."""
+        self._live.refresh(await self.state())
 
 
 class AgentTurns:
@@ -182,6 +186,8 @@ class _TurnJournal(LogJournal):
         if isinstance(entry, ToolAnswer) and entry.context:
             await update_context(self._channel, set=entry.context)
         await super().record(entry)
+        if isinstance(entry, ToolAttempt):
+            await self._channel.refresh()  # What the failed attempt wrote into the context is undone.
 
 
 class _Review:
