@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from turnline.agent.mcp import McpServer
     from turnline.agent.tool import ToolRetry, tool
     from turnline.agent.tool_result import ToolResult
-    from turnline.client.run import RunResult, run, run_sync
+    from turnline.client.channel import RunResult
+    from turnline.client.run import run, run_sync
     from turnline.core.routing import Finish, Handoff
     from turnline.errors import TurnlineError
     from turnline.flow.node import node
@@ -32,7 +33,7 @@ _HOMES = {
     "Inject": "turnline.agent.inject",
     "McpServer": "turnline.agent.mcp",
     "Reply": "turnline.agent.agent",
-    "RunResult": "turnline.client.run",
+    "RunResult": "turnline.client.channel",
     "ToolResult": "turnline.agent.tool_result",
     "ToolRetry": "turnline.agent.tool",
     "TurnlineError": "turnline.errors",
