@@ -174,9 +174,11 @@ async def main() -> None:
         if life == "opens":
             await client.register(None, network.Passport(name="ada"))
             await user.open("workflow", ["ada"], {"graph": graph.to_dict()}, message="go", channel_id="c")
+        elif life == "speaks":
+            ada = await client.register(None, network.Passport(name="ada"))
+            await ada.channel("c").send("hi")
         else:
             await client.register(turnline.Agent("ada", config=ScriptedModel("hi")))
-            await user.channel("c").state()
             print((await user.channel("c").result(timeout=30)).reason)
     except turnline.TurnlineError as error:
         print(type(error).__name__, error)
@@ -216,7 +218,7 @@ def test_a_log_made_with_the_users_classes_says_what_a_program_without_them_lack
     log = f"sqlite:///{tmp_path}/log.db"
 
     assert ran(log, "opens", "own") == ""
-    told = ran(log, "continues", "built in")
+    told = ran(log, "speaks", "built in")
     assert told.startswith("ChannelQuarantined")
     assert "in place of the built-in" in told
     assert "register_condition(...)" in told

@@ -80,13 +80,12 @@ class Registry(Generic[T]):
 
     def from_dict(self, data: object) -> T:
         match data:
-            case {"name": str(name), "args": dict(args)} if all(isinstance(key, str) for key in args):
-                pass
+            case {"name": str(name), "args": dict(args), **rest} if all(isinstance(key, str) for key in args):
+                cls = self._class_of(name, own=rest.get("own", False))
             case _:
                 raise BadGraph(
                     f"a {self.kind}", found=repr(data)[:80], expected='{"name": ..., "args": {...}}'
                 )
-        cls = self._class_of(name, own=data.get("own", False))
         try:
             return cls(**{key: _read(value) for key, value in args.items()})
         except TypeError as error:
