@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from turnline.agent.context import Context
     from turnline.agent.inject import Depends, Inject, Variable
     from turnline.agent.mcp import McpServer
-    from turnline.agent.tool import tool
+    from turnline.agent.tool import ToolRetry, tool
     from turnline.agent.tool_result import ToolResult
-    from turnline.client.run import RunResult, run, run_sync
+    from turnline.client.channel import RunResult
+    from turnline.client.run import run, run_sync
     from turnline.core.routing import Finish, Handoff
     from turnline.errors import TurnlineError
     from turnline.flow.node import node
@@ -32,8 +33,9 @@ _HOMES = {
     "Inject": "turnline.agent.inject",
     "McpServer": "turnline.agent.mcp",
     "Reply": "turnline.agent.agent",
-    "RunResult": "turnline.client.run",
+    "RunResult": "turnline.client.channel",
     "ToolResult": "turnline.agent.tool_result",
+    "ToolRetry": "turnline.agent.tool",
     "TurnlineError": "turnline.errors",
     "Variable": "turnline.agent.inject",
     "node": "turnline.flow.node",
@@ -53,6 +55,7 @@ __all__ = [
     "Reply",
     "RunResult",
     "ToolResult",
+    "ToolRetry",
     "TurnlineError",
     "Variable",
     "__version__",

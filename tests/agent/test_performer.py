@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,11 +14,11 @@ from turnline.agent.journal import Entry, Recorded
 from turnline.agent.messages import ModelReply, ToolCall, ToolMessage, UserMessage
 from turnline.agent.performer import MAX_PAUSE_SECONDS, Performer
 from turnline.agent.round import Check, Outcome, ToolAnswer, start_round
-from turnline.agent.tool import Tool, tool
+from turnline.agent.tool import Tool, ToolRetry, tool
 from turnline.agent.tool_result import ToolOutput
 from turnline.agent.toolbox import Toolbox
 from turnline.core.routing import Handoff, ToolOutcome
-from turnline.errors import MissingVariable, ModelError
+from turnline.errors import BadTool, MissingVariable, ModelError
 from turnline.testing import ScriptedModel, call
 
 BUSY = ModelError("m", because="it is overloaded", transient=True, status=529)
@@ -386,3 +387,89 @@ async def test_h1_a_yes_is_for_exactly_that_call_with_exactly_these_arguments() 
         f"Allow pay with {{'amount': {amount}}}? (yes or no)" for amount in (5, 5, 7)
     ]
     assert len({key for key, _ in person.asked}) == 3
+
+
+# --- retry: a tool that raises is tried again before the model is told ---
+
+
+def failing(error: Exception, retry: Any) -> tuple[Tool[..., Any], list[int]]:
+    ran: list[int] = []
+
+    @tool(retry=retry)
+    async def broken(n: int = 0) -> str:
+        ran.append(n)
+        raise error
+
+    return broken, ran
+
+
+async def test_the_pauses_between_a_tools_attempts_double_up_to_their_limit() -> None:
+    broken, ran = failing(
+        OSError("down"), ToolRetry(attempts=5, backoff_seconds=2.0, max_backoff_seconds=5.0)
+    )
+    scene = Scene(call("broken"), "done", tools=[broken])
+    await scene.perform()
+
+    assert scene.pauses == [2.0, 4.0, 5.0, 5.0]
+    assert (len(ran), scene.told()) == (5, ["OSError: down"])
+
+
+async def test_only_the_errors_that_a_tools_retry_names_are_retried() -> None:
+    broken, ran = failing(ValueError("wrong"), ToolRetry(attempts=3, on=(OSError, TimeoutError)))
+    scene = Scene(call("broken"), "done", tools=[broken])
+    await scene.perform()
+
+    assert (len(ran), scene.pauses) == (1, [])
+
+
+async def test_wrong_arguments_are_told_to_the_model_at_once() -> None:
+    broken, ran = failing(OSError("down"), 3)
+    scene = Scene(call("broken", n="many"), "done", tools=[broken])
+    await scene.perform()
+
+    assert (ran, scene.pauses) == ([], [])
+    assert scene.told()[0].startswith("wrong arguments")
+
+
+async def test_a_cancelled_round_stops_between_attempts() -> None:
+    broken, ran = failing(OSError("down"), 3)
+    scene = Scene(call("broken"), "done", tools=[broken])
+    begun = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    performer = replace(scene.performer, sleep=sleep)
+    task = asyncio.ensure_future(performer.perform(start_round("ada", [UserMessage(text="go")])))
+    await begun.wait()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(ran) == 1
+
+
+@pytest.mark.parametrize(
+    "retry",
+    [
+        0,
+        -1,
+        101,
+        True,
+        "3",
+        ToolRetry(attempts=0),
+        ToolRetry(backoff_seconds=-1),
+        ToolRetry(on=BaseException),  # type: ignore[arg-type]
+    ],
+)
+def test_a_retry_that_makes_no_sense_is_refused_when_the_tool_is_made(retry: Any) -> None:
+    with pytest.raises(BadTool, match="retry"):
+        failing(OSError("down"), retry)
+
+
+def test_a_tool_made_of_a_tool_keeps_its_retry() -> None:
+    broken, _ = failing(OSError("down"), 4)
+
+    assert tool(broken, name="other").retry == ToolRetry(attempts=4)
+    assert tool(broken, retry=2).retry == ToolRetry(attempts=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import BaseModel
 
 from tests.client.link_contract import Linked
 from tests.client.tooling import actor
@@ -32,6 +33,13 @@ from turnline.errors import (
 )
 from turnline.hub.texts import TurnText
 from turnline.testing import ScriptedModel, call
+
+
+class Judgement(BaseModel):
+    """What the judge answers."""
+
+    guilty: bool
+    reason: str
 
 
 class LinkTurnsContract(Linked):
@@ -100,6 +108,27 @@ class LinkTurnsContract(Linked):
             assert (result.text, result.context_vars) == ("it is 42", {"n": 7})
             assert "42" in [getattr(one, "text", "") for one in model.requests[-1].messages][-1]
             assert "task.started" in await home.types(channel)
+
+    async def test_the_result_of_a_channel_is_an_object_of_the_last_agents_type(self) -> None:
+        """And `into` writes it to a context variable."""
+        async with self.home(people=("user",)) as home:
+            judge = Agent(
+                "judge",
+                config=ScriptedModel('{"guilty": false, "reason": "no proof"}'),
+                response_schema=Judgement,
+                into="verdict",
+            )
+            home.agents["judge"] = await home.door.register(judge)
+            channel = await home.open(sequence(["user", "judge"]), by="user", target=["judge"], message="go")
+            result = await channel.result(timeout=SAFETY_SECONDS)
+
+            here = await home.agents["judge"].channel(channel.channel_id).result()
+            typed = await channel.result(output_type=Judgement)
+
+            assert here.output == typed.output == Judgement(guilty=False, reason="no proof")
+            assert result.output == {"guilty": False, "reason": "no proof"}
+            assert result.context_vars == {"verdict": {"guilty": False, "reason": "no proof"}}
+            assert [line.speaker for line in result.transcript] == ["user", "judge"]
 
     async def test_l5_the_words_of_a_turn_come_as_they_are_said(self) -> None:
         async with self.home("alice") as home:

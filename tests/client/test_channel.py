@@ -20,7 +20,8 @@ from tests.hub.scenes import (
     refused,
     types,
 )
-from turnline.client.channel import Channel, ChannelResult, delete_context, set_context, update_context
+from turnline.agent.messages import Usage
+from turnline.client.channel import Channel, Line, RunResult, delete_context, set_context, update_context
 from turnline.core.channel import ChannelState
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CONTEXT_SET, EV_PACKET
@@ -157,14 +158,20 @@ async def test_a_result_says_how_it_ended() -> None:
         answer = packet("bye") | {"usage": {"cost": 0.5}}
         await home.handle("bob", channel).send(event_type=EV_PACKET, event_data=answer)
 
-        assert await waiting == ChannelResult(
+        result = await waiting
+        assert result == RunResult(
             channel_id=channel.channel_id,
             reason="sequence_complete",
             text="bye",
+            transcript=[
+                Line(speaker="alice", text="hello", why=result.transcript[0].why),
+                Line(speaker="bob", text="bye", why=result.transcript[1].why),
+            ],
             context_vars={"n": 2},
             turns=2,
-            cost=0.75,
+            usage=Usage(cost=0.75),
         )
+        assert [one.why and one.why.kind for one in result.transcript] == ["transition", "default"]
 
 
 async def test_a_result_that_takes_too_long_is_a_timeout() -> None:

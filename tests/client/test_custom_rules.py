@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -119,3 +121,104 @@ async def test_w8_a_target_that_names_no_speaker_closes_the_channel(given: str, 
         channel = await home.open(TransitionGraph("alice", [], Nobody(given)), message="hello")
 
         assert await closed(channel) == reason
+
+
+# --- a class of the user's own in place of a built-in one ---
+
+PROGRAM = """
+import asyncio, sys
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+import turnline
+from turnline import network
+from turnline.network import FromSpeaker, TerminateTarget, Transition, TransitionGraph
+from turnline.testing import ScriptedModel
+
+log, life, which = sys.argv[1:]
+
+@dataclass(slots=True)
+class ContextThreshold(network.TransitionCondition):
+    name: ClassVar[str] = "context_threshold"
+    key: str
+    threshold: float
+    op: str = ">="
+
+    def evaluate(self, state: Any, envelope: Any) -> bool:
+        return float(state.context_vars.get(self.key, 99)) >= self.threshold
+
+@dataclass(slots=True)
+class AllOf(network.TransitionCondition):
+    name: ClassVar[str] = "all_of"
+    conditions: list = field(default_factory=list)
+
+    def evaluate(self, state: Any, envelope: Any) -> bool:
+        return all(one.evaluate(state, envelope) for one in self.conditions)
+
+if which == "own":
+    network.register_condition(ContextThreshold)
+    network.register_condition(AllOf)
+    when = AllOf([FromSpeaker("ada"), ContextThreshold("score", 5)])
+else:
+    when = network.AllOf(FromSpeaker("ada"), network.ContextThreshold("score", 5))
+graph = TransitionGraph(
+    "user",
+    [Transition(FromSpeaker("user"), network.AgentTarget("ada")), Transition(when, TerminateTarget("own"))],
+    TerminateTarget("built in"),
+)
+
+async def main() -> None:
+    hub = await network.Hub.open(log)
+    client = network.HubClient(network.LocalLink(hub), hub=hub)
+    user = await client.register_human(network.Passport(name="user", kind="human"))
+    try:
+        if life == "opens":
+            await client.register(None, network.Passport(name="ada"))
+            await user.open("workflow", ["ada"], {"graph": graph.to_dict()}, message="go", channel_id="c")
+        elif life == "speaks":
+            ada = await client.register(None, network.Passport(name="ada"))
+            await ada.channel("c").send("hi")
+        else:
+            await client.register(turnline.Agent("ada", config=ScriptedModel("hi")))
+            print((await user.channel("c").result(timeout=30)).reason)
+    except turnline.TurnlineError as error:
+        print(type(error).__name__, error)
+    finally:
+        await client.close()
+        await hub.close()
+
+asyncio.run(main())
+"""
+
+
+def ran(log: str, life: str, which: str) -> str:
+    program = [sys.executable, "-c", PROGRAM, log, life, which]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("reader", ["own", "built in"])
+def test_a_log_that_names_the_built_in_classes_is_routed_the_same_with_and_without_the_users(
+    tmp_path: Path, reader: str
+) -> None:
+    log = f"sqlite:///{tmp_path}/log.db"
+
+    assert ran(log, "opens", "built in") == ""
+    assert ran(log, "continues", reader) == "built in"
+
+
+def test_a_log_made_with_the_users_classes_is_routed_by_them(tmp_path: Path) -> None:
+    log = f"sqlite:///{tmp_path}/log.db"
+
+    assert ran(log, "opens", "own") == ""
+    assert ran(log, "continues", "own") == "own"
+
+
+def test_a_log_made_with_the_users_classes_says_what_a_program_without_them_lacks(tmp_path: Path) -> None:
+    log = f"sqlite:///{tmp_path}/log.db"
+
+    assert ran(log, "opens", "own") == ""
+    told = ran(log, "speaks", "built in")
+    assert told.startswith("ChannelQuarantined")
+    assert "in place of the built-in" in told
+    assert "register_condition(...)" in told

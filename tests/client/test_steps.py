@@ -8,8 +8,8 @@ from typing import Any
 from tests.hub.scenes import begin, house, quiet, refused
 from turnline.agent.agent import Agent
 from turnline.agent.scripted import ScriptedModel, call
-from turnline.client.channel import Channel
-from turnline.client.run import RunResult, run
+from turnline.client.channel import Channel, RunResult
+from turnline.client.run import run
 from turnline.core.channel import child_id
 from turnline.core.conditions import FromSpeaker, TurnFailed
 from turnline.core.graph import Transition, TransitionGraph, sequence

@@ -101,7 +101,7 @@ async def test_t2_a_summary_is_on_the_log_before_the_round_it_is_for_and_its_cos
 
         assert [one.event_type for one in summed] == ["turn.model"] * model.summaries
         assert all(one.audience == [] for one in summed)
-        assert result.cost == model.summaries * 1.0 + TURNS * 0.5
+        assert result.usage.cost == model.summaries * 1.0 + TURNS * 0.5
 
 
 async def test_t3_after_a_restart_summing_up_goes_on_from_the_summary_on_the_log() -> None:

@@ -7,7 +7,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from turnline.core.conditions import AllOf, Always, Condition, FromSpeaker, Not, conditions
+from turnline.core.conditions import (
+    AllOf,
+    Always,
+    Condition,
+    FromSpeaker,
+    Not,
+    TransitionCondition,
+    conditions,
+    parts_of,
+)
 from turnline.core.registry import Registry
 from turnline.errors import BadGraph, NameTaken, UnknownName
 
@@ -116,15 +125,80 @@ def test_arguments_that_are_not_its_fields_are_refused(args: dict[str, Any]) -> 
 
 
 def test_a_name_is_taken_once() -> None:
-    @dataclass
-    class Impostor:
-        name: ClassVar[str] = "always"
+    @dataclass(frozen=True)
+    class Impostor(Thing):
+        name: ClassVar[str] = "thing"
 
-        def evaluate(self, state: Any, envelope: Any) -> bool:
-            return False
+    with pytest.raises(NameTaken, match="Thing"):
+        THINGS.register(Impostor)
 
-    with pytest.raises(NameTaken, match="Always"):
-        conditions.register(Impostor)
+
+@dataclass(frozen=True)
+class Never(TransitionCondition):
+    """A program's own class, with the name and the fields of a built-in one."""
+
+    name: ClassVar[str] = "always"
+
+    def evaluate(self, state: Any, envelope: Any) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class EvenLess(TransitionCondition):
+    name: ClassVar[str] = "always"
+
+    def evaluate(self, state: Any, envelope: Any) -> bool:
+        return False
+
+
+conditions.register(Never)
+
+
+def test_a_class_that_replaces_a_built_in_one_is_written_and_read_as_itself() -> None:
+    data = conditions.to_dict(Never())
+
+    assert data == {"name": "always", "own": True, "args": {}}
+    assert type(conditions.from_dict(data)) is Never
+
+
+def test_a_name_alone_means_the_built_in_class_whatever_replaces_it() -> None:
+    assert conditions.to_dict(Always()) == {"name": "always", "args": {}}
+    assert type(conditions.from_dict({"name": "always", "args": {}})) is Always
+
+
+def test_both_stand_in_one_graph_at_any_depth() -> None:
+    mixed = Not(Never()) & (Always() | Never())
+
+    again = conditions.from_dict(conditions.to_dict(mixed))
+
+    assert again == mixed
+    assert [type(part) for part in parts_of(again)] == [type(part) for part in parts_of(mixed)]
+
+
+def test_a_built_in_name_is_replaced_by_one_class() -> None:
+    with pytest.raises(NameTaken, match="Never"):
+        conditions.register(EvenLess)
+
+
+def test_registering_a_built_in_class_changes_nothing() -> None:
+    conditions.register(FromSpeaker)
+
+    assert conditions.to_dict(FromSpeaker("a")) == {"name": "from_speaker", "args": {"agent_id": "a"}}
+
+
+def test_a_replacement_that_is_not_registered_here_is_named_with_what_to_do() -> None:
+    with pytest.raises(UnknownName, match="in place of the built-in 'from_speaker'") as unknown:
+        conditions.from_dict({"name": "from_speaker", "own": True, "args": {"agent_id": "a"}})
+
+    assert str(unknown.value).endswith(
+        "Call register_condition(...) with that class before the graph is used."
+    )
+
+
+@pytest.mark.parametrize("own", ["yes", None, 2, {}])
+def test_own_is_true_or_absent(own: object) -> None:
+    with pytest.raises(BadGraph, match="own"):
+        conditions.from_dict({"name": "always", "own": own, "args": {}})
 
 
 def test_the_same_class_defined_again_replaces_itself() -> None:

@@ -36,10 +36,11 @@ from turnline.agent.performer import (
     as_it_is,
 )
 from turnline.agent.prompt import Instructions, Prompt
-from turnline.agent.round import MAX_TOOL_ROUNDS, Outcome, start_round
-from turnline.agent.tool import Tool, as_tool, tool as make_tool
+from turnline.agent.round import MAX_TOOL_ROUNDS, Check, Outcome, start_round
+from turnline.agent.tool import Tool, ToolRetry, as_tool, tool as make_tool
 from turnline.agent.toolbox import Toolbox
 from turnline.agent.variables import Values, conversation_dependencies, conversation_variables
+from turnline.core.variables import check_keys
 
 _SUM_UP: Final = (
     "Sum up the conversation you are shown in at most five sentences, for somebody who takes part in it and "
@@ -92,6 +93,7 @@ class Agent:
         variables: Mapping[str, Any] | None = None,
         dependencies: Mapping[str, Any] | None = None,
         response_schema: Any = None,
+        into: str = "",
         hitl_hook: HitlHook | None = None,
         context_keys: Iterable[str] = (),
         summarise: bool = False,
@@ -109,7 +111,11 @@ class Agent:
         self._toolbox = Toolbox(tools)
         self._variables = dict(variables or {})
         self._dependencies = dict(dependencies or {})
-        self._output = None if response_schema is None else Output(response_schema)
+        self.output = None if response_schema is None else Output(response_schema)
+        """The type of its answers; None is text."""
+        self.into = into
+        """The context variable of a channel that its answers are written to; empty is none."""
+        check_keys([into], "into")
         self._max_tool_rounds = max_tool_rounds
         self._attempts = attempts
         self._backoff_seconds = backoff_seconds
@@ -141,6 +147,7 @@ class Agent:
         name: str | None = ...,
         description: str | None = ...,
         approval: bool = ...,
+        retry: int | ToolRetry | None = ...,
     ) -> Callable[[ToolLike], Tool[..., Any]]: ...
 
     def tool(
@@ -150,11 +157,12 @@ class Agent:
         name: str | None = None,
         description: str | None = None,
         approval: bool = False,
+        retry: int | ToolRetry | None = None,
     ) -> Tool[..., Any] | Callable[[ToolLike], Tool[..., Any]]:
         """Make a function a tool of this agent: `@agent.tool`, or `@agent.tool(approval=True)`."""
 
         def added(given: ToolLike) -> Tool[..., Any]:
-            made = make_tool(name=name, description=description, approval=approval)(given)
+            made = make_tool(name=name, description=description, approval=approval, retry=retry)(given)
             self._toolbox = self._toolbox.joined([made])
             return made
 
@@ -208,7 +216,7 @@ class Agent:
             dependencies=conversation_dependencies(self._dependencies, dependencies or {}),
             tools=tuple(tools),
             config=self.config if config is None else config,
-            output=self._output if response_schema is None else Output(response_schema),
+            output=self.output if response_schema is None else Output(response_schema),
             key=key or secrets.token_hex(8),
         )
 
@@ -232,10 +240,19 @@ class Agent:
             ask_person=self._ask_person if self.hitl_hook else around.ask_person,
             review=around.review,
         )
-        check = None if talk.output is None else talk.output.wrong
         return await performer.perform(
-            start_round(self.name, talk.messages, max_tool_rounds=self._max_tool_rounds, check=check)
+            start_round(
+                self.name,
+                talk.messages,
+                max_tool_rounds=self._max_tool_rounds,
+                check=self._check(talk.output),
+            )
         )
+
+    def _check(self, output: Output[Any] | None) -> Check | None:
+        if output is None:
+            return None
+        return output.wrong_to_store if self.into else output.wrong
 
     async def sum_up(self, text: str, *, sleep: Sleep = asyncio.sleep) -> ModelReply:
         """Return what the agent's model makes of a conversation that is too long to be shown."""

@@ -64,6 +64,16 @@ class Context:
             ask_person=self._ask_person,
         )
 
+    def asking(self, ask_person: AskPerson) -> Context:
+        """Return the context of the same call, with another way to ask a person."""
+        return Context(
+            variables=self.variables,
+            dependencies=self.dependencies,
+            idempotency_key=self.idempotency_key,
+            extras=self.extras,
+            ask_person=ask_person,
+        )
+
     def __repr__(self) -> str:
         return (
             f"Context(variables={shown(self.variables)}, dependencies={shown(self.dependencies)}, "

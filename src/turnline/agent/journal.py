@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from turnline.agent.messages import ModelReply, ToolCall
-from turnline.agent.round import ToolAnswer
+from turnline.agent.round import ToolAnswer, ToolAttempt
 
-Entry = ModelReply | ToolAnswer
+Entry = ModelReply | ToolAnswer | ToolAttempt
 
 
 class Journal(Protocol):
@@ -39,9 +39,14 @@ class Recorded:
         known = list(entries)
         self._replies = deque(entry for entry in known if isinstance(entry, ModelReply))
         self._answers = {entry.call_id: entry for entry in known if isinstance(entry, ToolAnswer)}
+        self._attempts = {entry.call_id: entry.attempt for entry in known if isinstance(entry, ToolAttempt)}
 
     def reply(self) -> ModelReply | None:
         return self._replies.popleft() if self._replies else None
 
     def answer(self, call: ToolCall) -> ToolAnswer | None:
         return self._answers.pop(call.call_id, None)
+
+    def attempts(self, call: ToolCall) -> int:
+        """Return how many attempts of `call` have failed so far."""
+        return self._attempts.pop(call.call_id, 0)

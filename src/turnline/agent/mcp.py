@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from turnline.agent.context import Context
 from turnline.agent.model import ToolSpec
-from turnline.agent.tool import Tool
+from turnline.agent.tool import Tool, ToolRetry, checked_retry
 from turnline.agent.tool_result import ToolOutput, output_of
 from turnline.agent.variables import masked
 from turnline.core.envelope import JsonObject
@@ -104,7 +104,8 @@ class McpServer:
                 result = await client.call_tool(tool, arguments, meta=meta)
         except Exception as error:  # The SDK's own, alone or in a group, and the system's.
             await self._leave()  # Perhaps it is the connection: the next call makes another.
-            return ToolOutput(text=f"{tool!r} could not be called: {self._told(error)}.", failed=True)
+            text = f"{tool!r} could not be called: {self._told(error)}."
+            return ToolOutput(text=text, failed=True, error=error)
         told = output_of(masked(_text(result), *self._secrets), "")
         return replace(told, failed=bool(result.is_error))
 
@@ -163,6 +164,7 @@ class McpTool(Tool[..., Any]):
         self.name = self.__name__ = _NOT_IN_A_NAME.sub("_", listed.name)[:_NAME_CHARACTERS]
         self.description = listed.description or ""
         self.approval = approval
+        self.retry = None
         self.function = self._called
         self._server = server
         self._remote = listed.name
@@ -179,12 +181,20 @@ class McpTool(Tool[..., Any]):
         """See `Tool.call`. The server validates what the model sent."""
         return await self._server.call(self._remote, arguments, key=context.idempotency_key)
 
-    def altered(self, *, name: str | None, description: str | None, approval: bool) -> McpTool:
+    def altered(
+        self,
+        *,
+        name: str | None,
+        description: str | None,
+        approval: bool,
+        retry: int | ToolRetry | None,
+    ) -> McpTool:
         """See `Tool.altered`."""
         twin = copy(self)
         twin.name = twin.__name__ = self.name if name is None else name
         twin.description = self.description if description is None else description
         twin.approval = self.approval or approval
+        twin.retry = self.retry if retry is None else checked_retry(twin.name, retry)
         return twin
 
     async def _called(self, **arguments: Any) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from turnline.core.envelope import JsonObject
+from turnline.core.json import normalised
+from turnline.errors import BadDraft
 
 T = TypeVar("T")
 
@@ -24,6 +27,10 @@ class Output(Generic[T]):
         """Return the answer in `text`, which `wrong` has nothing against."""
         return self._adapter.validate_json(_bare(text))
 
+    def data(self, text: str) -> Any:
+        """Return the answer in `text` as JSON data: what a context variable holds."""
+        return self._adapter.dump_python(self.read(text), mode="json")
+
     def wrong(self, text: str) -> str:
         """Say in one line what is wrong with the answer; empty if nothing is."""
         try:
@@ -31,6 +38,17 @@ class Output(Generic[T]):
         except ValidationError as error:
             mistakes = error.errors(include_url=False, include_context=False)[:_MOST_MISTAKES]
             return "; ".join(f"{_place(one['loc'])}: {one['msg']}" for one in mistakes) + "."
+        return ""
+
+    def wrong_to_store(self, text: str) -> str:
+        """Say what is wrong with an answer that goes on the log; empty if nothing is."""
+        wrong = self.wrong(text)
+        if wrong:
+            return wrong
+        try:
+            normalised({"answer": self.data(text)}, field="")
+        except (BadDraft, PydanticSerializationError) as error:
+            return str(error)
         return ""
 
 

@@ -6,6 +6,9 @@ next thing is begun (T2, T3). The last reply of a round is not: the packet recor
 Rule 2: a transient failure of the model is tried again, with growing pauses; the
 attempts are ours, not the provider's library's.
 
+A tool that has a `retry` is tried again in the same way: each failed attempt is recorded before the
+pause, so a resumed turn continues with the next one. Every attempt has the call's idempotency key.
+
 Rule 3: several calls of one reply run at once. Each answer is recorded as it comes.
 """
 
@@ -16,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Final
 
 from turnline import tracing
@@ -23,7 +27,8 @@ from turnline.agent.context import Context
 from turnline.agent.journal import Journal, Recorded, Unwritten
 from turnline.agent.messages import Message, ModelReply, ToolCall
 from turnline.agent.model import Model, ModelRequest, OnText
-from turnline.agent.round import AskModel, CallTools, Outcome, Round, ToolAnswer
+from turnline.agent.round import AskModel, CallTools, Outcome, Round, ToolAnswer, ToolAttempt
+from turnline.agent.tool import ToolRetry
 from turnline.agent.tool_result import ToolOutput
 from turnline.agent.toolbox import Toolbox
 from turnline.core.envelope import JsonObject
@@ -192,6 +197,24 @@ class Performer:
         found = self.toolbox.get(call.tool)
         if found is not None and found.approval and not await _approved(call, context):
             return ToolOutput(text=f"a person declined this call of {call.tool!r}.", failed=True)
+        if found is None or found.retry is None:
+            return await self._tried(call, context)
+        return await self._retried(call, context, found.retry)
+
+    async def _retried(self, call: ToolCall, context: Context, retry: ToolRetry) -> ToolOutput:
+        """Try the call until it succeeds or has no attempts left. A crash does not give it more of them."""
+        answers, made = _Answers(context), self.recorded.attempts(call)
+        while True:
+            output = await self._tried(call, answers.again())
+            made += 1
+            if not retry.repeats(output.error, made):
+                return output
+            await self.journal.record(
+                ToolAttempt(call_id=call.call_id, tool=call.tool, text=output.text, attempt=made)
+            )
+            await self.sleep(retry.pause_seconds(made))
+
+    async def _tried(self, call: ToolCall, context: Context) -> ToolOutput:
         try:
             return self.review(await self.toolbox.call(call, context))
         except asyncio.CancelledError:
@@ -215,6 +238,29 @@ class Performer:
     def _tell(self, progress: Progress) -> None:
         if self.on_progress is not None:
             self.on_progress(progress)
+
+
+class _Answers:
+    """A person's answers to the questions of one call. A further attempt of the call does not ask again."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._known: dict[int, tuple[str, str]] = {}
+        """The place of a question within its attempt -> the question and its answer."""
+
+    def again(self) -> Context:
+        """Return the context of the next attempt: the same call, with the answers it has."""
+        known, places = self._known, count()
+
+        async def ask(prompt: str, timeout: float | None) -> str:
+            place = next(places)
+            asked, answer = known.get(place, ("", ""))
+            if place not in known or asked != prompt:
+                answer = await self._context.input(prompt, timeout)
+                known[place] = (prompt, answer)
+            return answer
+
+        return self._context.asking(ask)
 
 
 async def _approved(call: ToolCall, context: Context) -> bool:

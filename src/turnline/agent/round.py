@@ -26,6 +26,7 @@ from msgspec import Struct
 from turnline.agent.messages import Message, ModelReply, ToolCall, ToolMessage, Usage, UserMessage
 from turnline.core.envelope import JsonObject
 from turnline.core.routing import Finish, Handoff, ToolOutcome
+from turnline.core.undo import ATTEMPT
 from turnline.errors import BadOutput, ToolRoundsExceeded
 
 MAX_TOOL_ROUNDS: Final = 25
@@ -43,6 +44,18 @@ class ToolAnswer(Struct, frozen=True, kw_only=True, tag="tool", omit_defaults=Tr
     context: JsonObject = {}
     """Context variables the tool sets with its result."""
     reason: str = ""
+
+
+class ToolAttempt(Struct, frozen=True, kw_only=True, tag=ATTEMPT):
+    """An attempt of a tool call that failed, before the next one. JSON when it is written down."""
+
+    call_id: str
+    tool: str
+    text: str
+    """The error. The model is not told; it is told how the last attempt ended."""
+    attempt: int
+    """1 for the first."""
+    failed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
@@ -38,6 +39,29 @@ R = TypeVar("R")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What every provider takes."""
+MAX_ATTEMPTS: Final = 100
+"""Of one tool call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRetry:
+    """How a tool call that raises is retried, inside the turn and before the model is told."""
+
+    attempts: int = 3
+    """All together, the first included."""
+    on: type[Exception] | tuple[type[Exception], ...] = Exception
+    """What is retried. Anything else the tool raises goes to the model at once."""
+    backoff_seconds: float = 1.0
+    """The first pause; each further one is twice as long."""
+    max_backoff_seconds: float = 60.0
+
+    def repeats(self, error: Exception | None, attempt: int) -> bool:
+        """Return whether another attempt follows the one of this number, which raised `error`."""
+        return attempt < self.attempts and isinstance(error, self.on)
+
+    def pause_seconds(self, attempt: int) -> float:
+        """Return how long to wait after the attempt of this number."""
+        return float(min(self.backoff_seconds * 2.0 ** (attempt - 1), self.max_backoff_seconds))
 
 
 class Tool(Generic[P, R]):
@@ -52,12 +76,15 @@ class Tool(Generic[P, R]):
         name: str | None = None,
         description: str | None = None,
         approval: bool = False,
+        retry: int | ToolRetry | None = None,
     ) -> None:
         update_wrapper(self, function)
         self.function = function
         self.name = _checked_name(function, name)
         self.approval = approval
         """Whether a person has to say yes before a call runs."""
+        self.retry = None if retry is None else checked_retry(self.name, retry)
+        """How a call that raises is retried before the model is told; None: it is not."""
         parameters, doc = parameters_of(function, self.name), documented(function)
         self.description = doc.description if description is None else description
         self._arguments = Arguments(self.name, parameters.model, doc.arguments)
@@ -74,13 +101,21 @@ class Tool(Generic[P, R]):
         """Return the tool as the model sees it."""
         return ToolSpec(name=self.name, description=self.description, schema=self.schema)
 
-    def altered(self, *, name: str | None, description: str | None, approval: bool) -> Tool[P, R]:
+    def altered(
+        self,
+        *,
+        name: str | None,
+        description: str | None,
+        approval: bool,
+        retry: int | ToolRetry | None,
+    ) -> Tool[P, R]:
         """Return a tool of the same function, with what is given here in place of what this one has."""
         return Tool(
             self.function,
             name=self.name if name is None else name,
             description=self.description if description is None else description,
             approval=self.approval or approval,
+            retry=self.retry if retry is None else retry,
         )
 
     async def call(self, arguments: JsonObject, context: Context) -> ToolOutput:
@@ -127,12 +162,17 @@ def tool(
     name: str | None = ...,
     description: str | None = ...,
     approval: bool = ...,
+    retry: int | ToolRetry | None = ...,
 ) -> Tool[P, R]: ...
 
 
 @overload
 def tool(
-    *, name: str | None = ..., description: str | None = ..., approval: bool = ...
+    *,
+    name: str | None = ...,
+    description: str | None = ...,
+    approval: bool = ...,
+    retry: int | ToolRetry | None = ...,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -143,8 +183,9 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     approval: bool = False,
+    retry: int | ToolRetry | None = None,
 ) -> Any:
-    """Make a tool of a function: `@tool`, `@tool(name=..., approval=True)` or `tool(function)`.
+    """Make a tool of a function: `@tool`, `@tool(name=..., approval=True, retry=3)` or `tool(function)`.
 
     The name is the function's, the description its docstring's. Raises `BadTool`
     if the function cannot be one.
@@ -152,8 +193,8 @@ def tool(
 
     def make(function: Callable[..., Any]) -> Tool[..., Any]:
         if isinstance(function, Tool):
-            return function.altered(name=name, description=description, approval=approval)
-        return Tool(function, name=name, description=description, approval=approval)
+            return function.altered(name=name, description=description, approval=approval, retry=retry)
+        return Tool(function, name=name, description=description, approval=approval, retry=retry)
 
     return make if function is None else make(function)
 
@@ -161,6 +202,21 @@ def tool(
 def as_tool(function: Callable[..., Any]) -> Tool[..., Any]:
     """Return the tool itself, or one made of a plain function."""
     return function if isinstance(function, Tool) else Tool(function)
+
+
+def checked_retry(tool: str, given: int | ToolRetry) -> ToolRetry:
+    """Return the retry that was given for a tool; a number is its attempts. Raises `BadTool`."""
+    retry = ToolRetry(attempts=given) if isinstance(given, int) and not isinstance(given, bool) else given
+    if not isinstance(retry, ToolRetry):
+        raise BadTool(tool, because=f"its retry is {given!r}; expected a number of attempts, or a ToolRetry")
+    if not 1 <= retry.attempts <= MAX_ATTEMPTS:
+        raise BadTool(tool, because=f"its retry has {retry.attempts} attempts; expected 1 to {MAX_ATTEMPTS}")
+    if min(retry.backoff_seconds, retry.max_backoff_seconds) < 0:
+        raise BadTool(tool, because="its retry has a pause below zero; expected seconds")
+    kinds = retry.on if isinstance(retry.on, tuple) else (retry.on,)
+    if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+        raise BadTool(tool, because="its retry.on is not a class of exceptions, nor a tuple of them")
+    return retry
 
 
 def _checked_name(function: Callable[..., Any], given: str | None) -> str:

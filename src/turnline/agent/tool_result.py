@@ -57,6 +57,8 @@ class ToolOutput:
     context: JsonObject = field(default_factory=dict)
     reason: str = ""
     """The call's `reason` argument, if it had one and succeeded: it travels with the routing."""
+    error: Exception | None = field(default=None, repr=False, compare=False)
+    """What the tool raised. `retry` decides by it; it may hold secrets, so it goes nowhere else."""
 
 
 def output_of(returned: object, reason: str = "") -> ToolOutput:
@@ -79,7 +81,7 @@ def failure(error: Exception, *secret: object) -> ToolOutput:
     """Return what the model is told of a tool's exception: type and message, without what is in `secret`."""
     kind, message = type(error).__name__, _message(error)
     text = masked(f"{kind}: {message}" if message else kind, *secret)
-    return ToolOutput(text=_storable(text)[:MAX_ERROR_CHARACTERS], failed=True)
+    return ToolOutput(text=_storable(text)[:MAX_ERROR_CHARACTERS], failed=True, error=error)
 
 
 def _combined(result: ToolResult, reason: str) -> ToolOutput:

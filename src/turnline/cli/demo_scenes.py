@@ -22,7 +22,8 @@ from turnline.agent.agent import Agent
 from turnline.agent.context import Context
 from turnline.agent.messages import Message, ToolCall, ToolMessage
 from turnline.agent.scripted import ScriptedModel, call
-from turnline.client.run import RunResult, run
+from turnline.client.channel import RunResult
+from turnline.client.run import run
 from turnline.network import (
     AgentTarget,
     ChannelInject,

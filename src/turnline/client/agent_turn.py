@@ -20,7 +20,7 @@ from turnline.agent.agent import Agent, Conversation, Surroundings
 from turnline.agent.journal import Entry
 from turnline.agent.messages import Message, ModelReply, UserMessage
 from turnline.agent.performer import OnProgress, Progress, TextDelta, current_call
-from turnline.agent.round import Outcome, ToolAnswer
+from turnline.agent.round import Outcome, ToolAnswer, ToolAttempt
 from turnline.agent.tool_result import ToolOutput, failure
 from turnline.client.channel import Channel, update_context
 from turnline.client.link import Seat
@@ -30,6 +30,7 @@ from turnline.client.turn import Turn
 from turnline.core import event_types as ev, views
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.packet import JSON
 from turnline.core.router import compile_graph
 from turnline.core.routing import Handoff, packet
 from turnline.core.state import State, WorkflowState
@@ -67,8 +68,12 @@ class TurnChannel(Channel):
     async def send(self, *args: Any, **kwargs: Any) -> Envelope:
         """See `Channel.send`."""
         envelope = await super().send(*args, **kwargs)
-        self._live.refresh(await self.state())
+        await self.refresh()
         return envelope
+
+    async def refresh(self) -> None:
+        """Show the turn's tools the state as it is now."""
+        self._live.refresh(await self.state())
 
 
 class AgentTurns:
@@ -113,7 +118,14 @@ class AgentTurns:
                 on_progress=self._spread(channel_id),
             ),
         )
-        data = packet(outcome.text, outcome.outcomes, routing_tools=routing_tools(state))
+        data = packet(
+            outcome.text,
+            outcome.outcomes,
+            routing_tools=routing_tools(state),
+            context_updates=self._updates(outcome.text, talk),
+        )
+        if talk.output is not None:
+            data["format"] = JSON
         return data | {"usage": msgspec.to_builtins(outcome.usage + spent)}
 
     async def _performed(self, talk: Conversation, around: Surroundings) -> Outcome:
@@ -123,6 +135,12 @@ class AgentTurns:
             raise
         except Exception as error:  # A prompt's, a hook's or a model's of the user's own. It goes on the log.
             raise AgentError(failure(error, talk.variables, talk.dependencies).text) from None
+
+    def _updates(self, text: str, talk: Conversation) -> JsonObject | None:
+        """The answer as a context variable, where the agent names one."""
+        if not self._agent.into:
+            return None
+        return {self._agent.into: text if talk.output is None else talk.output.data(text)}
 
     def _spread(self, channel_id: str) -> OnProgress | None:
         """Tell the reply's words as they come, where somebody listens; streaming costs more than asking."""
@@ -182,6 +200,8 @@ class _TurnJournal(LogJournal):
         if isinstance(entry, ToolAnswer) and entry.context:
             await update_context(self._channel, set=entry.context)
         await super().record(entry)
+        if isinstance(entry, ToolAttempt):
+            await self._channel.refresh()  # What the failed attempt wrote into the context is undone.
 
 
 class _Review:

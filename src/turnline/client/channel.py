@@ -8,15 +8,19 @@ their own pace, so waiters never take anything from each other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
+from turnline.agent.messages import Usage
+from turnline.agent.output import Output
 from turnline.client.link import Seat
 from turnline.core.channel import ChannelMetadata
-from turnline.core.envelope import Close, Draft, Envelope, JsonObject, Rest
+from turnline.core.envelope import Basis, Close, Draft, Envelope, JsonObject, Rest
 from turnline.core.event_types import (
     EV_CHANNEL_CLOSED,
     EV_CONTEXT_SET,
@@ -25,36 +29,67 @@ from turnline.core.event_types import (
     EV_TURN_PAUSED,
     SUBSTANTIVE,
 )
-from turnline.core.packet import body_of
+from turnline.core.packet import JSON, body_of
 from turnline.core.state import RESTING, STUCK, State
-from turnline.errors import ChannelClosed, TurnStuck
+from turnline.errors import BadOutput, ChannelClosed, TurnStuck
 from turnline.hub.opening import first_of
 from turnline.hub.texts import TurnText
 
 Predicate = Callable[[Envelope], bool]
 
 
-class ChannelResult(Struct, frozen=True, kw_only=True):
-    """How a conversation ended."""
+class Line(Struct, frozen=True, kw_only=True):
+    """Something that was said."""
+
+    speaker: str
+    text: str
+    why: Basis | None
+    """What decided who was next; None for what was not a turn."""
+
+
+class RunResult(Struct, frozen=True, kw_only=True):
+    """How a conversation ended, and what was said."""
 
     channel_id: str
     reason: str
     text: str
     """The last thing said."""
+    output: Any = None
+    """The same as an object of the last speaker's `response_schema`; None where it has none. Where another
+    program has that agent it is JSON data, or an object of the `output_type` that was given."""
+    transcript: list[Line]
+    """What was said, as far as the reader may see it."""
     context_vars: dict[str, Any]
     turns: int
-    cost: float
-    """What the model calls cost, in dollars, as far as the price is known; channels below are included."""
+    usage: Usage
+    """What the model calls used and cost, those of child channels included."""
     error: str = ""
     """Why the turn failed that closed the channel or let it rest; empty if none did."""
+
+    @property
+    def cost(self) -> float:
+        """The dollars of `usage`, as far as the price is known."""
+        return self.usage.cost
+
+    def __str__(self) -> str:
+        said = "\n".join(f"{line.speaker}: {line.text}" for line in self.transcript)
+        return f"{said}\n(closed: {self.reason}{self.error and f'; {self.error}'})"
+
+
+Outputs = Mapping[str, Output[Any]]
+"""Participant id -> the type of its answers."""
+_NO_OUTPUTS: Final[Outputs] = MappingProxyType({})
 
 
 class Channel:
     """One participant's handle on one channel."""
 
-    def __init__(self, seat: Seat, channel_id: str, *, claim: int | None = None) -> None:
+    def __init__(
+        self, seat: Seat, channel_id: str, *, claim: int | None = None, outputs: Outputs = _NO_OUTPUTS
+    ) -> None:
         self.channel_id = channel_id
         self._seat = seat
+        self._outputs = outputs
         self._claim = claim
         """What is said through a turn's own handle is part of that turn (C3, T1)."""
 
@@ -162,17 +197,19 @@ class Channel:
                     return envelope
         raise ChannelClosed(self.channel_id, reason=(await self.state()).pending_close_reason)
 
-    async def result(self, timeout: float | None = None) -> ChannelResult:
+    async def result(self, timeout: float | None = None, *, output_type: Any = None) -> RunResult:
         """Wait until the channel has closed, or rests, and return how it ended.
 
-        A channel that rests has the reason `resting`: it is open, and goes on with the next message.
-        Raises `TimeoutError`, and `TurnStuck` if a turn waits for an operator's retry.
+        A channel that rests has the reason `resting`: it is open, and the next message resumes it.
+        `output_type` is the type of the last answer, where another program has the agent that gave it.
+        Raises `TimeoutError`, `TurnStuck` if a turn waits for an operator's retry, and `BadOutput` for an
+        answer that is not of its type.
         """
-        text, error = "", ""
+        said, error = list[Envelope](), ""
         async with _within(timeout, f"channel {self.channel_id!r} has not closed"):
             async for envelope in self.stream():
                 if envelope.event_type in SUBSTANTIVE:
-                    text = body_of(envelope.event_type, envelope.event_data)
+                    said.append(envelope)
                     error = ""
                 elif envelope.event_type == EV_TURN_FAILED and isinstance(envelope.decision, Close | Rest):
                     error = await self._told(envelope)
@@ -181,15 +218,31 @@ class Channel:
                 if isinstance(envelope.decision, Rest) and (await self.state()).is_resting:
                     break
         state = await self.state()
-        return ChannelResult(
+        names = {one.agent_id: one.name for one in state.spec.participants}
+        return RunResult(
             channel_id=self.channel_id,
             reason=RESTING if state.is_resting else state.pending_close_reason,
-            text=text,
+            text=_text(said[-1]) if said else "",
+            output=self._output(said[-1], names, output_type) if said else None,
+            transcript=[_line(one, names) for one in said],
             context_vars=state.context_vars,
             turns=state.turn_count,
-            cost=(await self._seat.usage(self.channel_id)).cost,
+            usage=Usage(**msgspec.to_builtins(await self._seat.usage(self.channel_id))),
             error=error,
         )
+
+    def _output(self, last: Envelope, names: Mapping[str, str], output_type: Any) -> Any:
+        """The last answer as an object: of `output_type`, of its agent's type, or of JSON's own types."""
+        if output_type is None and last.event_data.get("format") != JSON:
+            return None
+        known = self._outputs.get(last.sender_id) if output_type is None else Output(output_type)
+        output: Output[Any] = Output(Any) if known is None else known
+        wrong = output.wrong(_text(last))
+        if not wrong:
+            return output.read(_text(last))
+        if known is None:
+            return None  # Another program calls it JSON. No reader's result depends on that.
+        raise BadOutput(names.get(last.sender_id, last.sender_id), because=wrong.rstrip("."))
 
     async def _refuse_stuck(self) -> None:
         state = await self.state()
@@ -201,6 +254,18 @@ class Channel:
         who, error = failed.event_data["agent_id"], failed.event_data["error"]
         name = next((one.name for one in (await self.info()).participants if one.agent_id == who), who)
         return f"{name} could not take its turn: {error['type']}: {error['message']}"
+
+
+def _text(envelope: Envelope) -> str:
+    return body_of(envelope.event_type, envelope.event_data)
+
+
+def _line(envelope: Envelope, names: Mapping[str, str]) -> Line:
+    return Line(
+        speaker=names.get(envelope.sender_id, envelope.sender_id),
+        text=_text(envelope),
+        why=None if envelope.decision is None else envelope.decision.by,
+    )
 
 
 @asynccontextmanager

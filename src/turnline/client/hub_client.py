@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+from turnline.agent.agent import Agent
+from turnline.agent.output import Output
 from turnline.client.agent_client import AgentClient
 from turnline.client.human_client import HumanClient
 from turnline.client.link import Link
@@ -20,6 +23,8 @@ class HubClient:
         self._link = link
         self.hub = hub
         self._clients: list[ParticipantClient] = []
+        self._outputs: dict[str, Output[Any]] = {}
+        """Shared by every client of this program: whoever opened a channel reads its result."""
 
     async def register(
         self,
@@ -51,6 +56,8 @@ class HubClient:
             registration, agent, attach_plugin=attach_plugin, turns_at_once=turns_at_once, accept=accept
         )
         await self._attach(client)
+        if isinstance(agent, Agent) and agent.output is not None:
+            self._outputs[client.agent_id] = agent.output
         return client
 
     async def register_human(
@@ -75,6 +82,7 @@ class HubClient:
         if found is None:
             raise UnknownParticipant(name, (one.name for one in self._clients))
         await found.unregister()
+        self._outputs.pop(found.agent_id, None)
         self._clients.remove(found)
 
     async def close(self, *, grace_seconds: float = 0.0) -> None:
@@ -85,4 +93,5 @@ class HubClient:
 
     async def _attach(self, client: ParticipantClient) -> None:
         await client.attach(self._link)
+        client.outputs = self._outputs
         self._clients.append(client)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from turnline.agent.output import Output
 from turnline.client.channel import Channel, Predicate
 from turnline.client.inbox import Inbox
 from turnline.client.link import Link, Seat
@@ -67,6 +68,8 @@ class ParticipantClient:
         self._inbox = Inbox(self._deliver, self._tools)
         self._seat: Seat | None = None
         self._link: Link | None = None
+        self.outputs: dict[str, Output[Any]] = {}
+        """Participant id -> the type of its answers: of the agents that this program has registered."""
         self._working: dict[asyncio.Task[None], str] = {}
         """What is being done, and which line asked for it."""
         self._at_work: set[str] = set()
@@ -166,7 +169,7 @@ class ParticipantClient:
 
     def channel(self, channel_id: str) -> Channel:
         """Return this participant's own handle on a channel."""
-        return Channel(self.seat, channel_id)
+        return Channel(self.seat, channel_id, outputs=self.outputs)
 
     def on_envelope(self, callback: OnEnvelope) -> OnEnvelope:
         """Call `callback` with every envelope that concerns this participant. Works as a decorator."""

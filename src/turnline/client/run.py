@@ -10,16 +10,11 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import msgspec
-from msgspec import Struct
-
 from turnline.agent.agent import Agent
-from turnline.agent.messages import Usage
-from turnline.client.channel import Channel
+from turnline.client.channel import RunResult
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
 from turnline.client.link import LocalLink
-from turnline.core.envelope import Basis, Envelope
 from turnline.core.event_types import SUBSTANTIVE
 from turnline.core.governance import Passport
 from turnline.core.graph import TransitionGraph
@@ -31,35 +26,6 @@ logger = logging.getLogger(__name__)
 
 USER: Final = "user"
 """Who says the message, as a graph may name it."""
-
-
-class Line(Struct, frozen=True, kw_only=True):
-    """Something that was said."""
-
-    speaker: str
-    text: str
-    why: Basis | None
-    """What decided who was next; None for what was not a turn."""
-
-
-class RunResult(Struct, frozen=True, kw_only=True):
-    """How a conversation ended, and what was said."""
-
-    channel_id: str
-    reason: str
-    text: str
-    """The last thing said."""
-    transcript: list[Line]
-    context_vars: dict[str, Any]
-    turns: int
-    usage: Usage
-    """What its model calls used, those of channels below it included: delegation, fan-out."""
-    error: str = ""
-    """Why the turn failed that closed the channel; empty if none did."""
-
-    def __str__(self) -> str:
-        said = "\n".join(f"{line.speaker}: {line.text}" for line in self.transcript)
-        return f"{said}\n(closed: {self.reason}{self.error and f'; {self.error}'})"
 
 
 async def run(
@@ -90,8 +56,7 @@ async def run(
         channel = await user.open("workflow", names, knobs, message=message, channel_id=channel_id)
         if channel_id is not None:
             await _check_message(hub, channel_id, message)
-        await channel.result(timeout)
-        return await _told(hub, channel)
+        return await channel.result(timeout)
     finally:
         await client.close()
         await hub.close()
@@ -134,28 +99,3 @@ async def _check_message(hub: Hub, channel_id: str, message: str) -> None:
             "a conversation of its own needs a channel_id of its own",
             channel_id,
         )
-
-
-async def _told(hub: Hub, channel: Channel) -> RunResult:
-    info, result = await channel.info(), await channel.result()
-    names = {one.agent_id: one.name for one in info.participants}
-    log = await hub.read_wal(channel.channel_id)
-    own, below = await hub.tree.spent(channel.channel_id)
-    return RunResult(
-        channel_id=channel.channel_id,
-        reason=result.reason,
-        text=result.text,
-        transcript=[_line(one, names) for one in log if one.event_type in SUBSTANTIVE],
-        context_vars=result.context_vars,
-        turns=result.turns,
-        usage=Usage(**msgspec.to_builtins(own + below.spent)),
-        error=result.error,
-    )
-
-
-def _line(envelope: Envelope, names: Mapping[str, str]) -> Line:
-    return Line(
-        speaker=names.get(envelope.sender_id, envelope.sender_id),
-        text=body_of(envelope.event_type, envelope.event_data),
-        why=None if envelope.decision is None else envelope.decision.by,
-    )

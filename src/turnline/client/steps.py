@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
-from turnline.client.channel import Channel, ChannelResult
+from turnline.client.channel import Channel, RunResult
 from turnline.client.turn import Turn, TurnHandler
 from turnline.core.channel import child_id
 from turnline.core.envelope import JsonObject
@@ -130,7 +130,7 @@ class _Step:
         return {"channel_id": child_id(parent, turn.number, place), "parent": parent}
 
 
-async def _within(channel: Channel, seconds: float | None) -> ChannelResult:
+async def _within(channel: Channel, seconds: float | None) -> RunResult:
     """The channel's result; one that takes too long is closed, and that is its result."""
     try:
         return await channel.result(seconds)

@@ -55,7 +55,7 @@ conditions: Final = Registry[Condition]("condition")
 register_condition = conditions.register
 
 
-@register_condition
+@conditions.built_in
 @dataclass(frozen=True, slots=True)
 class Always(TransitionCondition):
     """Every turn."""
@@ -66,7 +66,7 @@ class Always(TransitionCondition):
         return True
 
 
-@register_condition
+@conditions.built_in
 @dataclass(frozen=True, slots=True)
 class FromSpeaker(TransitionCondition):
     """The turn was this participant's; an id or a name."""
@@ -79,7 +79,7 @@ class FromSpeaker(TransitionCondition):
         return speaker_of(envelope) == self.agent_id
 
 
-@register_condition
+@conditions.built_in
 @dataclass(frozen=True, slots=True)
 class ToolCalled(TransitionCondition):
     """The turn called this tool, and the tool succeeded."""
@@ -91,7 +91,7 @@ class ToolCalled(TransitionCondition):
         return routing_of(envelope).get("tool") == self.tool_name
 
 
-@register_condition
+@conditions.built_in
 @dataclass(frozen=True, slots=True)
 class SignalIs(TransitionCondition):
     """The turn, a step of a flow, ended with this signal."""
@@ -103,7 +103,7 @@ class SignalIs(TransitionCondition):
         return routing_of(envelope).get("signal") == self.signal
 
 
-@register_condition
+@conditions.built_in
 @dataclass(frozen=True, slots=True)
 class TurnFailed(TransitionCondition):
     """The turn was given up. Without `agent_id`, whoever's it was."""
@@ -116,7 +116,7 @@ class TurnFailed(TransitionCondition):
         return envelope.event_type == EV_TURN_FAILED and self.agent_id in (None, speaker_of(envelope))
 
 
-@register_condition
+@conditions.built_in
 @dataclass(frozen=True, slots=True)
 class AtTurn(TransitionCondition):
     """It was the channel's n-th turn. The first is 1."""
@@ -128,7 +128,7 @@ class AtTurn(TransitionCondition):
         return state.turn_count == self.turn
 
 
-@register_condition
+@conditions.built_in
 @dataclass(frozen=True, slots=True)
 class ContextEquals(TransitionCondition):
     """A context variable has this value. A missing one is None."""
@@ -145,7 +145,7 @@ class ContextEquals(TransitionCondition):
         return bool(state.context_vars.get(self.key) == self.value)
 
 
-@register_condition
+@conditions.built_in
 @dataclass(frozen=True, slots=True)
 class ContextIn(TransitionCondition):
     """A context variable has one of these values. A missing one is None."""
@@ -169,7 +169,7 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-@register_condition
+@conditions.built_in
 @dataclass(frozen=True, slots=True)
 class ContextThreshold(TransitionCondition):
     """A context variable is a number that stands in this relation to the threshold."""
@@ -196,7 +196,7 @@ class ContextThreshold(TransitionCondition):
 _compiled = lru_cache(maxsize=4096)(compile_expression)
 
 
-@register_condition
+@conditions.built_in
 @dataclass(frozen=True, slots=True)
 class Expr(TransitionCondition):
     """An expression over the context variables holds: `Expr("score > 80 and tier == 'gold'")`."""
@@ -227,7 +227,7 @@ class _Combination(TransitionCondition):
         object.__setattr__(self, "conditions", given)
 
 
-@register_condition
+@conditions.built_in
 @dataclass(frozen=True, slots=True, init=False)
 class AllOf(_Combination):
     """Every one of these holds. `AllOf(a, b)`, or `a & b`."""
@@ -238,7 +238,7 @@ class AllOf(_Combination):
         return all(condition.evaluate(state, envelope) for condition in self.conditions)
 
 
-@register_condition
+@conditions.built_in
 @dataclass(frozen=True, slots=True, init=False)
 class AnyOf(_Combination):
     """At least one of these holds. `AnyOf(a, b)`, or `a | b`."""
@@ -249,7 +249,7 @@ class AnyOf(_Combination):
         return any(condition.evaluate(state, envelope) for condition in self.conditions)
 
 
-@register_condition
+@conditions.built_in
 @dataclass(frozen=True, slots=True)
 class Not(TransitionCondition):
     """This does not hold. `Not(a)`, or `~a`."""

@@ -20,7 +20,7 @@ from turnline.core.conditions import speaker_of
 from turnline.core.envelope import Close, Envelope, JsonObject, Rest, Speak
 from turnline.core.pauses import moment_of
 from turnline.core.state import KEPT_SAID, RETRY, Claim, Pause, State
-from turnline.core.undo import OTHERS, Write, has_own, kept, others, own, recorded, written
+from turnline.core.undo import ATTEMPT, OTHERS, Write, has_own, kept, others, own, recorded, without, written
 from turnline.core.variables import applied, is_number
 
 FOLD_VERSION: Final = 5
@@ -220,8 +220,11 @@ def _recorded(state: S, envelope: Envelope) -> S:
     entry = envelope.event_data.get("entry")
     call = entry.get("call_id") if isinstance(entry, dict) else None
     of = call if envelope.event_type == ev.EV_TURN_TOOL and isinstance(call, str) else None
-    writes = recorded(state.turn_writes, of)
-    return replace(state, turn_writes=writes, alive_seq=envelope.seq, unexplained=0)
+    state = replace(state, alive_seq=envelope.seq, unexplained=0)
+    if of is not None and isinstance(entry, dict) and entry.get("type") == ATTEMPT:
+        stays = without(state.turn_writes, of)
+        return replace(state, turn_writes=stays, context_vars=written(state.turn_vars, stays))
+    return replace(state, turn_writes=recorded(state.turn_writes, of))
 
 
 def _renewed(state: S, envelope: Envelope) -> S:

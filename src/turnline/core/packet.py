@@ -2,6 +2,8 @@
 
 {"body": "...", "routing": {"kind": ...}, "context_updates": {...}, "context_deletes": [...], "usage": {...}}
 
+"format": "json" says that the body is the JSON of an answer that has a type (A2).
+
 A step of a flow may also keep private keys for the run: "private_updates", "private_deletes" (F2).
 
 kind      also in routing
@@ -19,7 +21,8 @@ from turnline.core.envelope import JsonObject
 from turnline.core.variables import check_keys
 from turnline.errors import BadDraft
 
-_KEYS: Final = frozenset({"body", "routing", "context_updates", "context_deletes", "usage"})
+_KEYS: Final = frozenset({"body", "format", "routing", "context_updates", "context_deletes", "usage"})
+JSON: Final = "json"
 _PRIVATE: Final = frozenset({"private_updates", "private_deletes"})
 _ROUTING: Final = {
     "text": ({"kind", "tool", "reason"}, ""),
@@ -45,6 +48,8 @@ def check_packet(data: JsonObject, *, keys: frozenset[str] = _KEYS) -> None:
         )
     if not isinstance(data.get("body", ""), str):
         raise BadDraft("event_data.body", found=_kind(data["body"]), expected="text")
+    if data.get("format", JSON) != JSON:
+        raise BadDraft("event_data.format", found=repr(data["format"])[:80], expected=repr(JSON))
     updates = data.get("context_updates", {})
     if not isinstance(updates, dict):
         raise BadDraft("event_data.context_updates", found=_kind(updates), expected="an object")

@@ -20,7 +20,7 @@ from turnline.core.conditions import parts_of
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.graph import TransitionGraph
 from turnline.core.state import State
-from turnline.core.targets import TransitionDecision, TransitionTarget, register_target
+from turnline.core.targets import TransitionDecision, TransitionTarget, targets
 from turnline.errors import BadDraft, BadGraph
 
 STEP_PREFIX: Final = "step-"
@@ -29,7 +29,7 @@ POLICIES: Final = ("collect", "fail")
 _STEP_NAMES: Final = frozenset({"fan_out", "nested"})
 
 
-@register_target
+@targets.built_in
 @dataclass(frozen=True, slots=True)
 class FanOutTarget(TransitionTarget):
     """Ask several participants at once; go on when all have answered.
@@ -62,7 +62,7 @@ class FanOutTarget(TransitionTarget):
         return TransitionDecision(next_speaker=step_id(self.step))
 
 
-@register_target
+@targets.built_in
 @dataclass(frozen=True, slots=True)
 class NestedTarget(TransitionTarget):
     """Run another graph, on a channel of its own below this one; its last words are the step's packet."""

@@ -36,7 +36,7 @@ targets: Final = Registry[TransitionTarget]("target")
 register_target = targets.register
 
 
-@register_target
+@targets.built_in
 @dataclass(frozen=True, slots=True)
 class AgentTarget(TransitionTarget):
     """The floor goes to this participant; an id or a name."""
@@ -49,7 +49,7 @@ class AgentTarget(TransitionTarget):
         return TransitionDecision(next_speaker=self.agent_id)
 
 
-@register_target
+@targets.built_in
 @dataclass(frozen=True, slots=True)
 class RoundRobinTarget(TransitionTarget):
     """The floor goes to the next in order: the given one, else that of the participants."""
@@ -66,7 +66,7 @@ class RoundRobinTarget(TransitionTarget):
         return TransitionDecision(next_speaker=next_in(order, speaker_of(envelope)))
 
 
-@register_target
+@targets.built_in
 @dataclass(frozen=True, slots=True)
 class StayTarget(TransitionTarget):
     """The same speaker is asked again."""
@@ -77,7 +77,7 @@ class StayTarget(TransitionTarget):
         return TransitionDecision(next_speaker=speaker_of(envelope))
 
 
-@register_target
+@targets.built_in
 @dataclass(frozen=True, slots=True)
 class RevertToInitiatorTarget(TransitionTarget):
     """The floor goes back to whoever opened the channel."""
@@ -88,7 +88,7 @@ class RevertToInitiatorTarget(TransitionTarget):
         return TransitionDecision(next_speaker=state.creator_id)
 
 
-@register_target
+@targets.built_in
 @dataclass(frozen=True, slots=True)
 class TerminateTarget(TransitionTarget):
     """The channel closes with this reason."""

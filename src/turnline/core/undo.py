@@ -3,6 +3,7 @@
     by others       stays, whatever becomes of the turn
     by the turn     undone if the turn is given up (T5)
     recorded        by the turn, in a call whose answer is on the log: kept when the turn is claimed anew (T3)
+    by an attempt   of a call that failed and is retried: undone, because the next attempt makes them again
 
 Applied again in their order, the writes that stay give what is gone back to.
 """
@@ -19,6 +20,8 @@ from turnline.core.variables import Variables, applied
 
 OTHERS: Final = ""
 RECORDED: Final = "+"
+ATTEMPT: Final = "attempt"
+"""The type of a recorded entry that says: this attempt of a call failed, and another one follows."""
 _OWN: Final = "*"
 
 
@@ -43,6 +46,11 @@ def has_own(writes: Iterable[Write]) -> bool:
 def recorded(writes: Iterable[Write], call: str | None) -> list[Write]:
     """The writes, with those of `call` (None: of every call) recorded."""
     return [Write(RECORDED, one.update) if _is_of(one, call) else one for one in writes]
+
+
+def without(writes: Iterable[Write], call: str) -> list[Write]:
+    """The writes, without those of `call`."""
+    return [one for one in writes if not _is_of(one, call)]
 
 
 def kept(writes: Iterable[Write]) -> list[Write]:

@@ -46,7 +46,7 @@ views: Final = Registry[View]("view")
 register_view = views.register
 
 
-@register_view
+@views.built_in
 @dataclass(frozen=True, slots=True)
 class FullTranscript(View):
     """Everything that was said."""
@@ -57,7 +57,7 @@ class FullTranscript(View):
         return [_message(envelope, agent_id, spec) for envelope in _said(envelopes, agent_id)]
 
 
-@register_view
+@views.built_in
 @dataclass(frozen=True, slots=True)
 class WindowedSummary(View):
     """The last `recent_n` things said, and one line about what came before. By default max(2N, 4)."""

@@ -58,6 +58,7 @@
     │   ├── AddressRefused        a step may not reach this address
     │   ├── CallFailed            another system did not answer as it should
     │   ├── BadStepValue          a value is not what the step needs
+    │   │   └── BadAddress        a text is not an address that a step can call
     │   └── ChildFailed           a run or a conversation below the step failed
     ├── RunProblem                something was asked of a run that cannot be
     │   ├── UnknownRun
@@ -205,6 +206,7 @@ from turnline.errors.runs import (
 )
 from turnline.errors.steps import (
     AddressRefused as AddressRefused,
+    BadAddress as BadAddress,
     BadReturn as BadReturn,
     BadStepValue as BadStepValue,
     CallFailed as CallFailed,

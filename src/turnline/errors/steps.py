@@ -65,6 +65,10 @@ class InputRefused(FlowError):
         super().__init__(f"The input of flow {flow!r} is refused: {'; '.join(problems)}.")
 
 
+class BadAddress(BadStepValue):
+    """A text that an `api_call` was given is not an address that it can call."""
+
+
 class TemplateFailed(FlowError):
     """A template could not be filled in. What it was filled with is not in the message."""
 

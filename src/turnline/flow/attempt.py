@@ -12,11 +12,14 @@ from typing import Any, Final
 
 from turnline.core.envelope import JsonObject
 from turnline.errors import (
+    AddressRefused,
+    BadAddress,
     ChannelClosed,
     ChannelQuarantined,
     ClaimLost,
     HubClosed,
     LogError,
+    ModelError,
     NotDue,
     OutOfTurn,
     ParseFailed,
@@ -66,7 +69,9 @@ def _within_its_time(work: Work[Any], paused: Paused) -> Paused:
 def settle(work: Work[Any], done: Done) -> Done | Paused:
     """Return how the attempt ended, or a pause before the next one, as the step's retry says."""
     retry = work.step.retry
-    if retry is None or done.signal not in retry.on or work.attempt >= retry.attempts:
+    if retry is None or done.is_final or work.attempt >= retry.attempts:
+        return done
+    if not retry.repeats(done.signal, done.status):
         return done
     seconds = min(retry.backoff * 2.0 ** (work.attempt - 1), retry.max_backoff)
     data: JsonObject = {"signal": done.signal, "attempt": work.attempt}
@@ -82,7 +87,12 @@ def failed(error: Exception) -> Done:
         kind = "timeout"
     elif isinstance(error, ParseFailed):
         kind = "parse_error"
-    return Done(signal=kind, private={"_last_error": described(error), "_last_error_type": kind})
+    return Done(
+        signal=kind,
+        private={"_last_error": described(error), "_last_error_type": kind},
+        status=error.status if isinstance(error, ModelError) else None,
+        is_final=isinstance(error, AddressRefused | BadAddress),
+    )
 
 
 def described(error: BaseException) -> str:

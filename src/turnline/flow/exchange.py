@@ -30,7 +30,7 @@ from typing import Final
 
 import httpx2
 
-from turnline.errors import BadStepValue, CallFailed
+from turnline.errors import BadAddress, BadStepValue, CallFailed
 from turnline.flow.addresses import Resolve, is_literal, reachable
 
 logger = logging.getLogger(__name__)
@@ -82,19 +82,19 @@ class Limits:
 
 
 def address_of(text: str, *, at: str) -> httpx2.URL:
-    """Return the address that `text` is, or raise `BadStepValue` saying what is wrong with it."""
+    """Return the address that `text` is, or raise `BadAddress` saying what is wrong with it."""
     if not text.isprintable() or "\\" in text:
-        raise BadStepValue(at, found="with a control character or a backslash", expected="an address")
+        raise BadAddress(at, found="with a control character or a backslash", expected="an address")
     try:
         url = httpx2.URL(text)
     except httpx2.InvalidURL:
-        raise BadStepValue(at, found="no address", expected="http://... or https://...") from None
+        raise BadAddress(at, found="no address", expected="http://... or https://...") from None
     if url.scheme not in _PORTS or not url.raw_host:
-        raise BadStepValue(at, found=f"of scheme {url.scheme!r}", expected="http://... or https://...")
+        raise BadAddress(at, found=f"of scheme {url.scheme!r}", expected="http://... or https://...")
     if url.userinfo:
-        raise BadStepValue(at, found="with a name or password in it", expected="those in a header")
+        raise BadAddress(at, found="with a name or password in it", expected="those in a header")
     if url.port is not None and not 0 < url.port <= _MAX_PORT:
-        raise BadStepValue(at, found=f"of port {url.port}", expected="a port up to 65535")
+        raise BadAddress(at, found=f"of port {url.port}", expected="a port up to 65535")
     return url.copy_with(fragment=None)
 
 
@@ -221,7 +221,7 @@ def _redirected(asked: HttpRequest, answer: HttpAnswer) -> HttpRequest | None:
         return None
     try:
         url = address_of(str(asked.url.join(location)), at="the redirect")
-    except (BadStepValue, httpx2.InvalidURL):
+    except (BadAddress, httpx2.InvalidURL):
         raise CallFailed(asked.called, because="it redirects to no address", status=answer.status) from None
     if not _stays(asked.url, url):
         because = f"it redirects to another host ({url.host!r}), which is not followed"

@@ -55,6 +55,10 @@ class Done:
     usage: JsonObject = field(default_factory=dict)
     commit: UnitOfWork | None = None
     """Database work that lands with the packet (F7)."""
+    status: int | None = None
+    """The HTTP status, 400 or above, that the step failed with. `retry` decides by it."""
+    is_final: bool = False
+    """Whether another attempt cannot end differently. `retry` does not repeat it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

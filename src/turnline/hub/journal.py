@@ -9,7 +9,7 @@ import msgspec
 
 from turnline.agent.journal import Entry
 from turnline.agent.messages import ModelReply
-from turnline.agent.round import ToolAnswer
+from turnline.agent.round import ToolAnswer, ToolAttempt
 from turnline.core import event_types as ev
 from turnline.core.envelope import Envelope, JsonObject
 
@@ -44,5 +44,7 @@ _RECORDED = (ev.EV_TURN_MODEL, ev.EV_TURN_TOOL)
 
 
 def _entry(envelope: Envelope) -> Entry:
-    kind: type[Entry] = ModelReply if envelope.event_type == ev.EV_TURN_MODEL else ToolAnswer
-    return msgspec.convert(envelope.event_data["entry"], kind)
+    entry = envelope.event_data["entry"]
+    if envelope.event_type == ev.EV_TURN_MODEL:
+        return msgspec.convert(entry, ModelReply)
+    return msgspec.convert(entry, ToolAnswer | ToolAttempt)

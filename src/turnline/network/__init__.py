@@ -1,7 +1,7 @@
 """Everything a program needs to put agents, people and code on channels. Nothing is defined here."""
 
 from turnline.client.agent_client import AgentClient
-from turnline.client.channel import Channel, ChannelResult
+from turnline.client.channel import Channel, RunResult
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
 from turnline.client.human_client import HumanClient
@@ -151,7 +151,6 @@ __all__ = [
     "Channel",
     "ChannelInject",
     "ChannelMetadata",
-    "ChannelResult",
     "ChannelSpec",
     "ChannelState",
     "ChannelStateInject",
@@ -191,6 +190,7 @@ __all__ = [
     "RevertToInitiatorTarget",
     "RoundRobinTarget",
     "Rule",
+    "RunResult",
     "ScriptTurn",
     "SessionInject",
     "SessionMetadata",

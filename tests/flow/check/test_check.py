@@ -36,6 +36,7 @@ ONE_OF_EACH: dict[str, Flow] = {
     "TL105": flow(wait("a", done="END")),
     "TL106": flow({"id": "a", "human": {"title": "?"}}),
     "TL107": flow({"id": "a", "human": {"title": "?", "form": {"ok": "any"}, "signal_from": "x"}}),
+    "TL108": flow({**wait("a"), "retry": {"statuses": [503]}}),
     "TL201": flow({"id": "a", "wait": {"until": "{{ lost }}"}}, trigger=TRIGGER),
     "TL202": flow(wait("a"), context={"defaults": {"_db": 1}}),
     "TL203": flow({"id": "a", "human": {"title": "?", "form": {"ok": "any"}, "show": ["_db"]}}),

@@ -12,6 +12,7 @@ problems, each with a code, a place and what to do. Codes never change their mea
     TL105  a route that is never taken (warning)        paths
     TL106  a person is asked for nothing (warning)      people
     TL107  a signal from a field the form lacks         people
+    TL108  retry.statuses where no request is made (warning)  paths
     TL201  a key is read that no path produces (warning)  keys
     TL202  a reserved key is written                    reserved
     TL203  a reserved key is shown                      reserved
@@ -55,6 +56,7 @@ _OF_A_FLOW: Final[Sequence[Callable[[Flow], Iterable[Problem]]]] = (
     paths.cycles,
     paths.unrouted_signals,
     paths.routes_never_taken,
+    paths.statuses_never_given,
     people.questions,
     reserved.reserved_keys,
     texts.bad_texts,

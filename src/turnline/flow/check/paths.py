@@ -18,11 +18,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from turnline.core.study.finding import Path
-from turnline.flow.check.problem import Problem, Scope, scopes
+from turnline.flow.check.problem import Problem, Scope, every_step, scopes
 from turnline.flow.check.signals import EXPIRED, Signals, signals_of, targets
 from turnline.flow.compile import ERRORS, NOWHERE, UNHANDLED, route
 from turnline.flow.definition.flow import Flow
-from turnline.flow.definition.steps import HumanStep, ModelOpStep, RouterStep, Step, WaitStep
+from turnline.flow.definition.steps import (
+    AgentStep,
+    ApiCallStep,
+    HumanStep,
+    ModelOpStep,
+    RouterStep,
+    Step,
+    WaitStep,
+)
 from turnline.flow.finding import listed, nearest
 from turnline.flow.work import DEFAULT
 
@@ -31,6 +39,7 @@ ENDLESS: Final = "TL102"
 UNLIMITED: Final = "TL103"
 UNROUTED: Final = "TL104"
 NEVER_GIVEN: Final = "TL105"
+NO_STATUS: Final = "TL108"
 _FAILURES: Final = {UNHANDLED, NOWHERE}
 
 Edges = Mapping[str, set[str]]
@@ -81,6 +90,23 @@ def routes_never_taken(flow: Flow) -> Iterator[Problem]:
             said = signals_of(step)
             if not said.is_open:
                 yield from _never_given(scope.at(place), step, said)
+
+
+def statuses_never_given(flow: Flow) -> Iterator[Problem]:
+    """Steps whose retry names HTTP statuses, and that make no request."""
+    for path, step in every_step(flow):
+        if step.retry is None or step.retry.statuses is None or isinstance(step, ApiCallStep | AgentStep):
+            continue
+        yield Problem(
+            code=NO_STATUS,
+            path=(*path, "retry", "statuses"),
+            of_key=True,
+            message=f"step {step.id!r} is of kind {step.kind}, which never has an HTTP status",
+            found="statuses",
+            expected="an api_call or agent step",
+            fix="name signals in retry.on, or take statuses out",
+            severity="warning",
+        )
 
 
 def reachable(steps: Sequence[Step]) -> set[str]:

@@ -31,6 +31,9 @@ KINDS: Final = (
 )
 _PLAIN: Final = {kind.replace("_", ""): kind for kind in KINDS}
 OnError = Literal["fail", "collect"]
+FIRST_SERVER_ERROR: Final = 500
+TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})
+"""The statuses below 500 after which the same request may succeed. Every other 4xx stays as it is."""
 
 
 def canonical_kind(kind: object) -> object:
@@ -65,6 +68,17 @@ class Retry(Part):
     backoff: Duration = 1.0
     """The first pause."""
     max_backoff: Duration = 300.0
+    statuses: list[Annotated[int, Field(ge=400, le=599)]] | None = None
+    """The HTTP statuses a request is tried again after. Without it: 408, 425, 429 and 500 on."""
+
+    def repeats(self, signal: str, status: int | None) -> bool:
+        """Return whether an attempt that ended like this is repeated; `status` is its HTTP status, if any."""
+        if status is None:
+            return signal in self.on
+        if self.statuses is not None:
+            return status in self.statuses
+        is_transient = status in TRANSIENT_STATUSES or status >= FIRST_SERVER_ERROR
+        return f"http_{status}" in self.on or (signal in self.on and is_transient)
 
 
 class _Step(Part):

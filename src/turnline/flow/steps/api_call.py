@@ -5,7 +5,7 @@ it to None. So a call that fails is returned, with what an exception would have 
 is refused before anything is sent is raised: it was no call.
 
 Rule 2: a status from 400 on is the signal `http_<status>` where the step has a route for
-it, else `error`. Nothing of such an answer goes into the context.
+it, else `error`. Nothing of such an answer goes into the context. `retry` decides by the status.
 
 Rule 3: headers are rendered for the wire and go nowhere else. What comes back of their
 secrets (some systems repeat what they were sent) is masked.
@@ -62,6 +62,7 @@ def _failed(kind: str, message: str, status: int | None, *, signal: str = "") ->
         signal=signal or kind,
         private={"_api_status_code": status, "_last_error": message, "_last_error_type": kind},
         body=message,
+        status=status if status is not None and status >= FIRST_FAILURE else None,
     )
 
 
