@@ -279,3 +279,37 @@ def test_a_run_without_a_log_touches_no_database(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("**/*.db"))
     assert run("-i", "name=Ann", "--log", "it.db").code == 0
     assert {path.name for path in tmp_path.glob("*.db")} == {"real.db", "it.db"}
+
+
+def test_a_bug_in_a_node_shows_file_line_and_a_short_traceback(tmp_path: Path) -> None:
+    written("steps: [{id: greet, runner: greet}, {id: fail, runner: fail}]")
+    done = turnline("run", "workflows/it.yaml", "-i", "name=Ann", cwd=tmp_path)
+
+    assert done.code == 1
+    assert "step 'fail' of run" in done.err
+    assert f'File "{tmp_path}/nodes/it.py", line 14, in fail' in done.err
+    assert "raise ValueError(" in done.err
+    assert done.err.count("File ") == 1
+    assert "\x1b" not in done.err
+    assert done.err.splitlines()[-1].startswith("failed at step fail: error: no")
+
+
+def test_keys_with_an_underscore_are_masked_in_the_report_and_in_the_error(tmp_path: Path) -> None:
+    nodes = """
+from turnline import node
+
+@node("put")
+def put(ctx):
+    ctx["_token"] = "hunter2-hunter2"
+
+@node("tell")
+def tell(ctx):
+    raise ValueError(f"refused {ctx['_token']}")
+"""
+    project(
+        Path(), workflows__it_yaml="steps: [{id: a, runner: put}, {id: b, runner: tell}]", nodes__it_py=nodes
+    )
+    done = turnline("run", "workflows/it.yaml", cwd=tmp_path)
+
+    assert "refused ***" in done.err
+    assert "hunter2" not in done.out + done.err

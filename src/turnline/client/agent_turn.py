@@ -34,6 +34,7 @@ from turnline.core.router import compile_graph
 from turnline.core.routing import Handoff, packet
 from turnline.core.state import State, WorkflowState
 from turnline.errors import AgentError, NobodyToAsk, TurnlineError
+from turnline.errors.bug import report_bug
 from turnline.hub.journal import LogJournal, entries
 
 _YOUR_TURN: Final = UserMessage(text="(It is your turn.)")
@@ -122,7 +123,9 @@ class AgentTurns:
         except TurnlineError:
             raise
         except Exception as error:  # A prompt's, a hook's or a model's of the user's own. It goes on the log.
-            raise AgentError(failure(error, talk.variables, talk.dependencies).text) from None
+            text = failure(error, talk.variables, talk.dependencies).text
+            report_bug(f"agent {self._agent.name!r}", error, text)
+            raise AgentError(text) from None
 
     def _spread(self, channel_id: str) -> OnProgress | None:
         """Tell the reply's words as they come, where somebody listens; streaming costs more than asking."""
