@@ -121,9 +121,17 @@ class Agent:
     def tools(self) -> Toolbox:
         return self._toolbox
 
-    def but(self, *, config: Config = None, prompt: Prompt | None = None) -> Agent:
-        """Return the same agent with another model, another prompt, or both."""
+    def but(
+        self,
+        *,
+        config: Config = None,
+        prompt: Prompt | None = None,
+        tools: Iterable[ToolLike] | None = None,
+    ) -> Agent:
+        """Return the same agent with another model, another prompt or other tools."""
         other = copy(self)
+        if tools is not None:
+            other._toolbox = Toolbox(tools)
         if config is not None:
             other.config = config
         if prompt is not None:
