@@ -155,6 +155,43 @@ def test_of_several_flows_one_has_to_be_named() -> None:
         run("-i", "name=Ann", "--flow", "tow")
 
 
+def test_a_projects_folder_runs_its_flow_or_asks_which() -> None:
+    written(GREET)
+    assert call("run", ".", "-i", "name=Ann").code == 0
+
+    project(Path(), workflows__more_yaml="steps: [{id: greet, runner: greet}]")
+    unclear = call("run", ".", "-i", "name=Ann")
+    assert unclear.code == 2
+    assert "holds several flows: it, more; say which with --flow" in " ".join(unclear.err.split())
+    assert call("run", ".", "--flow", "it", "-i", "name=Ann").code == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("empty.yaml", "", "empty.yaml is empty; expected a workflow: YAML with `steps:`."),
+        ("comment.yaml", "# soon", "comment.yaml has no document; expected a workflow: YAML with `steps:`."),
+        (
+            "it.py",
+            "print(1)",
+            "it.py is a Python program; expected a workflow: YAML with `steps:`. Run it with: python it.py",
+        ),
+        (
+            "folder/notes.txt",
+            "x",
+            "folder has no flow; expected a workflow such as folder/workflows/it.yaml.",
+        ),
+    ],
+)
+def test_what_is_not_a_flow_says_what_it_is_and_what_to_do(file: str, text: str, said: str) -> None:
+    Path(file).parent.mkdir(exist_ok=True)
+    Path(file).write_text(text)
+    done = call("run", file.removesuffix("/notes.txt"))
+
+    assert done.code == 2
+    assert said in " ".join(done.err.split())
+
+
 def test_the_steps_below_a_step_are_told_too() -> None:
     written("steps: [{id: each, for_each: {items: people, as: name, steps: [{id: greet, runner: greet}]}}]")
     told = run("-i", 'people:=["Ann", "Bob"]').out.splitlines()
