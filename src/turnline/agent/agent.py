@@ -40,6 +40,7 @@ from turnline.agent.round import MAX_TOOL_ROUNDS, Outcome, start_round
 from turnline.agent.tool import Tool, as_tool, tool as make_tool
 from turnline.agent.toolbox import Toolbox
 from turnline.agent.variables import Values, conversation_dependencies, conversation_variables
+from turnline.errors.timeouts import within
 
 _SUM_UP: Final = (
     "Sum up the conversation you are shown in at most five sentences, for somebody who takes part in it and "
@@ -266,7 +267,7 @@ class Agent:
 
     async def _ask_person(self, key: str, prompt: str, timeout: float | None) -> str:
         assert self.hitl_hook is not None
-        async with asyncio.timeout(timeout):
+        async with within(timeout, "no person has answered"):
             # A plain function may well wait for a keyboard; it must not hold up everybody else.
             is_async = iscoroutinefunction(self.hitl_hook)
             answer = self.hitl_hook(prompt) if is_async else await asyncio.to_thread(self.hitl_hook, prompt)

@@ -231,7 +231,8 @@ class _People:
                 lambda one: _answers(one, request_id), timeout=timeout, since=self._turn.envelope.seq
             )
         except TimeoutError:
-            raise TimeoutError("nobody has answered in time") from None  # A model reads it.
+            limit = "" if timeout is None else f" within {timeout:g} s"
+            raise TimeoutError(f"no person has answered{limit}") from None  # A model reads it.
         return str(answer.event_data.get("answer", ""))
 
 

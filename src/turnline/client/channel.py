@@ -7,10 +7,8 @@ their own pace, so waiters never take anything from each other.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -28,10 +26,15 @@ from turnline.core.event_types import (
 from turnline.core.packet import body_of
 from turnline.core.state import STUCK, State
 from turnline.errors import ChannelClosed, TurnStuck
+from turnline.errors.timeouts import within
 from turnline.hub.opening import first_of
 from turnline.hub.texts import TurnText
 
 Predicate = Callable[[Envelope], bool]
+
+_LOOK: Final = (
+    "; it is on the log as it stands. `await channel.state()` says who is to speak; wait again, or longer."
+)
 
 
 class ChannelResult(Struct, frozen=True, kw_only=True):
@@ -156,7 +159,8 @@ class Channel:
 
         Raises `TimeoutError`, and `ChannelClosed` if the channel closes without one.
         """
-        async with _within(timeout, f"what was waited for has not come on channel {self.channel_id!r}"):
+        what = f"what was waited for has not come on channel {self.channel_id!r}"
+        async with within(timeout, what, _LOOK):
             async for envelope in self.stream(since=since):
                 if predicate(envelope):
                     return envelope
@@ -168,7 +172,7 @@ class Channel:
         Raises `TimeoutError`, and `TurnStuck` if a turn waits for an operator's retry.
         """
         text, cost, error = "", 0.0, ""
-        async with _within(timeout, f"channel {self.channel_id!r} has not closed"):
+        async with within(timeout, f"channel {self.channel_id!r} has not closed", _LOOK):
             async for envelope in self.stream():
                 if envelope.event_type in SUBSTANTIVE:
                     text = body_of(envelope.event_type, envelope.event_data)
@@ -198,21 +202,6 @@ class Channel:
         who, error = failed.event_data["agent_id"], failed.event_data["error"]
         name = next((one.name for one in (await self.info()).participants if one.agent_id == who), who)
         return f"{name} could not take its turn: {error['type']}: {error['message']}"
-
-
-@asynccontextmanager
-async def _within(seconds: float | None, what: str) -> AsyncIterator[None]:
-    """`asyncio.timeout`, whose error says what took too long."""
-    try:
-        async with asyncio.timeout(seconds) as patience:
-            yield
-    except TimeoutError:
-        if not patience.expired():
-            raise
-        raise TimeoutError(
-            f"{what} within {seconds:g} s; it is on the log as it stands. "
-            "`await channel.state()` says who is to speak; wait again, or longer."
-        ) from None
 
 
 async def set_context(channel: Channel, key: str, value: Any) -> Envelope:

@@ -41,6 +41,7 @@ from turnline.core.governance import Registration
 from turnline.core.state import State
 from turnline.core.study.why import is_turn
 from turnline.errors import BadSpec, UnknownParticipant
+from turnline.errors.timeouts import within
 from turnline.hub.hub import Hub
 from turnline.hub.seat import Seat as HubSeat
 
@@ -89,7 +90,7 @@ async def replay(
         fork_id = await hub.fork(channel_id, at=at)
         done = (await hub.state(fork_id)).turn_count
         script = await _script(hub.history.states(channel_id), at, done, stage.people)
-        async with asyncio.timeout(timeout):
+        async with within(timeout, f"the replay {fork_id!r} has not ended", "; it stays as far as it came."):
             await stage.play(fork_id, script)
     finally:
         await stage.leave()

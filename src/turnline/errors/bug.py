@@ -58,8 +58,10 @@ def collected_bugs() -> Iterator[list[str]]:
 
 
 def is_bug(error: BaseException) -> bool:
-    """Return whether the user's code raised `error`, or nobody raised it on purpose."""
-    return bool(_own_frames(error)) or not isinstance(error, TurnlineError | TimeoutError)
+    """Return whether the user's code is to be looked at: not for a timeout, nor for an error of ours alone."""
+    if isinstance(error, TimeoutError):
+        return False
+    return bool(_own_frames(error)) or not isinstance(error, TurnlineError)
 
 
 def first_line(text: str) -> str:
