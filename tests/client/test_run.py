@@ -250,7 +250,9 @@ async def test_o1_a_run_that_takes_too_long_is_left_as_it_is_and_can_be_gone_on_
         return run(graph, agents=[clerk], message="?", log=log, channel_id="search", timeout=timeout)
 
     async with asyncio.timeout(60) as stuck:
-        with pytest.raises(TimeoutError, match=r"'search' has not closed within 0.01 s; it is on the log"):
+        with pytest.raises(
+            TimeoutError, match=r"'search' has not closed within 0.01 s; run it again with the same log"
+        ):
             await start(0.01)
     assert not stuck.expired()
     desk.stopped.set()

@@ -388,6 +388,7 @@ async def test_a_failed_turn_is_logged_with_its_reason_and_the_place_of_the_bug(
         channel = await played(home, stumbles)
 
     (text,) = (one.getMessage() for one in caplog.records)
-    assert text.startswith(f"turn 2 of {channel.channel_id} failed: ValueError: no such customer\n")
+    what = f"turn 2 of {home['bob'].agent_id} on channel {channel.channel_id}"
+    assert text.startswith(f"{what} failed: ValueError: no such customer\n")
     assert f'File "{__file__}"' in text
     assert "in stumbles" in text

@@ -27,12 +27,15 @@ from turnline.core.json import normalised
 from turnline.core.packet import body_of
 from turnline.core.study.spent import spent
 from turnline.errors import BadSpec
+from turnline.errors.timeouts import within
 from turnline.log.base import Log
 
 logger = logging.getLogger(__name__)
 
 USER: Final = "user"
 """Who says the message, as a graph may name it."""
+_KEPT: Final = "; run it again with the same log and channel_id, and it goes on."
+_NOT_KEPT: Final = "; give it a longer timeout, or a log and a channel_id with which it can go on later."
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -91,7 +94,9 @@ async def run(
         names = [(await client.register(one, attach_plugin=attach_plugin)).name for one in agents]
         knobs = {"graph": graph.to_dict(), "context_vars": dict(context_vars or {})}
         channel = await user.open("workflow", names, knobs, message=message, channel_id=channel_id)
-        await channel.result(timeout)
+        kept = _KEPT if channel_id is not None else _NOT_KEPT
+        async with within(timeout, f"channel {channel.channel_id!r} has not closed", kept):
+            await channel.result()
         return await _told(hub, channel)
     finally:
         await client.close()

@@ -210,7 +210,7 @@ async def _performed(seat: Seat, turn: Turn, handler: TurnHandler, recording: tr
         except Exception as error:  # The handler's own, or what refused its packet (W8).
             recording.fail(type(error).__name__)
             await seat.fail(channel_id, turn.claim.seq, described(error))
-            _log_failure(turn, error)
+            _log_failure(seat, turn, error)
 
 
 async def _let_go(seat: Seat, channel_id: str, claim: int) -> None:
@@ -226,9 +226,12 @@ async def _commit(turn: Turn, said: str | JsonObject | None) -> None:
     await turn.channel.send(event_type=EV_PACKET, event_data=data)
 
 
-def _log_failure(turn: Turn, error: Exception) -> None:
+def _log_failure(seat: Seat, turn: Turn, error: Exception) -> None:
     """Log why the turn failed; a bug of the handler's also with where it is."""
-    what, told = f"turn {turn.number} of {turn.channel.channel_id}", described(error)
+    what, told = (
+        f"turn {turn.number} of {seat.agent_id} on channel {turn.channel.channel_id}",
+        described(error),
+    )
     reason = f"{told['type']}: {told['message']}"
     if is_bug(error):
         report_bug(what, error, reason)

@@ -58,7 +58,7 @@ def collected_bugs() -> Iterator[list[str]]:
 
 
 def is_bug(error: BaseException) -> bool:
-    """Return whether the user's code is to be looked at: not for a timeout, nor for an error of ours alone."""
+    """Return whether the user should look at the code: not for a timeout, nor for an error of ours alone."""
     if isinstance(error, TimeoutError):
         return False
     return bool(_own_frames(error)) or not isinstance(error, TurnlineError)
