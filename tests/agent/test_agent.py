@@ -325,7 +325,7 @@ async def test_h1_a_person_who_does_not_answer_in_time_is_told_to_the_model() ->
     model = ScriptedModel(call("hurry"), "ok")
     await Agent("ada", tools=[hurry], config=model, hitl_hook=never).ask("go")
 
-    assert told(model) == ["TimeoutError"]
+    assert told(model) == ["TimeoutError: no person has answered within 0 s"]
 
 
 # --- A2: streaming ---

@@ -157,7 +157,44 @@ def test_a_folder_with_nothing_to_check_is_an_error_on_standard_error() -> None:
     done = turnline_check("empty")
 
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr == "turnline: there is no document in empty; name a file, or a project's folder.\n"
+    assert done.stderr == (
+        "turnline: empty has no document. "
+        "Name a file or a project's folder; `turnline new DIR` makes a project.\n"
+    )
+
+
+INSIDE = """
+from turnline.network import sequence
+
+def main():
+    return sequence(["user", "ada"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        (
+            "support.py",
+            INSIDE,
+            "makes a graph inside a function (line 5, in main), where it cannot be found. Give",
+        ),
+        ("other.py", "x = 1", "has no graph at its top level; expected one with a name"),
+        ("empty.py", "", "is empty; expected a graph with a name: graph = TransitionGraph(...)."),
+        ("empty.yaml", "\n", "is empty; expected a workflow (`steps:`), a data model, a test or a graph."),
+    ],
+)
+def test_a_file_with_nothing_to_check_says_what_it_is_and_what_to_do(file: str, text: str, said: str) -> None:
+    done = turnline_check(write(file, text))
+
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"turnline: {file} {said}")
+
+
+def test_a_python_file_that_is_not_there_is_named_as_that() -> None:
+    done = turnline_check("nowhere.py")
+
+    assert done.stdout.startswith("nowhere.py:1:1: TL008 there is no such file")
 
 
 def test_g102_the_agents_of_a_python_file_say_which_tools_there_are() -> None:

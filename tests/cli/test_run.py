@@ -155,6 +155,43 @@ def test_of_several_flows_one_has_to_be_named() -> None:
         run("-i", "name=Ann", "--flow", "tow")
 
 
+def test_a_projects_folder_runs_its_flow_or_asks_which() -> None:
+    written(GREET)
+    assert call("run", ".", "-i", "name=Ann").code == 0
+
+    project(Path(), workflows__more_yaml="steps: [{id: greet, runner: greet}]")
+    unclear = call("run", ".", "-i", "name=Ann")
+    assert unclear.code == 2
+    assert "holds several flows: it, more; say which with --flow" in " ".join(unclear.err.split())
+    assert call("run", ".", "--flow", "it", "-i", "name=Ann").code == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("empty.yaml", "", "empty.yaml is empty; expected a workflow: YAML with `steps:`."),
+        ("comment.yaml", "# soon", "comment.yaml has no document; expected a workflow: YAML with `steps:`."),
+        (
+            "it.py",
+            "print(1)",
+            "it.py is a Python program; expected a workflow: YAML with `steps:`. Run it with: python it.py",
+        ),
+        (
+            "folder/notes.txt",
+            "x",
+            "folder has no flow; expected a workflow such as folder/workflows/it.yaml.",
+        ),
+    ],
+)
+def test_what_is_not_a_flow_says_what_it_is_and_what_to_do(file: str, text: str, said: str) -> None:
+    Path(file).parent.mkdir(exist_ok=True)
+    Path(file).write_text(text)
+    done = call("run", file.removesuffix("/notes.txt"))
+
+    assert done.code == 2
+    assert said in " ".join(done.err.split())
+
+
 def test_the_steps_below_a_step_are_told_too() -> None:
     written("steps: [{id: each, for_each: {items: people, as: name, steps: [{id: greet, runner: greet}]}}]")
     told = run("-i", 'people:=["Ann", "Bob"]').out.splitlines()
@@ -279,3 +316,37 @@ def test_a_run_without_a_log_touches_no_database(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("**/*.db"))
     assert run("-i", "name=Ann", "--log", "it.db").code == 0
     assert {path.name for path in tmp_path.glob("*.db")} == {"real.db", "it.db"}
+
+
+def test_a_bug_in_a_node_shows_file_line_and_a_short_traceback(tmp_path: Path) -> None:
+    written("steps: [{id: greet, runner: greet}, {id: fail, runner: fail}]")
+    done = turnline("run", "workflows/it.yaml", "-i", "name=Ann", cwd=tmp_path)
+
+    assert done.code == 1
+    assert "step 'fail' of run" in done.err
+    assert f'File "{tmp_path}/nodes/it.py", line 14, in fail' in done.err
+    assert "raise ValueError(" in done.err
+    assert done.err.count("File ") == 1
+    assert "\x1b" not in done.err
+    assert done.err.splitlines()[-1].startswith("failed at step fail: error: no")
+
+
+def test_keys_with_an_underscore_are_masked_in_the_report_and_in_the_error(tmp_path: Path) -> None:
+    nodes = """
+from turnline import node
+
+@node("put")
+def put(ctx):
+    ctx["_token"] = "hunter2-hunter2"
+
+@node("tell")
+def tell(ctx):
+    raise ValueError(f"refused {ctx['_token']}")
+"""
+    project(
+        Path(), workflows__it_yaml="steps: [{id: a, runner: put}, {id: b, runner: tell}]", nodes__it_py=nodes
+    )
+    done = turnline("run", "workflows/it.yaml", cwd=tmp_path)
+
+    assert "refused ***" in done.err
+    assert "hunter2" not in done.out + done.err

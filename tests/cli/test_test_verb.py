@@ -122,3 +122,23 @@ def test_f14_recorded_runs_are_played_again() -> None:
     assert "step 1 (double), updates.n\n        expected: 4\n        found: 6\n" in changed.out
     assert damaged.code == 1
     assert "FAIL tests/two.fixture.json:1 recorded run" in damaged.out
+
+
+BUG = """
+from turnline import node
+
+@node("double")
+def double(ctx):
+    return {"n": ctx["n"] + None}
+"""
+
+
+def test_a_bug_in_a_node_is_shown_with_its_place_under_the_case_that_fails() -> None:
+    expected = "- {name: it fails, flow: math, given: {n: 1}, expect: {status: failed}}"
+    written(tests__math_yaml=CASES, tests__more_yaml=expected, nodes__math_py=BUG)
+    done = call("test", "-k", "two")
+    passed = call("test", "-k", "it fails")
+
+    assert "    step 'double' of run case (flow 'math') failed: TypeError: unsupported operand" in done.out
+    assert 'nodes/math.py", line 6, in double' in done.out
+    assert passed.out == "ok   tests/more.yaml:1 it fails\n1 passed.\n"

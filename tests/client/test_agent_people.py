@@ -210,7 +210,7 @@ async def test_h1_a_question_nobody_answers_in_time_is_told_to_the_model() -> No
     async with stage(agent) as home:
         await played(home)
 
-    assert told(model) == ["TimeoutError: nobody has answered in time"]
+    assert told(model) == ["TimeoutError: no person has answered within 0 s"]
 
 
 async def test_h1_on_a_channel_without_people_the_turn_fails_and_says_why() -> None:

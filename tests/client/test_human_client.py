@@ -30,9 +30,11 @@ async def test_a_person_pulls_one_envelope_after_another() -> None:
         assert await closed(channel) == "sequence_complete"
 
 
-async def test_pulling_has_a_timeout() -> None:
+async def test_pulling_has_a_timeout_that_says_its_limit() -> None:
     async with house(MemoryLog(), people=["user"]) as home:
-        await refused(TimeoutError, home.people["user"].next_envelope(timeout=0.01))
+        error = await refused(TimeoutError, home.people["user"].next_envelope(timeout=0.01))
+
+    assert str(error) == "no envelope has come for 'user' within 0.01 s; wait again, or longer."
 
 
 async def test_a_pull_that_timed_out_loses_nothing() -> None:

@@ -3,11 +3,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from tests.hub.scenes import House, begin, house, quiet, refused
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
 from turnline.agent.scripted import call
-from turnline.client.channel import set_context
+from turnline.agent.tool_result import ToolResult
+from turnline.client.channel import set_context, update_context
+from turnline.client.injection import ChannelInject
 from turnline.client.replay import replay
 from turnline.core.conditions import FromSpeaker
 from turnline.core.governance import Passport
@@ -273,3 +277,155 @@ async def test_a_run_of_a_flow_is_refused() -> None:
         error = await refused(BadSpec, replay(home.hub, channel.channel_id, agents=[Agent("ada")]))
 
         assert "a run of a flow" in error.found
+
+
+# --- tools ---
+
+
+class Shop:
+    """A shop whose orders can be counted."""
+
+    def __init__(self) -> None:
+        self.orders: list[str] = []
+
+    def agent(self, name: str, model: ScriptedModel, *, approval: bool = False) -> Agent:
+        seller = Agent(name, config=model)
+
+        @seller.tool(approval=approval)
+        async def order(item: str, channel: ChannelInject) -> ToolResult:
+            assert channel is not None
+            self.orders.append(item)
+            await update_context(channel, increment={"orders": 1})
+            return ToolResult(f"{item} number {len(self.orders)}", context={"last": item})
+
+        return seller
+
+
+async def sold(log: Log, shop: Shop, *steps: Any, graph: TransitionGraph | None = None) -> str:
+    """A conversation in which Ada orders; return its channel once it has closed."""
+    async with stage(
+        shop.agent("ada", ScriptedModel(*steps)), Agent("bo", config=ScriptedModel("yes")), log=log
+    ) as home:
+        channel = await home.open(graph or sequence(["user", "ada"]), by="user", message="go")
+        await channel.result()
+        return channel.channel_id
+
+
+def answers_to(model: ScriptedModel) -> list[str]:
+    """What the model was told by tools."""
+    return [text for who, text in heard(model) if who == ""]
+
+
+async def test_replay_answers_tool_calls_from_the_record_and_runs_no_tool() -> None:
+    log, shop = MemoryLog(), Shop()
+    channel_id = await sold(log, shop, call("order", item="lamp"), call("order", item="lamp"), "done")
+    async with house(log) as home:
+        model = ScriptedModel(*[call("order", item="lamp")] * 3, "done differently")
+        again = await replay(home.hub, channel_id, agents=[shop.agent("ada", model), Agent("bo")])
+
+        assert shop.orders == ["lamp", "lamp"]
+        assert answers_to(model) == ["lamp number 1", "lamp number 2", "lamp number 2"]
+        assert (await home.hub.state(again)).context_vars == {"orders": 3, "last": "lamp"}
+
+
+async def test_replay_refuses_a_call_that_was_not_recorded_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log, shop = MemoryLog(), Shop()
+    channel_id = await sold(log, shop, call("order", item="lamp"), "done")
+    async with house(log) as home:
+        model = ScriptedModel(call("order", item="sofa"), "I could not")
+        again = await replay(home.hub, channel_id, agents=[shop.agent("ada", model), Agent("bo")])
+
+        assert shop.orders == ["lamp"]
+        assert answers_to(model) == [
+            "this is a replay, and 'order' was not run: no call of it was recorded with these arguments."
+        ]
+        assert (await said(home, again))[-1] == "I could not"
+        assert "A replay refused a call of 'order' by 'ada'" in caplog.text
+
+
+async def test_live_tools_of_a_replay_run_for_real() -> None:
+    log, shop = MemoryLog(), Shop()
+    channel_id = await sold(log, shop, call("order", item="lamp"), "done")
+    async with house(log) as home:
+        model = ScriptedModel(call("order", item="sofa"), "done")
+        agents = [shop.agent("ada", model), Agent("bo")]
+        await replay(home.hub, channel_id, agents=agents, tools="live")
+        error = await refused(BadSpec, replay(home.hub, channel_id, agents=agents, tools="real"))  # type: ignore[arg-type]
+
+        assert shop.orders == ["lamp", "sofa"]
+        assert (error.found, error.expected) == ("'real'", "'recorded' or 'live'")
+
+
+async def test_replay_asks_no_person_to_approve_a_call_that_is_not_run() -> None:
+    log, shop = MemoryLog(), Shop()
+    channel_id = await sold(log, shop, call("order", item="lamp"), "done")
+    async with house(log) as home:
+        model = ScriptedModel(call("order", item="lamp"), call("order", item="sofa"), "done")
+        agents = [shop.agent("ada", model, approval=True), Agent("bo")]
+        again = await replay(home.hub, channel_id, agents=agents, timeout=10)
+
+        assert "human.requested" not in [one.event_type for one in await home.hub.read_wal(again)]
+        assert shop.orders == ["lamp"]
+
+
+async def test_the_tools_of_agents_below_a_step_answer_from_the_record_too() -> None:
+    log, shop = MemoryLog(), Shop()
+    graph = TransitionGraph(
+        "user",
+        [Transition(FromSpeaker("user"), FanOutTarget(["bo", "ada"]))],
+        TerminateTarget("done"),
+    )
+    channel_id = await sold(log, shop, call("order", item="lamp"), "done", graph=graph)
+    async with house(log) as home:
+        model = ScriptedModel(call("order", item="lamp"), "done again")
+        agents = [shop.agent("ada", model), Agent("bo", config=ScriptedModel("no"))]
+        again = await replay(home.hub, channel_id, agents=agents, timeout=10)
+
+        assert (await said(home, again))[-1] == "bo: no\n\nada: done again"
+        assert shop.orders == ["lamp"]
+        assert answers_to(model) == ["lamp number 1"]
+
+
+async def test_the_tools_of_a_colleague_answer_from_the_record_too() -> None:
+    log, shop = MemoryLog(), Shop()
+    asks = call("delegate", to="bo", task="buy a lamp")
+    orders = call("order", item="lamp")
+    async with stage(
+        Agent("ada", config=ScriptedModel(asks, "bought")),
+        shop.agent("bo", ScriptedModel(orders, "it is bought")),
+        log=log,
+    ) as home:
+        channel = await home.open(sequence(["user", "ada"]), by="user", message="go")
+        await channel.result()
+    async with house(log) as home:
+        bo = ScriptedModel(orders, "it was bought")
+        agents = [Agent("ada", config=ScriptedModel(asks, "bought again")), shop.agent("bo", bo)]
+        again = await replay(home.hub, channel.channel_id, agents=agents, timeout=10)
+
+        assert (await said(home, again))[-1] == "bought again"
+        assert (shop.orders, answers_to(bo)) == (["lamp"], ["lamp number 1"])
+
+
+async def test_a_replay_asks_nobody_outside_of_it_and_writes_on_no_other_channel() -> None:
+    log = MemoryLog()
+    async with stage(Agent("ada", config=ScriptedModel("hello")), log=log) as home:
+        other = await home.open(sequence(["user", "ada", "user"]), by="user", message="one")
+        channel = await home.open(sequence(["user", "ada"]), by="user", message="go")
+        await channel.result()
+    async with house(log) as home:
+        eve = ScriptedModel("I was asked")
+        await home.door.register(Agent("eve", config=eve))
+        model = ScriptedModel(
+            call("delegate", to="eve", task="pay"),
+            call("context", action="set", key="paid", value=True, channel_id=other.channel_id),
+            call("context", action="set", key="seen", value=True),
+            "done",
+        )
+        again = await replay(home.hub, channel.channel_id, agents=[Agent("ada", config=model)], timeout=10)
+
+        assert eve.requests == []
+        assert (await home.hub.state(other.channel_id)).context_vars == {}
+        assert (await home.hub.state(again)).context_vars == {"seen": True}
+        assert ["was not run" in one for one in answers_to(model)] == [True, True, False]

@@ -20,6 +20,8 @@ from turnline.errors import BadSpec, ModelError, TurnlineError
 from turnline.log.memory import MemoryLog
 from turnline.testing import ScriptedModel, call
 
+from .stage import stage
+
 STORY = sequence(["user", "writer", "editor"])
 
 
@@ -248,7 +250,9 @@ async def test_o1_a_run_that_takes_too_long_is_left_as_it_is_and_can_be_gone_on_
         return run(graph, agents=[clerk], message="?", log=log, channel_id="search", timeout=timeout)
 
     async with asyncio.timeout(60) as stuck:
-        with pytest.raises(TimeoutError, match=r"'search' has not closed within 0.01 s; it is on the log"):
+        with pytest.raises(
+            TimeoutError, match=r"'search' has not closed within 0.01 s; run it again with the same log"
+        ):
             await start(0.01)
     assert not stuck.expired()
     desk.stopped.set()
@@ -268,3 +272,34 @@ async def test_what_a_failed_turn_spent_is_counted_too() -> None:
 
 def look() -> str:
     return "a lamp"
+
+
+async def test_another_graph_under_an_old_channel_id_is_refused_before_anybody_acts() -> None:
+    desk, log = Desk(), MemoryLog()
+
+    def start(graph: TransitionGraph, model: ScriptedModel, timeout: float | None = None) -> Any:
+        clerk = Agent("clerk", config=model, tools=[desk.look])
+        return run(graph, agents=[clerk], message="?", log=log, channel_id="search", timeout=timeout)
+
+    first = sequence(["user", "clerk"])
+    with pytest.raises(TimeoutError):
+        await start(first, ScriptedModel(searching), 0.01)
+    unasked = ScriptedModel()
+    with pytest.raises(BadSpec) as refused:
+        await start(sequence(["user", "clerk", "clerk"]), unasked)
+    desk.stopped.set()
+
+    assert str(refused.value) == (
+        "graph is another one than that of channel 'search', which is on the log (different: transitions); "
+        "expected the graph of the channel, or a new channel_id. The channel was not opened."
+    )
+    assert unasked.requests == []
+    assert (await start(first, ScriptedModel(searching))).text == "nothing found"
+
+
+async def test_a_channel_of_another_kind_is_not_continued_as_a_run() -> None:
+    log = MemoryLog()
+    async with stage(says("writer", "hi"), log=log) as home:
+        await home.people["user"].open("conversation", ["writer"], channel_id="chat")
+    with pytest.raises(BadSpec, match="channel_id is 'chat', a conversation channel; expected a new id"):
+        await run(sequence(["user", "writer"]), agents=[], message="go", log=log, channel_id="chat")

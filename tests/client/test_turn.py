@@ -376,3 +376,19 @@ async def test_a_turn_that_is_worked_on_is_not_begun_again() -> None:
 
         assert begun == [2]
         assert len(await packets(home, channel)) == 1
+
+
+async def test_a_failed_turn_is_logged_with_its_reason_and_the_place_of_the_bug(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def stumbles(turn: Turn) -> str:
+        raise ValueError("no such customer")
+
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await played(home, stumbles)
+
+    (text,) = (one.getMessage() for one in caplog.records)
+    what = f"turn 2 of {home['bob'].agent_id} on channel {channel.channel_id}"
+    assert text.startswith(f"{what} failed: ValueError: no such customer\n")
+    assert f'File "{__file__}"' in text
+    assert "in stumbles" in text

@@ -202,6 +202,7 @@ async def test_f5_a_step_that_takes_too_long_gives_the_signal_timeout() -> None:
 
     assert done.status == "succeeded"
     assert seen[0]["_last_error_type"] == "timeout"
+    assert seen[0]["_last_error"] == "the step took too long: its limit is 0.01 s (timeout)"
 
 
 async def test_f3_a_public_value_that_is_not_json_is_a_step_error_that_names_the_key() -> None:

@@ -24,6 +24,15 @@ CLEAN = TransitionGraph(
     "bob", [Transition(FromSpeaker("bob"), AgentTarget("alice"))], TerminateTarget("done")
 )
 
+NO_DEFAULT = TransitionGraph(
+    "alice",
+    [
+        Transition(FromSpeaker("alice"), AgentTarget("bob")),
+        Transition(FromSpeaker("bob"), TerminateTarget("approved")),
+    ],
+    TerminateTarget("never"),
+)
+
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.name == "turnline.hub.traps"]
@@ -37,7 +46,7 @@ async def test_opening_a_channel_tells_the_traps_of_its_graph_once(caplog: pytes
 
         assert {one.levelno for one in caplog.records} == {logging.WARNING}
         assert "G301 after its own turn 'bob' gets the floor again, for as long as route is 'bob'" in warning
-        assert "G304 'alice' opens the channel and speaks first" in warning
+        assert "G304" not in warning  # It is a finding, but not a mistake.
         assert first.channel_id in warning
 
         await home.open(round_robin(["bob", "alice"]))
@@ -49,6 +58,17 @@ async def test_a_graph_without_traps_is_opened_in_silence(caplog: pytest.LogCapt
         await home.open(CLEAN)
 
     assert told(caplog) == []
+
+
+async def test_findings_that_are_not_mistakes_are_not_on_stderr(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "turnline.hub.traps")
+    async with house(MemoryLog(), "alice", "bob") as home:
+        await home.open(NO_DEFAULT, by="alice")
+
+    (finding,) = (one for one in caplog.records if one.name == "turnline.hub.traps")
+    assert finding.levelno == logging.INFO
+    assert "G204 the default is never taken" in finding.getMessage()
+    assert "G304 'alice' opens the channel and speaks first" in finding.getMessage()
 
 
 async def test_g102_open_knows_the_tools_of_the_agents_that_are_attached(

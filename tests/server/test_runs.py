@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -319,3 +320,34 @@ async def test_f13_whoever_started_a_run_may_read_it_and_no_more() -> None:
         assert await status("GET", f"/runs/{run_id}", "bob") == 404
         assert await status("POST", f"/runs/{run_id}/cancel", "bob") == 404
         assert await status("GET", "/runs", "ann") == 403
+
+
+# --- what the server's log says ---
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+async def test_the_server_logs_each_failed_run_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(ctx: Ctx) -> None:
+        raise ValueError("no lamp")
+
+    async with served(WORK, work=fails) as server:
+        run_id = await started(server)
+
+    bug, failed = said(caplog)
+    assert bug.startswith(f"step 'only' of run {run_id} (flow 'work') failed: ValueError: no lamp\n")
+    assert f'File "{__file__}"' in bug
+    assert failed == f"run {run_id} of flow 'work' failed at step 'only': error: no lamp"
+
+
+async def test_the_server_logs_nothing_of_runs_that_succeed_or_are_cancelled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with served(WORK, EVENT, work=same) as server:
+        await started(server)
+        run_id = await started(server, "/pay", Prefer="respond-async")
+        await server.post(f"/runs/{run_id}/cancel", {})
+
+    assert said(caplog) == []

@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.client.ws_proxy import CuttingProxy
 from tests.hub.scenes import A_B, begin, quiet, refused, sqlite, until
 from tests.server.ws_raw import Raw, Tokens, raw, served
@@ -110,6 +112,20 @@ async def test_a_claim_that_is_asked_for_again_under_its_id_is_the_same() -> Non
 
         assert again["result"]["seq"] == claim
         assert [one.event_type for one in await hub.read_wal("story")].count("turn.claimed") == 1
+
+
+async def test_the_server_logs_a_turn_that_failed_over_a_link_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with served() as (hub, serving), raw(serving.url) as client:
+        await client.hello()
+        alice, claim = await claimed(client, hub)
+        error = {"type": "KeyError", "message": "'lamp'\x1b[31m\nTraceback"}
+        fields: dict[str, Any] = {"channel_id": "story", "claim": claim, "error": error}
+        for _ in range(2):
+            await client.ask("fail", seat=alice, request_id="fail-1", **fields)
+
+    (said,) = [one.getMessage() for one in caplog.records if one.name == "turnline.server.ws_requests"]
+    reason = "KeyError: 'lamp'\N{REPLACEMENT CHARACTER}[31m"
+    assert said == f"a turn of {alice} on channel story failed: {reason}"
 
 
 async def test_it_is_done_once_also_where_the_answer_is_not_kept() -> None:

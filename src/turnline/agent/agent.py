@@ -41,6 +41,7 @@ from turnline.agent.tool import Tool, ToolRetry, as_tool, tool as make_tool
 from turnline.agent.toolbox import Toolbox
 from turnline.agent.variables import Values, conversation_dependencies, conversation_variables
 from turnline.core.variables import check_keys
+from turnline.errors.timeouts import within
 
 _SUM_UP: Final = (
     "Sum up the conversation you are shown in at most five sentences, for somebody who takes part in it and "
@@ -127,9 +128,17 @@ class Agent:
     def tools(self) -> Toolbox:
         return self._toolbox
 
-    def but(self, *, config: Config = None, prompt: Prompt | None = None) -> Agent:
-        """Return the same agent with another model, another prompt, or both."""
+    def but(
+        self,
+        *,
+        config: Config = None,
+        prompt: Prompt | None = None,
+        tools: Iterable[ToolLike] | None = None,
+    ) -> Agent:
+        """Return the same agent with another model, another prompt or other tools."""
         other = copy(self)
+        if tools is not None:
+            other._toolbox = Toolbox(tools)
         if config is not None:
             other.config = config
         if prompt is not None:
@@ -275,7 +284,7 @@ class Agent:
 
     async def _ask_person(self, key: str, prompt: str, timeout: float | None) -> str:
         assert self.hitl_hook is not None
-        async with asyncio.timeout(timeout):
+        async with within(timeout, "no person has answered"):
             # A plain function may well wait for a keyboard; it must not hold up everybody else.
             is_async = iscoroutinefunction(self.hitl_hook)
             answer = self.hitl_hook(prompt) if is_async else await asyncio.to_thread(self.hitl_hook, prompt)

@@ -30,6 +30,7 @@ from turnline.agent.tool_result import ToolOutput, output_of
 from turnline.agent.variables import masked
 from turnline.core.envelope import JsonObject
 from turnline.errors import AgentError, BadTool, MissingExtra, TurnlineError
+from turnline.errors.timeouts import within
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -82,7 +83,7 @@ class McpServer:
     async def __aenter__(self) -> Self:
         try:
             client = await self._connected()
-            async with asyncio.timeout(self._connect_seconds):
+            async with within(self._connect_seconds, "it has not listed its tools"):
                 listed = await _listed(client)
         except BaseException as error:
             await self._leave()
@@ -100,7 +101,7 @@ class McpServer:
         meta: Any = {IDEMPOTENCY_KEY: key} if key else None
         try:
             client = await self._connected()
-            async with asyncio.timeout(self._call_seconds):
+            async with within(self._call_seconds, "it has not answered"):
                 result = await client.call_tool(tool, arguments, meta=meta)
         except Exception as error:  # The SDK's own, alone or in a group, and the system's.
             await self._leave()  # Perhaps it is the connection: the next call makes another.
@@ -119,7 +120,7 @@ class McpServer:
         async with self._connecting:
             if self._connection is None or self._connection.is_over:
                 self._connection = _Connection(self._open)
-            async with asyncio.timeout(self._connect_seconds):
+            async with within(self._connect_seconds, "it has not connected"):
                 return await self._connection.client()
 
     async def _leave(self) -> None:
@@ -151,7 +152,7 @@ class McpServer:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, TimeoutError):
-            return "it took too long"
+            return str(error) or "it took too long"
         text = " ".join(masked(f"{type(error).__name__}: {error}", *self._secrets).split())
         return text[:_ERROR_CHARACTERS].rstrip(".")
 

@@ -33,6 +33,7 @@ from turnline.agent.tool_result import ToolOutput, failure, output_of
 from turnline.agent.tool_schema import Arguments
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadTool, MissingVariable, NobodyToAsk
+from turnline.errors.bug import is_bug, report_bug
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -146,7 +147,10 @@ class Tool(Generic[P, R]):
         except (MissingVariable, NobodyToAsk):
             raise
         except Exception as error:
-            return failure(error, resolution.given, context.variables, context.dependencies)
+            failed = failure(error, resolution.given, context.variables, context.dependencies)
+            if is_bug(error):
+                report_bug(f"tool {self.name!r}", error, failed.text)
+            return failed
         return output_of(returned, reason if isinstance(reason, str) else "")
 
     def _refused(self, error: ValidationError) -> ToolOutput:

@@ -73,7 +73,10 @@ def new(
 
 @app.command(epilog="Example: turnline run workflows/ticket.yaml -i email=ann@example.com -i text=Help")
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A workflow: a YAML file with steps.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A workflow: a YAML file with steps; or a project's folder."),
+    ],
     *,
     pairs: Annotated[
         list[str] | None,
@@ -82,7 +85,7 @@ def run(
     input_file: Annotated[
         Path | None, typer.Option("--input", help="A JSON file with the input; `-` is standard input.")
     ] = None,
-    flow: Annotated[str | None, typer.Option(help="Which flow, if the file holds several.")] = None,
+    flow: Annotated[str | None, typer.Option(help="Which flow, if the file or folder holds several.")] = None,
     log: Annotated[
         str | None, typer.Option(help="A log to keep the run on, such as run.db. Without it nothing is kept.")
     ] = None,

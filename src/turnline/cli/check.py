@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from turnline.cli.nothing import PYTHON, no_document
+
 if TYPE_CHECKING:
     from turnline.flow.finding import Report
     from turnline.flow.project import Project
 
 FAILED: Final = 1
-PYTHON: Final = ".py"
 EXAMPLE: Final = "Example: turnline check workflows/lead_processing.yaml --strict"
 
 Paths = Annotated[
@@ -47,10 +48,8 @@ def check(paths: Paths = None, as_json: AsJson = False, strict: Strict = False) 
     elif found.documents:
         typer.echo(f"{found.counted}, no problems.")
     if not found.documents and not found.report:
-        named = ", ".join(map(str, given))
-        typer.echo(
-            f"turnline: there is no document in {named}; name a file, or a project's folder.", err=True
-        )
+        for path in given:
+            typer.echo(f"turnline: {no_document(path)}", err=True)
     if is_bad or not found.documents:
         raise typer.Exit(FAILED)
 

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from turnline.cli.nothing import PYTHON, no_document
+
 if TYPE_CHECKING:
     from turnline.core.study.picture import Picture
 
 EXAMPLE: Final = "Example: turnline graph workflows/lead_processing.yaml --format mermaid > lead.mmd"
-_PYTHON: Final = ".py"
 
 
 class Format(StrEnum):
@@ -87,7 +88,7 @@ def _pictures(file: Path) -> dict[str, Picture]:
     from turnline.flow.picture import flow_picture  # noqa: PLC0415
     from turnline.flow.project import load_files  # noqa: PLC0415
 
-    if file.suffix == _PYTHON:
+    if file.suffix == PYTHON:
         graphs, findings = graphs_of(file)
         Report(findings).raise_if_bad()
         return {one.name: graph_picture(one.graph) for one in graphs}
@@ -105,5 +106,5 @@ def _pictures(file: Path) -> dict[str, Picture]:
 
 def _refuse(file: Path, pictures: dict[str, Picture]) -> dict[str, Picture]:
     names = ", ".join(pictures)
-    found = f"{names}; say which with --name" if names else "neither a flow nor a graph"
-    raise typer.BadParameter(f"{file} holds {found}.", param_hint="FILE")
+    found = f"{file} holds {names}; say which with --name." if names else no_document(file)
+    raise typer.BadParameter(found, param_hint="FILE")

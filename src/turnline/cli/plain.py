@@ -7,10 +7,9 @@ from pathlib import Path
 import msgspec
 import typer
 
+from turnline.errors.base import plain
 
-def plain(text: str) -> str:
-    """A stranger's text, without what a terminal would obey."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+__all__ = ["one_line", "plain", "print_json", "public"]
 
 
 def one_line(text: str, characters: int) -> str:

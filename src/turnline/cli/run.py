@@ -23,13 +23,14 @@ import msgspec
 import typer
 
 from turnline.cli import given, person
+from turnline.cli.nothing import PYTHON, no_flow
 from turnline.cli.plain import plain
 from turnline.cli.steps import StepPrinter
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadAnswer, UnknownName, UnknownRun
 from turnline.flow.body import INVALID_INPUT, checked_body
 from turnline.flow.definition.flow import Flow
-from turnline.flow.project import Project, load_files
+from turnline.flow.project import Project, load_files, load_project
 from turnline.flow.task import Task
 from turnline.flow.testing.fixture import export_run
 from turnline.flow.verdict import RunError, Verdict
@@ -72,7 +73,10 @@ class Options:
 
 def run(options: Options) -> None:
     """Run a flow to its end, or to where it waits; the exit code says which: 0, 1 or 3."""
-    project = load_files([options.file])
+    if options.file.suffix == PYTHON:
+        raise typer.BadParameter(no_flow(options.file), param_hint="FILE")
+    is_folder = options.file.is_dir()
+    project = load_project(options.file) if is_folder else load_files([options.file])
     project.report.raise_if_bad()
     flow = _flow(project, options)
     body = _body(flow, options)
@@ -228,8 +232,8 @@ def _flow(project: Project, options: Options) -> Flow:
             raise UnknownName("flow", options.flow, names)
         return project.definitions[options.flow]
     if len(names) != 1:
-        found = f"several flows: {', '.join(names)}; say which with --flow" if names else "no flow"
-        raise typer.BadParameter(f"{options.file} holds {found}.", param_hint="FILE")
+        several = f"{options.file} holds several flows: {', '.join(names)}; say which with --flow."
+        raise typer.BadParameter(several if names else no_flow(options.file), param_hint="FILE")
     return project.definitions[names[0]]
 
 

@@ -35,6 +35,7 @@ from turnline.core.router import compile_graph
 from turnline.core.routing import Handoff, packet
 from turnline.core.state import State, WorkflowState
 from turnline.errors import AgentError, NobodyToAsk, TurnlineError
+from turnline.errors.bug import report_bug
 from turnline.hub.journal import LogJournal, entries
 
 _YOUR_TURN: Final = UserMessage(text="(It is your turn.)")
@@ -134,7 +135,9 @@ class AgentTurns:
         except TurnlineError:
             raise
         except Exception as error:  # A prompt's, a hook's or a model's of the user's own. It goes on the log.
-            raise AgentError(failure(error, talk.variables, talk.dependencies).text) from None
+            text = failure(error, talk.variables, talk.dependencies).text
+            report_bug(f"agent {self._agent.name!r}", error, text)
+            raise AgentError(text) from None
 
     def _updates(self, text: str, talk: Conversation) -> JsonObject | None:
         """The answer as a context variable, where the agent names one."""
@@ -248,7 +251,8 @@ class _People:
                 lambda one: _answers(one, request_id), timeout=timeout, since=self._turn.envelope.seq
             )
         except TimeoutError:
-            raise TimeoutError("nobody has answered in time") from None  # A model reads it.
+            limit = "" if timeout is None else f" within {timeout:g} s"
+            raise TimeoutError(f"no person has answered{limit}") from None  # A model reads it.
         return str(answer.event_data.get("answer", ""))
 
 

@@ -7,9 +7,7 @@ their own pace, so waiters never take anything from each other.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -32,10 +30,15 @@ from turnline.core.event_types import (
 from turnline.core.packet import JSON, body_of
 from turnline.core.state import RESTING, STUCK, State
 from turnline.errors import BadOutput, ChannelClosed, TurnStuck
+from turnline.errors.timeouts import within
 from turnline.hub.opening import first_of
 from turnline.hub.texts import TurnText
 
 Predicate = Callable[[Envelope], bool]
+
+_LOOK: Final = (
+    "; it is on the log as it stands. `await channel.state()` says who is to speak; wait again, or longer."
+)
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -191,7 +194,8 @@ class Channel:
 
         Raises `TimeoutError`, and `ChannelClosed` if the channel closes without one.
         """
-        async with _within(timeout, f"what was waited for has not come on channel {self.channel_id!r}"):
+        what = f"what was waited for has not come on channel {self.channel_id!r}"
+        async with within(timeout, what, _LOOK):
             async for envelope in self.stream(since=since):
                 if predicate(envelope):
                     return envelope
@@ -206,7 +210,7 @@ class Channel:
         answer that is not of its type.
         """
         said, error = list[Envelope](), ""
-        async with _within(timeout, f"channel {self.channel_id!r} has not closed"):
+        async with within(timeout, f"channel {self.channel_id!r} has not closed", _LOOK):
             async for envelope in self.stream():
                 if envelope.event_type in SUBSTANTIVE:
                     said.append(envelope)
@@ -266,21 +270,6 @@ def _line(envelope: Envelope, names: Mapping[str, str]) -> Line:
         text=_text(envelope),
         why=None if envelope.decision is None else envelope.decision.by,
     )
-
-
-@asynccontextmanager
-async def _within(seconds: float | None, what: str) -> AsyncIterator[None]:
-    """`asyncio.timeout`, whose error says what took too long."""
-    try:
-        async with asyncio.timeout(seconds) as patience:
-            yield
-    except TimeoutError:
-        if not patience.expired():
-            raise
-        raise TimeoutError(
-            f"{what} within {seconds:g} s; it is on the log as it stands. "
-            "`await channel.state()` says who is to speak; wait again, or longer."
-        ) from None
 
 
 async def set_context(channel: Channel, key: str, value: Any) -> Envelope:

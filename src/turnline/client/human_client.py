@@ -10,6 +10,7 @@ from turnline.client.unread import Unread
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_HUMAN_ANSWERED
 from turnline.core.governance import Registration
+from turnline.errors.timeouts import within
 
 
 class HumanClient(ParticipantClient):
@@ -41,7 +42,7 @@ class HumanClient(ParticipantClient):
 
     async def next_envelope(self, timeout: float | None = None) -> Envelope:
         """Return the next envelope that concerns this person, of any channel. Raises `TimeoutError`."""
-        async with asyncio.timeout(timeout):
+        async with within(timeout, f"no envelope has come for {self.name!r}", "; wait again, or longer."):
             return await self._unread.get()
 
     async def envelopes(self) -> AsyncIterator[Envelope]:

@@ -8,7 +8,10 @@ What people said is taken from the original: their turns in their order, for as 
 what they said or set in between, after as many turns as it came then. Where they said no more, it is left
 open.
 
-Rule 2: the agents work on the fork, and on what is opened below it, alone. While it goes on their seats
+Rule 2: tools do not run. Recorded results answer the calls that match them, and other calls are refused
+(`recorded_tools`), unless `tools="live"` says that every tool runs for real.
+
+Rule 3: the agents work on the fork, and on what is opened below it, alone. While it goes on their seats
 are taken, so that whoever is attached under one of their names cannot answer with the model that is to be
 replaced.
 """
@@ -18,12 +21,14 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from typing import Literal, get_args
 
 from turnline.agent.agent import Agent, Config
 from turnline.agent.prompt import Prompt
 from turnline.client.agent_client import AgentClient
 from turnline.client.link import LocalLink
 from turnline.client.participant import ParticipantClient
+from turnline.client.recorded_tools import recorded_agent, recordings_of
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import (
     EV_CONTEXT_SET,
@@ -36,8 +41,12 @@ from turnline.core.governance import Registration
 from turnline.core.state import State
 from turnline.core.study.why import is_turn
 from turnline.errors import BadSpec, UnknownParticipant
+from turnline.errors.timeouts import within
 from turnline.hub.hub import Hub
 from turnline.hub.seat import Seat as HubSeat
+
+Tools = Literal["recorded", "live"]
+"""What answers the agents' tool calls: the record of the original, or the tools themselves."""
 
 
 async def replay(
@@ -48,17 +57,22 @@ async def replay(
     from_seq: int | None = None,
     model: Config | Mapping[str, Config] = None,
     prompt: Prompt | Mapping[str, Prompt] | None = None,
+    tools: Tools = "recorded",
     timeout: float | None = None,
 ) -> str:
     """Return the id of a channel on which the conversation has been held again from line `from_seq`.
 
     `agents` are those of the channel, by name; `model` and `prompt` replace theirs, all or some
-    (`{"writer": ...}`). A turn that was in progress at `from_seq` is begun anew; without it, the whole
-    conversation is. Raises `UnknownParticipant` if an agent of the channel is not given, `NameTaken` if
-    one is attached at this hub, `BadSpec` for a run of a flow (start the flow again, or `retry` the run),
+    (`{"writer": ...}`). `tools="live"` runs the agents' tools for real: whatever they send, pay or delete
+    happens again. Otherwise recorded results answer their calls. A turn that was in progress at `from_seq`
+    is begun anew; without it, the whole conversation is.
+
+    Raises `UnknownParticipant` if an agent of the channel is not given, `NameTaken` if one is attached at
+    this hub, `BadSpec` for a run of a flow (start the flow again, or `retry` the run) and for other `tools`,
     `TimeoutError`: the fork then stays as far as it came. A question that nobody was asked in the
     original, and a person whom a step asks, are waited for until then.
     """
+    _check_tools(tools)
     at = await _beginning(hub, channel_id, from_seq)
     state = await hub.state(channel_id)
     given = {one.name: one for one in agents}
@@ -66,13 +80,17 @@ async def replay(
     prompts = prompt if isinstance(prompt, Mapping) else dict.fromkeys(given, prompt)
     _check(state, {*given}, {*models, *prompts})
     cast = {name: one.but(config=models.get(name), prompt=prompts.get(name)) for name, one in given.items()}
+    if tools == "recorded":
+        recordings = await recordings_of(hub, channel_id, after=at)
+        seated = {one.name for one in state.spec.participants}
+        cast = {name: recorded_agent(one, recordings, seated) for name, one in cast.items()}
     stage = _Stage(hub, state)
     try:
         await stage.seat(cast)
         fork_id = await hub.fork(channel_id, at=at)
         done = (await hub.state(fork_id)).turn_count
         script = await _script(hub.history.states(channel_id), at, done, stage.people)
-        async with asyncio.timeout(timeout):
+        async with within(timeout, f"the replay {fork_id!r} has not ended", "; it stays as far as it came."):
             await stage.play(fork_id, script)
     finally:
         await stage.leave()
@@ -256,6 +274,11 @@ async def _beginning(hub: Hub, channel_id: str, from_seq: int | None) -> int:
         if state.expected_next_speaker is not None:
             return line.seq
     return 1
+
+
+def _check_tools(tools: object) -> None:
+    if tools not in get_args(Tools):
+        raise BadSpec("tools", found=repr(tools), expected=" or ".join(map(repr, get_args(Tools))))
 
 
 def _check(state: State, given: Collection[str], replaced: Iterable[str]) -> None:

@@ -18,14 +18,18 @@ from turnline.client.link import LocalLink
 from turnline.core.event_types import SUBSTANTIVE
 from turnline.core.governance import Passport
 from turnline.core.graph import TransitionGraph
+from turnline.core.json import normalised
 from turnline.core.packet import body_of
 from turnline.errors import BadSpec
+from turnline.errors.timeouts import within
 from turnline.log.base import Log
 
 logger = logging.getLogger(__name__)
 
 USER: Final = "user"
 """Who says the message, as a graph may name it."""
+_KEPT: Final = "; run it again with the same log and channel_id, and it goes on."
+_NOT_KEPT: Final = "; give it a longer timeout, or a log and a channel_id with which it can go on later."
 
 
 async def run(
@@ -43,20 +47,22 @@ async def run(
 
     The graph names agents by their names, and whoever says the message `"user"`.
     With a log (`"sqlite:///story.db"`) and a channel id, starting it again goes on
-    where it stopped. The agents have their own tools only, unless `attach_plugin` adds
-    the network's. Raises `BadSpec`, and `TimeoutError`.
+    where it stopped; a channel that was opened with another graph is refused. The agents have
+    their own tools only, unless `attach_plugin` adds the network's. Raises `BadSpec`, and `TimeoutError`.
     """
     _check_given(graph, message)
     hub = await Hub.open(log)
     client = HubClient(LocalLink(hub), hub=hub)
     try:
+        if channel_id is not None and await hub.lines.head(channel_id) is not None:
+            await _check_same(hub, channel_id, graph, message)  # Before an agent resumes its turn.
         user = await client.register_human(Passport(name=USER, kind="human"))
         names = [(await client.register(one, attach_plugin=attach_plugin)).name for one in agents]
         knobs = {"graph": graph.to_dict(), "context_vars": dict(context_vars or {})}
         channel = await user.open("workflow", names, knobs, message=message, channel_id=channel_id)
-        if channel_id is not None:
-            await _check_message(hub, channel_id, message)
-        return await channel.result(timeout)
+        kept = _KEPT if channel_id is not None else _NOT_KEPT
+        async with within(timeout, f"channel {channel.channel_id!r} has not closed", kept):
+            return await channel.result()
     finally:
         await client.close()
         await hub.close()
@@ -89,8 +95,17 @@ def _is_in_a_loop() -> bool:
     return True
 
 
-async def _check_message(hub: Hub, channel_id: str, message: str) -> None:
-    """Tell somebody who asks something new under an old id, and would take the old answer for the new one."""
+async def _check_same(hub: Hub, channel_id: str, graph: TransitionGraph, message: str) -> None:
+    """Refuse another graph under an old id; warn of another message, whose answer would be the old one."""
+    spec = (await hub.state(channel_id)).spec
+    theirs, ours = spec.knobs.get("graph") or {}, normalised(graph.to_dict(), field="graph")
+    parts = ", ".join(part for part in ours if ours[part] != theirs.get(part))
+    if "flow" in spec.knobs or spec.type != "workflow":
+        kind = "a run of a flow" if "flow" in spec.knobs else f"a {spec.type} channel"
+        raise BadSpec("channel_id", found=f"{channel_id!r}, {kind}", expected="a new id, or that of a graph")
+    if parts:
+        found = f"another one than that of channel {channel_id!r}, which is on the log (different: {parts})"
+        raise BadSpec("graph", found=found, expected="the graph of the channel, or a new channel_id")
     log = await hub.read_wal(channel_id)
     first = next((one for one in log if one.event_type in SUBSTANTIVE), None)
     if first is not None and body_of(first.event_type, first.event_data) != message:

@@ -110,6 +110,8 @@ class _Step:
             result = await _within(channel, target.timeout_seconds)
         except TurnlineError as error:  # It cannot be asked: denied, rejected, not there.
             return Answer(agent=shown, text=str(error), failed=True)
+        if result.reason == _TOO_SLOW:
+            return Answer(agent=shown, text=f"(no answer within {target.timeout_seconds:g} s)", failed=True)
         failed = result.reason != "consulting_complete"
         return Answer(agent=shown, text=f"({result.reason})" if failed else result.text, failed=failed)
 

@@ -37,6 +37,7 @@ from turnline.errors import (
     TurnlineError,
     TurnTaken,
 )
+from turnline.errors.bug import first_line, is_bug, report_bug
 from turnline.hub.lane import Held
 
 logger = logging.getLogger(__name__)
@@ -209,7 +210,7 @@ async def _performed(seat: Seat, turn: Turn, handler: TurnHandler, recording: tr
         except Exception as error:  # The handler's own, or what refused its packet (W8).
             recording.fail(type(error).__name__)
             await seat.fail(channel_id, turn.claim.seq, described(error))
-            logger.warning("turn %s of %s failed: %s", turn.number, channel_id, type(error).__name__)
+            _log_failure(seat, turn, error)
 
 
 async def _let_go(seat: Seat, channel_id: str, claim: int) -> None:
@@ -223,6 +224,19 @@ async def _commit(turn: Turn, said: str | JsonObject | None) -> None:
     if said is None and (await turn.channel.state()).turn != turn.number:
         return  # The handler has spoken through `turn.channel` itself.
     await turn.channel.send(event_type=EV_PACKET, event_data=data)
+
+
+def _log_failure(seat: Seat, turn: Turn, error: Exception) -> None:
+    """Log why the turn failed; a bug of the handler's also with where it is."""
+    what, told = (
+        f"turn {turn.number} of {seat.agent_id} on channel {turn.channel.channel_id}",
+        described(error),
+    )
+    reason = f"{told['type']}: {told['message']}"
+    if is_bug(error):
+        report_bug(what, error, reason)
+    else:
+        logger.warning("%s failed: %s", what, first_line(reason))
 
 
 def described(error: BaseException) -> JsonObject:

@@ -250,7 +250,7 @@ class Calls:
             self._take_up()
             await self._both_ways(wire)
         except TimeoutError:
-            raise LinkLost("the server does not answer") from None
+            raise LinkLost(f"the server has not answered within {HELLO_SECONDS:g} s") from None
         finally:
             self._is_up = False
             self._unsent.clear()

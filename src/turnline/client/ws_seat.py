@@ -202,7 +202,7 @@ class WsSeat:
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self._ask("release", channel_id=channel_id, claim=claim)
         except TimeoutError:
-            raise LinkLost("a claim could not be released in time") from None
+            raise LinkLost(f"a claim could not be released within {RELEASE_SECONDS:g} s") from None
 
     async def fail(self, channel_id: str, claim: int, error: JsonObject) -> None:
         normalised({"error": error})

@@ -20,6 +20,11 @@ def hint(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def plain(text: str) -> str:
+    """Return a stranger's text, without what a terminal would obey."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
 _SHORT = 80
 
 

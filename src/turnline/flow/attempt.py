@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from turnline.agent.variables import masked
 from turnline.core.envelope import JsonObject
 from turnline.errors import (
     AddressRefused,
@@ -25,7 +26,9 @@ from turnline.errors import (
     ParseFailed,
     TurnlineError,
 )
+from turnline.errors.bug import is_bug, report_bug
 from turnline.expressions import compile_expression
+from turnline.flow.run import OF_THE_RUN
 from turnline.flow.work import Done, Paused, Perform, Work
 
 ERROR_CHARACTERS: Final = 500
@@ -48,7 +51,7 @@ async def attempt(work: Work[Any], perform: Perform) -> Done | Paused:
     except NOT_THE_STEPS:
         raise
     except Exception as error:
-        done = failed(error)
+        done = failed(work, error)
     settled = settle(work, done) if isinstance(done, Done) else done
     if isinstance(done, Done) and settled is not done and done.commit is not None:
         await done.commit.close()
@@ -80,26 +83,38 @@ def settle(work: Work[Any], done: Done) -> Done | Paused:
     return Paused(reason="retry", until=work.now + timedelta(seconds=seconds), data=data)
 
 
-def failed(error: Exception) -> Done:
-    """An exception as the end of a step: the signal, and what the next steps are told."""
+def failed(work: Work[Any], error: Exception) -> Done:
+    """Return an exception as the end of a step: the signal, and the text for the next steps.
+
+    Values of keys with `_` are masked in the text. A bug is reported to the operator, with where it is.
+    """
     kind = "error"
     if isinstance(error, TimeoutError):
         kind = "timeout"
     elif isinstance(error, ParseFailed):
         kind = "parse_error"
+    hidden = {key: value for key, value in work.private.items() if key not in OF_THE_RUN}
+    text = masked(described(error, work.step.timeout), hidden)
+    if is_bug(error):
+        named = type(error).__name__
+        reason = text if text.startswith(named) else f"{named}: {text}"
+        report_bug(f"step {work.step.id!r} of run {work.run_id} (flow {work.flow.name!r})", error, reason)
     return Done(
         signal=kind,
-        private={"_last_error": described(error), "_last_error_type": kind},
+        private={"_last_error": text, "_last_error_type": kind},
         status=error.status if isinstance(error, ModelError) else None,
         is_final=isinstance(error, AddressRefused | BadAddress),
     )
 
 
-def described(error: BaseException) -> str:
-    """What is said of an exception: its type where its message alone would say too little."""
+def described(error: BaseException, timeout_seconds: float | None = None) -> str:
+    """Return the message of an exception, with its type where the message alone says too little."""
     text = _shortened(str(error))
+    if not text and isinstance(error, TimeoutError):
+        limit = "" if timeout_seconds is None else f": its limit is {timeout_seconds:g} s (timeout)"
+        return f"the step took too long{limit}"
     if not text:
-        return "the step took too long" if isinstance(error, TimeoutError) else type(error).__name__
+        return type(error).__name__
     is_bare = isinstance(error, KeyError) and not isinstance(error, TurnlineError)
     return f"{type(error).__name__}: {text}" if is_bare else text
 

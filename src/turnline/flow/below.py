@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -16,12 +15,9 @@ from turnline.errors import InputRefused, UnknownChannel, UnknownName
 from turnline.flow.body import checked_body
 from turnline.flow.definition.flow import Flow
 from turnline.flow.definitions import Definitions
-from turnline.flow.run import RunKnob, first_private, request_for
+from turnline.flow.run import OF_THE_RUN, RunKnob, first_private, request_for
 from turnline.hub.hub import Hub
 from turnline.hub.request import OpenRequest
-
-_OF_THE_RUN: Final = frozenset({"_response", "_response_status", "_last_error", "_last_error_type"})
-"""Private keys that say how a run itself goes: they are not handed down."""
 
 Open = Callable[[OpenRequest], Awaitable[str]]
 
@@ -52,7 +48,7 @@ class Below:
 
     async def run_inner(self, place: str, inner: str, context: JsonObject) -> None:
         flow = await self._definitions.get(self._knob.digest)
-        private = {key: value for key, value in self._run.private_vars.items() if key not in _OF_THE_RUN}
+        private = {key: value for key, value in self._run.private_vars.items() if key not in OF_THE_RUN}
         at = [*self._knob.at, [self._step, inner]]
         knob = replace(self._knob, at=at, private=private, retry_of="", input="")
         await self._start(place, flow, knob, context)

@@ -26,7 +26,7 @@ from turnline.core import event_types as ev
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.governance import Passport
 from turnline.core.lifecycle import CANCELLED
-from turnline.core.state import Claim, State
+from turnline.core.state import Claim, State, WorkflowState
 from turnline.core.step_targets import STEP_PREFIX
 from turnline.errors import (
     ChannelQuarantined,
@@ -45,6 +45,7 @@ from turnline.flow.definitions import Definitions
 from turnline.flow.run import RunKnob, run_knob, step_of, steps_at
 from turnline.flow.steps import PERFORM
 from turnline.flow.trust import TrustKey
+from turnline.flow.verdict import RunError, verdict
 from turnline.flow.work import Done, Paused, Perform, Services, Work
 from turnline.hub.hub import Hub
 from turnline.hub.journal import LogJournal, entries
@@ -58,6 +59,8 @@ DRIVER: Final = "flows"
 """The name of the participant that opens runs and works on their steps."""
 RETRY_SECONDS: Final = 1.0
 
+OnFailed = Callable[[WorkflowState, RunError], None]
+
 
 class Driver:
     """One process's driver. `start` it once; it works until `stop`."""
@@ -69,14 +72,19 @@ class Driver:
         *,
         perform: Mapping[type, Perform] = PERFORM,
         trust_key: TrustKey | None = None,
+        on_failed: OnFailed | None = None,
     ) -> None:
         """`perform` says how steps are performed, for each class of their definitions.
 
         `trust_key` marks the definitions of `services.flows`. Without it only these read secrets.
+        `on_failed` is called when a run that this driver worked on has failed.
         """
         self.hub = hub
         self.services = services
         self._perform = perform
+        self._on_failed = on_failed
+        self._took: set[str] = set()
+        """Channels whose turn this driver took since it was woken for them."""
         self.definitions = Definitions(
             hub.log, hub.clock, hub.new_id, own=services.flows.values(), key=trust_key
         )
@@ -196,6 +204,7 @@ class Driver:
 
     def _left(self, channel_id: str, task: asyncio.Task[None]) -> None:
         self._working.pop(channel_id, None)
+        self._took.discard(channel_id)
         if not task.cancelled() and task.exception() is not None:
             logger.error("run %s is left alone: %s", channel_id, type(task.exception()).__name__)
         if channel_id in self._again:
@@ -273,6 +282,7 @@ class Driver:
         )
 
     async def _performed(self, state: State, knob: RunKnob, claim: Claim) -> None:
+        self._took.add(state.channel_id)
         with suppress(*OVER_FOR_US):  # The turn is over for us, whatever we have; it is dropped.
             try:
                 work, below = await self._work(state, knob, claim)
@@ -348,7 +358,7 @@ class Driver:
         except NOT_THE_STEPS:
             raise
         except Exception as error:
-            settled = settle(work, failed(error))
+            settled = settle(work, failed(work, error))
             if isinstance(settled, Done):
                 await self._commit(work.run_id, claim, settled)
             return settled
@@ -413,11 +423,21 @@ class Driver:
     async def _ended(self, state: State) -> None:
         """A channel has closed: its children close with it, and its parent is told."""
         await self._close(self._below.pop(state.channel_id, set()))
+        self._tell_failure(state)
         await self._ring(state)
         parent = state.spec.parent_id
         if parent is not None and state.creator_id == self.agent_id:
             self._below.get(parent, set()).discard(state.channel_id)
             await self._resume(parent)
+
+    def _tell_failure(self, state: State) -> None:
+        """Report a failed run once: by the driver that took its last step, or for a timeout by each."""
+        is_ours = state.channel_id in self._took or state.pending_close_reason == "ttl_expired"
+        if self._on_failed is None or not is_ours or not isinstance(state, WorkflowState):
+            return
+        error = None if run_knob(state) is None else verdict(state).error
+        if error is not None and error.type != CANCELLED:
+            self._on_failed(state, error)
 
     async def _ring(self, state: State) -> None:
         """Tell whoever waits for the run, or for one above it."""

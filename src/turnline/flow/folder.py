@@ -84,7 +84,8 @@ class Folder:
         self.check_inside(path)
         try:
             if not path.is_file():  # A pipe would be waited for.
-                raise self._unreadable(path, "there is no such file")
+                found = "this is a folder; name a file in it" if path.is_dir() else "there is no such file"
+                raise self._unreadable(path, found)
             with path.open("rb") as file:
                 return file.read(MAX_FILE_BYTES + 1)
         except OSError as error:

@@ -17,7 +17,7 @@ from turnline.agent.network_tools import NETWORK_TOOLS, tool_names
 from turnline.core.graph import TransitionGraph
 from turnline.core.study.lint import lint
 from turnline.flow.finding import Finding
-from turnline.flow.folder import Folder
+from turnline.flow.folder import Folder, Unreadable
 from turnline.flow.modules import Modules
 
 
@@ -54,7 +54,12 @@ def graphs_of(path: Path) -> tuple[list[NamedGraph], list[Finding]]:
     """Execute a Python file; return its graphs, in their order, and why it could not be executed."""
     file = path.resolve()
     shown = Path(os.path.relpath(file.parent)) if not path.is_absolute() else file.parent
-    modules, findings = Modules(Folder(file.parent, shown_as=shown)).load([file])
+    folder = Folder(file.parent, shown_as=shown)
+    try:
+        folder.read(file)
+    except Unreadable as error:
+        return [], [error.finding]
+    modules, findings = Modules(folder).load([file])
     agents = [one for module in modules for one in vars(module).values() if isinstance(one, Agent)]
     tools = {one.name: tool_names(one, *NETWORK_TOOLS) for one in agents}
     found = [

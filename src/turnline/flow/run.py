@@ -21,6 +21,8 @@ from turnline.flow.definition.flow import Flow, inner_steps
 from turnline.flow.definition.steps import Step
 from turnline.hub.request import OpenRequest
 
+OF_THE_RUN: Final = frozenset({"_response", "_response_status", "_last_error", "_last_error_type"})
+"""Private keys that say how a run itself goes. They are not handed down to runs below it."""
 _GRAPHS: Final = 1024
 _graphs: Final[dict[object, JsonObject]] = {}
 """Digest, place and start -> the graph as data. A cache: what is forgotten is compiled again."""

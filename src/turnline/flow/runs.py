@@ -6,7 +6,6 @@ runs' channels, so it is the same on every process and after every restart.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -28,6 +27,7 @@ from turnline.errors import (
     UnknownName,
     UnknownRun,
 )
+from turnline.errors.timeouts import within
 from turnline.flow.context import from_outside
 from turnline.flow.definition.flow import Flow, digest
 from turnline.flow.driver import Driver
@@ -109,7 +109,7 @@ class Runs:
         """
         patience = None if timeout is None else self._hub.clock.monotonic() + timeout
         bell = self._driver.bell(run_id)
-        async with asyncio.timeout(timeout):
+        async with within(timeout, f"run {run_id!r} is neither over nor waiting", "; it goes on."):
             while True:
                 seen = bell.rung
                 state = await self.state(run_id)

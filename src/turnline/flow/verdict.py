@@ -91,6 +91,8 @@ def _error(state: WorkflowState) -> RunError:
     if reason == FAILED:
         return RunError(type=FAILED, message=str(last or "the flow ended with FAIL"), step=step)
     kind, message = _REASONS.get(reason, (reason or "failed", f"the run ended with {reason!r}"))
+    if reason == "ttl_expired" and state.spec.ttl_seconds is not None:
+        message += f" of {state.spec.ttl_seconds:g} s (limits.timeout)"
     return RunError(type=kind, message=message, step=step)
 
 

@@ -1,8 +1,9 @@
-"""The traps of a graph, told once when a channel is opened with it.
+"""The traps of a graph, logged once when a channel is opened with it.
 
-A finding is a warning in the log of the process, never a reason not to open. What tools
-somebody has is known of agents that are attached in this process. A graph that was looked at
-is not looked at again; the graph of a flow has been checked with the flow.
+A mistake is logged as a warning, and never stops the channel from opening. A finding that is not a
+mistake (severity "warning") is logged with INFO: a program whose graphs are correct prints nothing, and
+`turnline check` reports such findings. The tools of an agent are known if it is attached in this process.
+Each graph is checked once; the graph of a flow is checked with the flow.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 from turnline.core.channel import ChannelSpec
 from turnline.core.graph import TransitionGraph
 from turnline.core.state import State, WorkflowState
-from turnline.core.study.finding import Finding
+from turnline.core.study.finding import Finding, Severity
 from turnline.core.study.lint import lint
 
 logger = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ _REMEMBERED: Final = 1024
 """How many graphs are remembered. One that was forgotten is told of again."""
 _LOOKS: Final = 20_000
 """How much of a graph is looked at while somebody waits for the channel."""
-
+_LEVELS: Final[Mapping[Severity, int]] = {"error": logging.WARNING, "warning": logging.INFO}
 
 ToolsOf = Callable[[str], Collection[str] | None]
 """The names of a participant's tools; None if they are not known."""
@@ -48,9 +49,12 @@ class Traps:
             self._told.popitem(last=False)
         tools = {one.agent_id: self._tools_of(one.agent_id) for one in state.spec.participants}
         findings = _findings(state.spec, {name: each for name, each in tools.items() if each is not None})
-        if findings:
-            text = "\n".join(map(str, findings))
-            logger.warning("the graph of channel %r has traps (docs/lint.md):\n%s", state.channel_id, text)
+        for severity, level in _LEVELS.items():
+            text = "\n".join(str(one) for one in findings if one.severity == severity)
+            if text:
+                logger.log(
+                    level, "the graph of channel %r has traps (docs/lint.md):\n%s", state.channel_id, text
+                )
 
 
 def _findings(spec: ChannelSpec, tools: Mapping[str, Collection[str]]) -> tuple[Finding, ...]:

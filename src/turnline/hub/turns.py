@@ -10,6 +10,7 @@ packet of one claim only.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, Final, Protocol
@@ -26,6 +27,8 @@ from turnline.hub.lane import Lane
 from turnline.hub.opening import first_of
 from turnline.hub.preference import PAUSE_SECONDS, Workers
 from turnline.hub.worker import Process
+
+logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
 """How often somebody who waits for a worker of this host looks whether its process is still there."""
@@ -118,6 +121,11 @@ class Turns:
             raise
         self._heard.pop(channel_id, None)
         if first.event_type != ev.EV_TURN_CLAIMED:
+            logger.warning(
+                "turn %s of channel %s is given up: its process ended each time that it was taken.",
+                turn,
+                channel_id,
+            )
             raise ClaimLost(channel_id, claim=None, live=None)
         return Claim(
             seq=first.seq,

@@ -54,7 +54,7 @@ from turnline.server.house import House, house_of, placed
 from turnline.server.openapi import document
 from turnline.server.operation import Handler, Operation
 from turnline.server.origin import OriginCheck
-from turnline.server.problems import NOT_FOUND, Answer
+from turnline.server.problems import NOT_FOUND, Answer, log_failed_run
 from turnline.server.runs import RunRoutes
 from turnline.server.runtime import Runtime
 from turnline.server.settings import ServerSettings
@@ -81,6 +81,7 @@ def create_app(
     access = Access(runtime, None if callable(authenticator) else authenticator)
     house = house_of(runtime, access, settings or ServerSettings())
     ws = WsRoute(house)
+    runtime.on_failed = log_failed_run
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from turnline.core.envelope import JsonObject
 from turnline.core.lifecycle import CANCELLED
+from turnline.core.state import WorkflowState
 from turnline.errors import (
     AccessBusy,
     BadAnswer,
@@ -43,7 +44,9 @@ from turnline.errors import (
     UnknownName,
     UnknownRun,
 )
+from turnline.errors.bug import first_line
 from turnline.flow.fields import Problem
+from turnline.flow.run import run_knob
 from turnline.flow.verdict import TURN_STUCK, RunError
 
 logger = logging.getLogger(__name__)
@@ -134,6 +137,14 @@ def answer_to(error: Exception, *, request_id: str, where: str) -> Answer:
         if isinstance(error, kind):
             return Answer(status=status, type=type_, message=message or str(error), headers=headers)
     return _unexpected(error, request_id, where)
+
+
+def log_failed_run(state: WorkflowState, error: RunError) -> None:
+    """Log a run that has failed, with its reason. The run's id finds the rest."""
+    at = f" at step {error.step!r}" if error.step else ""
+    knob, reason = run_knob(state), first_line(error.message)
+    flow = "" if knob is None else f" of flow {knob.name!r}"
+    logger.warning("run %s%s failed%s: %s: %s", state.channel_id, flow, at, error.type, reason)
 
 
 def _answer_problem(text: str) -> JsonObject:

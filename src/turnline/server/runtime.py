@@ -27,17 +27,19 @@ from weakref import WeakSet
 from turnline.agent.agent import Agent
 from turnline.client.embedded import Hub
 from turnline.core.directory import check_not_reserved
+from turnline.core.state import WorkflowState
 from turnline.errors import BadKey, HubClosed
 from turnline.flow.data.definition import ModelDefinition
 from turnline.flow.data.late import LateData
 from turnline.flow.definition.flow import Flow
-from turnline.flow.driver import Driver
+from turnline.flow.driver import Driver, OnFailed
 from turnline.flow.finding import Report
 from turnline.flow.mistake import parsed
 from turnline.flow.project import Project
 from turnline.flow.runs import Runs
 from turnline.flow.tasks import Tasks
 from turnline.flow.trust import TrustKey, any_reads_secrets, ensure_trust_key, find_trust_key
+from turnline.flow.verdict import RunError
 from turnline.flow.work import Data, Services
 from turnline.hub.clock import Clock, SystemClock
 from turnline.log.address import MEMORY, open_log
@@ -79,6 +81,8 @@ class Runtime:
         self.open_runs = OpenRuns(services.flows, in_all=runs_at_once)
         self.stopping = asyncio.Event()
         """Set when the runtime is told to stop; who waits for long waits for it too."""
+        self.on_failed: OnFailed | None = None
+        """Called with each run of this process that has failed; a server logs it."""
         self._services = services
         self.open_log = open_log
         self._open_data = open_data
@@ -175,7 +179,7 @@ class Runtime:
             check_not_reserved(agent.name)
             await hub.register(agent)
         services = replace(self._services, data=data or self._services.data)
-        driver = Driver(hub, services, trust_key=self._find_trust_key())
+        driver = Driver(hub, services, trust_key=self._find_trust_key(), on_failed=self._tell_failed)
         await driver.start()
         self._stack.push_async_callback(self._drained, hub, driver)
         if self.open_runs.is_needed:
@@ -183,6 +187,10 @@ class Runtime:
             for channel in await hub.list_channels(agent_id=driver.agent_id, state="active"):
                 self.open_runs.take_over(await hub.state(channel.channel_id))
         self._hub, self._driver = hub, driver
+
+    def _tell_failed(self, state: WorkflowState, error: RunError) -> None:
+        if self.on_failed is not None:
+            self.on_failed(state, error)
 
     async def _drained(self, hub: Hub, driver: Driver) -> None:
         """Steps and agents may end what they do; the rest is released, and taken up elsewhere."""

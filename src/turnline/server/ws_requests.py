@@ -12,6 +12,7 @@ asked again, here or of another process, writes nothing twice.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -34,9 +35,12 @@ from turnline.errors import (
     NotParticipant,
     UnknownChannel,
 )
+from turnline.errors.bug import first_line
 from turnline.hub.hub import OWN_PREFIX, Hub
 from turnline.hub.request import OpenRequest
 from turnline.hub.seat import Reading, Seat
+
+logger = logging.getLogger(__name__)
 
 
 class Asked(Struct, frozen=True):
@@ -258,6 +262,8 @@ async def fail(asked: Asked) -> None:
     # What stands under the id is not the draft but what came of it: then it was done the first time.
     with suppress(EnvelopeIdReused):
         await asked.seat.fail(args.channel_id, args.claim, args.error, envelope_id=asked.id)
+        reason = first_line(f"{args.error.get('type')}: {args.error.get('message')}")
+        logger.warning("a turn of %s on channel %s failed: %s", asked.seat.agent_id, args.channel_id, reason)
 
 
 async def sleep(asked: Asked) -> None:

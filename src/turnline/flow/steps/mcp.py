@@ -13,7 +13,6 @@ told without the secrets that were sent.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +22,7 @@ from msgspec import Struct
 
 from turnline.agent.variables import masked
 from turnline.errors import BadStepValue, CallFailed, MissingExtra, TurnlineError, UnknownName
+from turnline.errors.timeouts import within
 from turnline.flow.definition.steps import McpStep
 from turnline.flow.exchange import address_of, checked_headers
 from turnline.flow.output import read, wants_json, written
@@ -59,7 +59,9 @@ async def perform(work: Work[McpStep]) -> Done:
     arguments = filled(block.arguments, work.public, at="mcp.arguments")
     called = f"tool {block.tool!r} of MCP server {block.server!r}"
     try:
-        async with asyncio.timeout(TIMEOUT_SECONDS if work.step.timeout is None else None):
+        async with within(
+            TIMEOUT_SECONDS if work.step.timeout is None else None, f"{called} has not answered"
+        ):
             result = await _called(work, server, arguments)
     except (TimeoutError, TurnlineError):
         raise

@@ -9,8 +9,8 @@ FAIL tests/leads.yaml:12 a hot lead is escalated
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from textwrap import indent
 from typing import Final
 
@@ -18,6 +18,7 @@ import msgspec
 
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadDocuments
+from turnline.errors.bug import collected_bugs
 from turnline.flow.testing.case import Surroundings, run_case
 from turnline.flow.testing.documents import WrittenCase
 from turnline.flow.testing.problem import Problem
@@ -43,6 +44,8 @@ class Result:
     line: int
     path: tuple[str, ...]
     problems: tuple[Problem, ...]
+    bugs: tuple[str, ...] = ()
+    """Reports of what nodes and tools raised, each with a short traceback; none if it passed."""
 
     @property
     def passed(self) -> bool:
@@ -50,8 +53,8 @@ class Result:
 
     def __str__(self) -> str:
         mark = "ok  " if self.passed else "FAIL"
-        problems = [indent(str(one), _DEEPER) for one in self.problems]
-        return "\n".join([f"{mark} {self.file}:{self.line} {self.name}", *problems])
+        details = [indent(str(one), _DEEPER) for one in (*self.problems, *self.bugs)]
+        return "\n".join([f"{mark} {self.file}:{self.line} {self.name}", *details])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +100,16 @@ async def run_suite(
     cases: Sequence[WrittenCase], fixtures: Sequence[WrittenFixture], around: Surroundings
 ) -> SuiteReport:
     """Play all of them. What is wrong with one is no reason to leave out another."""
-    results = [await _case(one, around) for one in cases]
-    results += [await _fixture(one, around) for one in fixtures]
+    results = [await _with_bugs(_case(one, around)) for one in cases]
+    results += [await _with_bugs(_fixture(one, around)) for one in fixtures]
     return SuiteReport(tuple(results))
+
+
+async def _with_bugs(playing: Awaitable[Result]) -> Result:
+    """Return the result; one that is not as expected with the bugs that were met on the way."""
+    with collected_bugs() as bugs:
+        result = await playing
+    return result if result.passed else replace(result, bugs=tuple(bugs))
 
 
 async def _case(written: WrittenCase, around: Surroundings) -> Result:

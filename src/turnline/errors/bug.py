@@ -1,0 +1,88 @@
+"""Bugs in the user's code: reported to the operator with file, line and a short traceback.
+
+    tool 'look' failed: KeyError: 'lamp'
+      File "/home/ann/desk/tools.py", line 12, in look
+        return shelf["lamp"]
+
+Rule: a report shows lines of code and where they are, never values. Whoever reports masks the text of the
+exception first; of that text the first line is shown, because further lines often quote what was given.
+A report goes to the log of the process, and to nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from traceback import FrameSummary, extract_tb, format_list
+from typing import Final
+
+from turnline.errors.base import TurnlineError, plain
+
+logger = logging.getLogger("turnline.bugs")
+
+MAX_FRAMES: Final = 4
+"""Frames of the user's own code in a report; the innermost ones are kept."""
+MAX_REASON_CHARACTERS: Final = 500
+_OURS: Final = str(Path(__file__).resolve().parents[1])
+_LIBRARIES: Final = tuple(
+    {
+        str(Path(path).resolve())
+        for name, path in sysconfig.get_paths().items()
+        if name.endswith(("lib", "stdlib"))
+    }
+)
+
+
+def report_bug(what: str, error: BaseException, reason: str) -> None:
+    """Log that `what` failed, why, and where in the user's code. `reason` is masked already."""
+    logger.warning("%s failed: %s%s", what, first_line(reason), short_traceback(error))
+
+
+@contextmanager
+def collected_bugs() -> Iterator[list[str]]:
+    """Collect the reports of bugs in a list; within this they are not logged."""
+    reports: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        reports.append(record.getMessage())
+        return False
+
+    logger.addFilter(keep)
+    try:
+        yield reports
+    finally:
+        logger.removeFilter(keep)
+
+
+def is_bug(error: BaseException) -> bool:
+    """Return whether the user should look at the code: not for a timeout, nor for an error of ours alone."""
+    if isinstance(error, TimeoutError):
+        return False
+    return bool(_own_frames(error)) or not isinstance(error, TurnlineError)
+
+
+def first_line(text: str) -> str:
+    """Return what a log line shows of a message: its first line, cut, without control characters."""
+    return plain(text.partition("\n")[0][:MAX_REASON_CHARACTERS])
+
+
+def short_traceback(error: BaseException) -> str:
+    """Return the frames of the user's own code, on lines of their own; without any, the innermost frame."""
+    frames = extract_tb(error.__traceback__)
+    own = _own_frames(error)[-MAX_FRAMES:]
+    shown = own if own else frames[-1:]
+    return "".join(f"\n{line}" for one in format_list(shown) for line in one.rstrip().splitlines())
+
+
+def _own_frames(error: BaseException) -> list[FrameSummary]:
+    return [one for one in extract_tb(error.__traceback__) if _is_own(one.filename)]
+
+
+def _is_own(filename: str) -> bool:
+    if filename.startswith("<"):
+        return not filename.startswith("<frozen")  # `<string>` is a program that was given as text.
+    path = str(Path(filename).resolve())
+    return not path.startswith((_OURS, *_LIBRARIES))

@@ -1,0 +1,28 @@
+"""A timeout says what took too long, and what its limit was."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from turnline.errors.timeouts import within
+
+
+async def test_a_timeout_says_its_limit() -> None:
+    with pytest.raises(TimeoutError) as late:
+        async with within(0.01, "it has not answered", "; ask again."):
+            await asyncio.Event().wait()
+
+    assert str(late.value) == "it has not answered within 0.01 s; ask again."
+
+
+async def test_a_timeout_of_what_is_inside_stays_what_it_is() -> None:
+    with pytest.raises(TimeoutError, match=r"^another$"):
+        async with within(60, "it has not answered"):
+            raise TimeoutError("another")
+
+
+async def test_without_a_limit_nothing_is_raised() -> None:
+    async with within(None, "it has not answered"):
+        await asyncio.sleep(0)
