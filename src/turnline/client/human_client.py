@@ -35,7 +35,11 @@ class HumanClient(ParticipantClient):
         await super().close(grace_seconds=grace_seconds)
 
     async def answer(self, request: Envelope, answer: str) -> Envelope:
-        """Answer a `human.requested` envelope: what a tool asked with `context.input` (H1)."""
+        """Answer a `human.requested` envelope: what a tool asked with `context.input` (H1).
+
+        Raises `NotAsked` if it addresses other people, `AlreadyAnswered`, and `UnknownQuestion` if its turn
+        is over.
+        """
         data = {"request_id": request.event_data["request_id"], "answer": answer}
         return await self.channel(request.channel_id).send(event_type=EV_HUMAN_ANSWERED, event_data=data)
 

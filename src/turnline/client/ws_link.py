@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from ssl import SSLContext
 from typing import Final, Self
 from urllib.parse import SplitResult, urlsplit
@@ -31,7 +32,7 @@ from turnline.hub.clock import Clock, SystemClock
 from turnline.hub.delivery import Receiver
 from turnline.hub.ids import sortable_ids
 from turnline.hub.lane import Lane
-from turnline.hub.texts import Listening, Texts, TurnText
+from turnline.hub.texts import Listening, Texts, TurnText, is_for
 
 OPEN_SECONDS: Final = 15.0
 CONNECT_SECONDS: Final = 10.0
@@ -147,7 +148,9 @@ class WsLink:
                 receiver.wake(wake.channel_id, wake.seq)
 
     def heard(self, words: Text) -> None:
-        said = TurnText(channel_id=words.channel_id, agent_id=words.agent_id, text=words.text)
+        said = TurnText(
+            channel_id=words.channel_id, agent_id=words.agent_id, text=words.text, audience=words.audience
+        )
         self._texts.tell(said)
 
     def seats(self) -> dict[str, dict[str, int]]:
@@ -224,7 +227,7 @@ class _Listening(Listening):
     """A listener of this link. The server is told of the first on a channel, and of the last."""
 
     def __init__(self, link: WsLink, agent_id: str, channel_id: str) -> None:
-        super().__init__(link.texts, channel_id)
+        super().__init__(link.texts, channel_id, partial(is_for, agent_id))
         self._link = link
         self._agent_id = agent_id
         self._where = channel_id

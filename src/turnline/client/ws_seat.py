@@ -131,8 +131,8 @@ class WsSeat:
         """As the last answer about the channel said."""
         return channel_id in self._place.heard
 
-    def tell_text(self, channel_id: str, text: str) -> None:
-        self._calls.tell(Text(channel_id=channel_id, agent_id=self.agent_id, text=text))
+    def tell_text(self, channel_id: str, text: str, audience: list[str] | None = None) -> None:
+        self._calls.tell(Text(channel_id=channel_id, agent_id=self.agent_id, text=text, audience=audience))
 
     async def wait_beyond(self, channel_id: str, seq: int) -> bool:
         return bool(await self._ask("wait_beyond", channel_id=channel_id, after=seq))

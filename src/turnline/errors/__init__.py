@@ -18,6 +18,11 @@
     │   ├── NotDue                a timer fired for a moment that has passed
     │   ├── NotStuck              a retry was asked for a turn that is not stuck
     │   ├── TurnStuck             a turn ended its process again and again
+    │   ├── AlreadyAsked          a turn asked the same question twice
+    │   ├── TooManyQuestions      one turn asked people too often
+    │   ├── UnknownQuestion       an answer names a question that is not open
+    │   ├── NotAsked              an answer came from a participant whom the question does not address
+    │   ├── AlreadyAnswered       a question was answered twice
     │   ├── EnvelopeIdReused      one id, two different drafts
     │   └── Denied                an access rule or the arbiter said no
     ├── OpenFailed                the channel was not opened
@@ -167,6 +172,8 @@ from turnline.errors.names import (
     UnknownParticipant as UnknownParticipant,
 )
 from turnline.errors.refusals import (
+    AlreadyAnswered as AlreadyAnswered,
+    AlreadyAsked as AlreadyAsked,
     BadDraft as BadDraft,
     BadTarget as BadTarget,
     ChannelBusy as ChannelBusy,
@@ -176,6 +183,7 @@ from turnline.errors.refusals import (
     ContextMismatch as ContextMismatch,
     Denied as Denied,
     EnvelopeIdReused as EnvelopeIdReused,
+    NotAsked as NotAsked,
     NotDue as NotDue,
     NotParticipant as NotParticipant,
     NotStuck as NotStuck,
@@ -183,8 +191,10 @@ from turnline.errors.refusals import (
     OutOfTurn as OutOfTurn,
     ReservedEventType as ReservedEventType,
     RoutingFailed as RoutingFailed,
+    TooManyQuestions as TooManyQuestions,
     TurnStuck as TurnStuck,
     TurnTaken as TurnTaken,
+    UnknownQuestion as UnknownQuestion,
 )
 from turnline.errors.runs import (
     BadAnswer as BadAnswer,

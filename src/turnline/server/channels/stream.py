@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import ExitStack, aclosing, suppress
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -68,7 +69,9 @@ class ChannelStreams:
     async def _told(self, channel_id: str, after: int, sight: Sight) -> AsyncIterator[bytes]:
         """What goes over the wire, until the channel has ended, the server stops, or the token does."""
         hub = self._house.runtime.hub
-        with suppress(HubClosed, AccessError), Listening(hub.texts, channel_id) as listening:
+        members = (await hub.state(channel_id)).spec.participants
+        hears = partial(sight.may_hear, members)
+        with suppress(HubClosed, AccessError), Listening(hub.texts, channel_id, hears) as listening:
             yield HEARTBEAT  # Whoever waits for the first byte knows that somebody listens.
             while True:
                 self._house.access.check(sight.principal, "channels.stream", channel_id)
