@@ -33,6 +33,7 @@ from turnline.core.targets import TerminateTarget
 from turnline.errors import (
     BadDraft,
     ClaimLost,
+    ClientClosed,
     InviteRejected,
     InviteTimeout,
     NotAsked,
@@ -156,6 +157,41 @@ class LinkTurnsContract(Linked):
 
             assert [e.event_type for e in pulled] == ["channel.invite", "channel.opened", "text"]
             assert await closed(channel) == "sequence_complete"
+
+    async def test_closing_a_persons_client_wakes_everybody_who_waits_at_it(self) -> None:
+        async with self.home("alice", people=("user",)) as home:
+            user, heard = home.people["user"], list[str]()
+
+            async def listen() -> None:
+                async for one in user.envelopes():
+                    heard.append(one.event_type)
+
+            listening, waiting = begin(listen()), begin(user.next_envelope())
+            for _ in range(3):
+                await asyncio.sleep(0)
+            await user.close()
+            await listening
+            error = await refused(ClientClosed, waiting)
+
+            assert (heard, error.name) == ([], "user")
+
+    async def test_a_closed_client_refuses_every_call(self) -> None:
+        async with self.home("alice", people=("user",)) as home:
+            user = home.people["user"]
+            channel = await home.open(sequence(["alice", "user"]), message="hello")
+            mine = home.handle("user", channel)
+            await user.close()
+
+            await refused(ClientClosed, user.next_envelope())
+            await refused(ClientClosed, anext(user.envelopes()))
+            await refused(ClientClosed, user.open("conversation", "alice"))
+            await refused(ClientClosed, user.accept(channel.channel_id))
+            await refused(ClientClosed, mine.send("too late"))
+            await refused(ClientClosed, mine.state())
+            with pytest.raises(ClientClosed, match="Register 'user' again"):
+                user.on_envelope(print)
+            with pytest.raises(ClientClosed):
+                user.channel(channel.channel_id)
 
     async def test_l1_an_invitation_is_rejected_with_a_reason(self) -> None:
         async with self.home("alice") as home:

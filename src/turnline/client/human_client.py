@@ -10,6 +10,7 @@ from turnline.client.unread import Unread
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_HUMAN_ANSWERED
 from turnline.core.governance import Registration
+from turnline.errors import ClientClosed, HubClosed, TurnlineError
 
 
 class HumanClient(ParticipantClient):
@@ -32,6 +33,7 @@ class HumanClient(ParticipantClient):
             self._pushing.cancel()
             await asyncio.gather(self._pushing, return_exceptions=True)
         await self._unread.stop()
+        self._unread.end(ClientClosed(self.name))
         await super().close(grace_seconds=grace_seconds)
 
     async def answer(self, request: Envelope, answer: str) -> Envelope:
@@ -44,14 +46,26 @@ class HumanClient(ParticipantClient):
         return await self.channel(request.channel_id).send(event_type=EV_HUMAN_ANSWERED, event_data=data)
 
     async def next_envelope(self, timeout: float | None = None) -> Envelope:
-        """Return the next envelope that concerns this person, of any channel. Raises `TimeoutError`."""
+        """Return the next envelope that concerns this person, of any channel.
+
+        Raises `TimeoutError`; `ClientClosed` or `HubClosed` once either is closed, also for one who waits.
+        """
+        self._check_open()
         async with asyncio.timeout(timeout):
             return await self._unread.get()
 
     async def envelopes(self) -> AsyncIterator[Envelope]:
-        """Yield every envelope that concerns this person, as they come."""
+        """Yield every envelope that concerns this person, as they come, until the client or hub closes."""
+        self._check_open()
         while True:
-            yield await self._unread.get()
+            try:
+                envelope = await self._unread.get()
+            except (ClientClosed, HubClosed):
+                return
+            yield envelope
+
+    def _end(self, error: TurnlineError) -> None:
+        self._unread.end(error)
 
     async def _handle(self, envelope: Envelope) -> None:
         if self._pushing is None:

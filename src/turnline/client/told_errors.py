@@ -55,6 +55,7 @@ _FACTS: Final[dict[type[TurnlineError], _Listed]] = {
     e.UnknownChannel: _NAME,
     e.NameTaken: ("what", "name", "taken"),
     e.ChannelQuarantined: ("channel_id",),
+    e.ClientClosed: ("name",),
     e.HubClosed: (),
     e.DelegationCycle: ("cycle",),
     e.Unauthenticated: ("because",),

@@ -29,7 +29,7 @@ from turnline.client.ws_wire import LibraryWire, Wire, library, reason
 from turnline.core.governance import Passport, Registration, Resume, Rule
 from turnline.errors import LinkLost, NameTaken, TurnlineError
 from turnline.hub.clock import Clock, SystemClock
-from turnline.hub.delivery import Receiver
+from turnline.hub.delivery import KnowsEnd, Receiver
 from turnline.hub.ids import sortable_ids
 from turnline.hub.lane import Lane
 from turnline.hub.texts import Listening, Texts, TurnText, is_for
@@ -102,7 +102,7 @@ class WsLink:
         if agent_id in self._seats:
             do = "It is attached over this link; detach it, or use its client."
             raise NameTaken("participant", registration.name, do=do)
-        place = Place()
+        place = Place(registration.name)
         self._seats[agent_id] = (receiver, place)
         try:
             await self._calls.ask("attach", seat=agent_id)
@@ -129,6 +129,8 @@ class WsLink:
     async def close(self) -> None:
         """Give up every seat and end the connection."""
         await self._calls.close()
+        for receiver, _ in self._seats.values():
+            _end(receiver, LinkLost("it was closed"))
         self._seats.clear()
 
     async def __aenter__(self) -> Self:
@@ -158,7 +160,9 @@ class WsLink:
 
     def lost(self, agent_id: str, error: TurnlineError) -> None:
         if agent_id in self._seats:
-            self._seats[agent_id][1].lost = error
+            receiver, place = self._seats[agent_id]
+            place.lost = error
+            _end(receiver, error)
             self._calls.fail(agent_id, error)
 
     def came_back(self) -> None:
@@ -221,6 +225,11 @@ def _taken_apart(url: str) -> tuple[SplitResult, str]:
     if not is_one:  # It is not shown: it may hold a password.
         raise LinkLost("this is no address of a server; expected ws://host:port/path, or wss://")
     return parts, parts.netloc.rpartition("@")[2]
+
+
+def _end(receiver: Receiver, error: TurnlineError) -> None:
+    if isinstance(receiver, KnowsEnd):
+        receiver.end(error)
 
 
 class _Listening(Listening):

@@ -36,6 +36,7 @@
     │   └── UnknownChannel
     ├── NameTaken                 a name that is registered or attached already
     ├── ChannelQuarantined        one channel cannot be read; every other one works
+    ├── ClientClosed              a participant's client was used after it had been closed
     ├── HubClosed
     ├── AgentError                an agent could not do its round
     │   ├── NoModel               nobody said which model to use
@@ -131,6 +132,7 @@ from turnline.errors.channels import (
     BadGraph as BadGraph,
     BadSpec as BadSpec,
     ChannelQuarantined as ChannelQuarantined,
+    ClientClosed as ClientClosed,
     HubClosed as HubClosed,
     InviteRejected as InviteRejected,
     InviteTimeout as InviteTimeout,

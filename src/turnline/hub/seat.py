@@ -22,7 +22,7 @@ from turnline.core.envelope import Draft, Envelope, JsonObject, shown_to
 from turnline.core.governance import Passport, Registration, may_address
 from turnline.core.state import Claim, State, metadata_of
 from turnline.core.views import state_for
-from turnline.errors import NotParticipant
+from turnline.errors import ClientClosed, NotParticipant
 from turnline.hub.delegation import check_delegation
 from turnline.hub.delivery import is_for_a_step
 from turnline.hub.hub import Hub
@@ -55,7 +55,8 @@ class Seat:
     """One participant's place at a hub of this process."""
 
     def __init__(self, hub: Hub, registration: Registration, worker: str = "") -> None:
-        self._hub = hub
+        self._at = hub
+        self._has_left = False
         self.registration = registration
         self.worker = worker or hub.turns.process.join(f"{registration.agent_id}-{hub.new_id()[-8:]}")
 
@@ -63,13 +64,21 @@ class Seat:
     def agent_id(self) -> str:
         return self.registration.agent_id
 
+    @property
+    def _hub(self) -> Hub:
+        """The hub, for as long as the seat is held. Raises `ClientClosed` after `leave`."""
+        if self._has_left:
+            raise ClientClosed(self.registration.name)
+        return self._at
+
     def new_id(self) -> str:
         return self._hub.new_id()
 
     def leave(self) -> None:
-        """Give the seat up; what was claimed from it can be taken over at once."""
-        self._hub.detach(self.agent_id)
-        self._hub.turns.process.leave(self.worker)
+        """Give the seat up; what was claimed from it can be taken over at once. It is of no use then."""
+        self._has_left = True
+        self._at.detach(self.agent_id)
+        self._at.turns.process.leave(self.worker)
 
     async def peers(self) -> list[Peer]:
         """Return everybody whom the participant may address, in the order of registration."""
