@@ -138,12 +138,14 @@ class ParticipantClient:
         ack_timeout: float = ACK_TIMEOUT_SECONDS,
         channel_id: str | None = None,
         parent: str | None = None,
+        takes_turns: bool = True,
     ) -> Channel:
         """Open a channel and return it once everybody has accepted (L1).
 
         With `channel_id`, opening again (the same script, started anew) gives
         the channel that is there; `message` is said once. What an agent opens in a
         turn of its own is below that turn's channel (T7); else `parent` says so.
+        With `takes_turns=False` this participant only passes the message: round robin skips it.
         """
         request = OpenRequest(
             type=type,
@@ -156,6 +158,7 @@ class ParticipantClient:
             ack_timeout_seconds=ack_timeout,
             channel_id=channel_id,
             parent_id=parent or self._turn_channel(),
+            opener_takes_turns=takes_turns,
         )
         return self.channel(await self.seat.open(request))
 

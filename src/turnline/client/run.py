@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +19,7 @@ from turnline.client.channel import Channel
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
 from turnline.client.link import LocalLink
+from turnline.client.questions import OnQuestion, answer_questions
 from turnline.core.envelope import Basis, Envelope
 from turnline.core.event_types import SUBSTANTIVE
 from turnline.core.governance import Passport
@@ -26,7 +27,9 @@ from turnline.core.graph import TransitionGraph
 from turnline.core.packet import body_of
 from turnline.core.study.spent import spent
 from turnline.errors import BadSpec
+from turnline.log.address import open_log
 from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
 
 logger = logging.getLogger(__name__)
 
@@ -72,25 +75,35 @@ async def run(
     channel_id: str | None = None,
     timeout: float | None = None,
     attach_plugin: bool = False,
+    on_question: OnQuestion | None = None,
 ) -> RunResult:
     """Run a conversation from its message to its end.
 
     The graph names agents by their names, and whoever says the message `"user"`.
     With a log (`"sqlite:///story.db"`) and a channel id, starting it again goes on
     where it stopped. The agents have their own tools only, unless `attach_plugin` adds
-    the network's. Raises `BadSpec`, and `TimeoutError`.
+    the network's.
+
+    `on_question` answers what an agent asks a person: it gets the question and returns a text, True or
+    False. Without it the question is printed with the command that answers it in another terminal.
+    Raises `BadSpec`, `TimeoutError`, and what `on_question` raises.
     """
-    _check_given(graph, message)
-    hub = await Hub.open(log)
+    _check_given(graph, message, on_question)
+    opened = open_log(log) if isinstance(log, str) else log
+    # Other processes answer questions on this log: `turnline channels answer`.
+    hub = await Hub.open(opened, follow=not isinstance(opened, MemoryLog))
     client = HubClient(LocalLink(hub), hub=hub)
     try:
         user = await client.register_human(Passport(name=USER, kind="human"))
         names = [(await client.register(one, attach_plugin=attach_plugin)).name for one in agents]
         knobs = {"graph": graph.to_dict(), "context_vars": dict(context_vars or {})}
-        channel = await user.open("workflow", names, knobs, message=message, channel_id=channel_id)
+        channel = await user.open(
+            "workflow", names, knobs, message=message, channel_id=channel_id, takes_turns=False
+        )
         if channel_id is not None:
             await _check_message(hub, channel_id, message)
-        await channel.result(timeout)
+        questions = answer_questions(user, channel.channel_id, opened, on_question)
+        await _beside(channel.result(timeout), questions)
         return await _told(hub, channel)
     finally:
         await client.close()
@@ -107,13 +120,30 @@ def run_sync(graph: TransitionGraph, **options: Any) -> RunResult:
     return asyncio.run(run(graph, **options))
 
 
-def _check_given(graph: object, message: object) -> None:
+async def _beside(work: Coroutine[Any, Any, object], other: Coroutine[Any, Any, None]) -> None:
+    """Return when `work` has ended; `other` goes on beside it, and ends it if it fails."""
+    tasks = [asyncio.create_task(work), asyncio.create_task(other)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[1].done():
+            await tasks[1]
+        await tasks[0]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _check_given(graph: object, message: object, on_question: object) -> None:
     """Refuse what would fail far from here: without a message, everybody waits for the one who says it."""
     if not isinstance(graph, TransitionGraph):
         expected = "a TransitionGraph; `TransitionGraph.loads` makes one of a dict"
         raise BadSpec("graph", found=f"a {type(graph).__name__}", expected=expected)
     if not isinstance(message, str):
         raise BadSpec("message", found=f"a {type(message).__name__}", expected=f"the text that {USER!r} says")
+    if on_question is not None and not callable(on_question):
+        expected = "a function that gets the question and returns the answer"
+        raise BadSpec("on_question", found=f"a {type(on_question).__name__}", expected=expected)
 
 
 def _is_in_a_loop() -> bool:

@@ -40,6 +40,8 @@ class Participant(Struct, frozen=True, omit_defaults=True):
     name: str
     kind: str = "agent"
     """`agent`, `human`, `remote_agent` or `step`."""
+    takes_turns: bool = True
+    """False for a participant that only passes the first message, such as the `user` of `run` (N8)."""
 
 
 class Expectation(Struct, frozen=True):
@@ -84,6 +86,11 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     forked_from: ForkedFrom | None = None
     traceparent: str | None = None
     """The span it was opened in; whoever works on it goes on in that trace."""
+
+    @property
+    def turn_order(self) -> tuple[str, ...]:
+        """The participants whose turn comes round, in order: those that take turns, without steps (N8)."""
+        return tuple(one.agent_id for one in self.participants if one.takes_turns and one.kind != "step")
 
     def names(self) -> Mapping[str, str]:
         """Every id and every name of a participant -> the id."""

@@ -65,7 +65,10 @@ class FullTranscript(View):
 @register_view
 @dataclass(frozen=True, slots=True)
 class WindowedSummary(View):
-    """The last `recent_n` things said, and one line about what came before. By default max(2N, 4)."""
+    """The last `recent_n` things said, and one line about what came before.
+
+    By default max(2N, 4) things, for N participants that take turns.
+    """
 
     name: ClassVar[str] = "windowed_summary"
     recent_n: int | None = None
@@ -102,7 +105,7 @@ class WindowedSummary(View):
         return state.said[-window][0] - 1, {who: n - shown[who] for who, n in state.said_by.items()}
 
     def window(self, spec: ChannelSpec) -> int:
-        return self.recent_n or max(2 * len(spec.participants), _LEAST_WINDOW)
+        return self.recent_n or max(2 * len(spec.turn_order), _LEAST_WINDOW)
 
 
 def state_for(agent_id: str, state: S) -> S:
