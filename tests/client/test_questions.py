@@ -63,15 +63,13 @@ def test_an_answer_from_another_terminal_is_taken_at_once(tmp_path: Path) -> Non
         assert program.stderr is not None
         said = [program.stderr.readline() for _ in range(4)]
         for answer in ("no", "yes"):
-            line = said[1] if answer == "no" else said[3]
-            command = shlex.split(
-                line.removeprefix("Answer in another terminal: ").replace(" yes ", f" {answer} ")
-            )
-            subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, check=True, timeout=SAFETY_SECONDS)
+            line = said[1 if answer == "no" else 3].removeprefix("Answer in another terminal: ")
+            command = [sys.executable, "-m", *shlex.split(line.replace(" yes ", f" {answer} "))]
+            subprocess.run(command, cwd=tmp_path, check=True, timeout=SAFETY_SECONDS)
         out, _ = program.communicate(timeout=SAFETY_SECONDS)
 
     assert said[0].strip() == f"ada asks: {ASKED}"
-    assert "turnline channels answer c1 yes --as user" in said[1]
+    assert "turnline channels answer c1 yes --as user --question " in said[1]
     assert out.splitlines()[0] == "paid 6"
     assert "(closed: sequence_complete)" in out
 

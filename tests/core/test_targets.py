@@ -96,9 +96,8 @@ def test_the_participant_order_keeps_everybody() -> None:
 
 
 def test_an_order_that_is_given_may_name_a_participant_that_takes_no_turns() -> None:
-    graph = TransitionGraph(
-        "ann", [Transition(Always(), RoundRobinTarget(["ann", "user"]))], TerminateTarget()
-    )
+    order = RoundRobinTarget(["ann", "user"])
+    graph = TransitionGraph("ann", [Transition(Always(), order)], TerminateTarget())
     scene = workflow(graph, USER, "ann", "cat", expectations=[])
     scene.accept(packs("ann"))
 
