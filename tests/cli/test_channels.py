@@ -27,6 +27,7 @@ from turnline.errors import (
     UnknownChannel,
     UnknownName,
     UnknownParticipant,
+    UnknownQuestion,
 )
 from turnline.log.sqlite import SqliteLog
 from turnline.testing import ScriptedModel
@@ -194,6 +195,36 @@ def test_h1_answer_answers_what_an_agent_has_asked(tmp_path: Path) -> None:
 
     assert line["type"] == "human.answered"
     assert line["data"]["answer"] == "quite"
+    assert line["data"]["by"] == "operator"
+    assert line["audience"] == ["ada", "user"]
+    assert 'user answers, by operator: "quite"' in channels("show", "c1", log=file)
+
+
+def test_answer_does_not_guess_which_of_several_questions_is_meant(tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+
+    async def asked() -> None:
+        ada = Agent("ada", config=ScriptedModel([calls("pay", to="bob"), calls("pay", to="eve")], "done"))
+
+        @ada.tool(approval=True)
+        async def pay(to: str) -> str:
+            return f"paid {to}"
+
+        async with stage(ada, log=SqliteLog(file, durability="process")) as home:
+            channel = await home.open(sequence(["user", "ada"]), by="user", message="go", channel_id="c1")
+            first = await channel.wait_for(lambda one: one.event_type == "human.requested")
+            await channel.wait_for(lambda one: one.event_type == "human.requested", since=first.seq)
+
+    asyncio.run(asked())
+    told = [one["data"] for one in of("show", "c1", log=file)["lines"] if one["type"] == "human.requested"]
+    with pytest.raises(BadSpec, match=r"2 open ones .*Allow pay with {'to': 'eve'}.*--question ID"):
+        channels("answer", "c1", "yes", log=file)
+    line = of("answer", "c1", "yes", "--question", told[1]["request_id"], log=file)
+    with pytest.raises(UnknownQuestion):
+        channels("answer", "c1", "yes", "--question", told[1]["request_id"], log=file)
+
+    assert line["data"]["request_id"] == told[1]["request_id"]
+    assert of("answer", "c1", "no", log=file)["data"]["request_id"] == told[0]["request_id"]
 
 
 def test_tail_follows_until_the_channel_closes_and_a_pipe_gets_plain_lines(log: Path) -> None:

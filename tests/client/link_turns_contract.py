@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+from typing import Any
+
 import pytest
 from pydantic import BaseModel
 
@@ -19,18 +23,25 @@ from tests.hub.scenes import (
 )
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
-from turnline.client.channel import set_context
+from turnline.client.channel import Channel, set_context
 from turnline.client.turn import Turn
 from turnline.core.conditions import FromSpeaker
+from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.routing import packet
 from turnline.core.step_targets import FanOutTarget
 from turnline.core.targets import TerminateTarget
 from turnline.errors import (
+    BadDraft,
     ClaimLost,
+    ClientClosed,
     InviteRejected,
     InviteTimeout,
+    NotAsked,
+    OutOfTurn,
     TurnTaken,
 )
+from turnline.hub.ids import secret_id
 from turnline.hub.texts import TurnText
 from turnline.testing import ScriptedModel, call
 
@@ -176,6 +187,41 @@ class LinkTurnsContract(Linked):
             assert [e.event_type for e in pulled] == ["channel.invite", "channel.opened", "text"]
             assert await closed(channel) == "sequence_complete"
 
+    async def test_closing_a_persons_client_wakes_everybody_who_waits_at_it(self) -> None:
+        async with self.home("alice", people=("user",)) as home:
+            user, heard = home.people["user"], list[str]()
+
+            async def listen() -> None:
+                async for one in user.envelopes():
+                    heard.append(one.event_type)
+
+            listening, waiting = begin(listen()), begin(user.next_envelope())
+            for _ in range(3):
+                await asyncio.sleep(0)
+            await user.close()
+            await listening
+            error = await refused(ClientClosed, waiting)
+
+            assert (heard, error.name) == ([], "user")
+
+    async def test_a_closed_client_refuses_every_call(self) -> None:
+        async with self.home("alice", people=("user",)) as home:
+            user = home.people["user"]
+            channel = await home.open(sequence(["alice", "user"]), message="hello")
+            mine = home.handle("user", channel)
+            await user.close()
+
+            await refused(ClientClosed, user.next_envelope())
+            await refused(ClientClosed, anext(user.envelopes()))
+            await refused(ClientClosed, user.open("conversation", "alice"))
+            await refused(ClientClosed, user.accept(channel.channel_id))
+            await refused(ClientClosed, mine.send("too late"))
+            await refused(ClientClosed, mine.state())
+            with pytest.raises(ClientClosed, match="Register 'user' again"):
+                user.on_envelope(print)
+            with pytest.raises(ClientClosed):
+                user.channel(channel.channel_id)
+
     async def test_l1_an_invitation_is_rejected_with_a_reason(self) -> None:
         async with self.home("alice") as home:
             user = await home.person("user", auto_ack_invites=False)
@@ -209,6 +255,101 @@ class LinkTurnsContract(Linked):
             await user.answer(envelope, "blue")
 
             assert (await channel.result(timeout=SAFETY_SECONDS)).text == "thanks"
+
+    async def test_only_a_person_whom_a_question_addresses_answers_it(self) -> None:
+        async with self.home("alice", "bob", people=("user", "boss")) as home:
+            asked, answered = list[Envelope](), list[Envelope]()
+
+            async def approve(turn: Turn) -> str:
+                asked.append(await turn.channel.send(**question(turn, to=["boss"])))
+                is_answer = partial(is_of_type, "human.answered")
+                answered.append(await turn.channel.wait_for(is_answer, since=asked[0].seq))
+                return "paid"
+
+            home["bob"].on_turn(approve)
+            channel = await home.open(A_B, message="pay", target=["bob", "user", "boss"])
+            await until(lambda: asked)
+            request_id = asked[0].event_data["request_id"]
+            data = {"request_id": request_id, "answer": "yes"}
+            for name in ("alice", "bob", "user"):
+                handle = home.handle(name, channel)
+                await refused(NotAsked, handle.send(event_type="human.answered", event_data=data))
+            states = {name: await home.handle(name, channel).state() for name in ("alice", "user", "boss")}
+            await home.people["boss"].answer(asked[0], "no")
+            await closed(channel)
+
+            assert {name: request_id in one.questions for name, one in states.items()} == {
+                "alice": False,
+                "user": False,
+                "boss": True,
+            }
+            (line,) = answered
+            assert (line.sender_id, line.event_data["answer"]) == (home.people["boss"].agent_id, "no")
+
+    # What is for some participants only.
+
+    async def test_only_the_participant_that_has_the_turn_reads_what_it_recorded(self) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.open(A_B)
+            alice, bob, channel_id = home["alice"].seat, home["bob"].seat, channel.channel_id
+            claim = await alice.claim(channel_id, 1)
+            await alice.record(channel_id, claim.seq, "turn.model", {"entry": {"secret": 1}})
+            await refused(OutOfTurn, bob.recorded(channel_id))
+
+            assert [one.event_data for one in await alice.recorded(channel_id)] == [{"entry": {"secret": 1}}]
+
+    async def test_only_units_of_a_turn_are_recorded(self) -> None:
+        """Else a worker could have the hub write a person's answer."""
+        async with self.home("alice", "bob") as home:
+            channel = await home.open(A_B)
+            claim = await home["alice"].seat.claim(channel.channel_id, 1)
+            data = {"request_id": "x" * 32, "answer": "yes", "by": "x", "for": "x"}
+            record = home["alice"].seat.record(channel.channel_id, claim.seq, "human.answered", data)
+
+            await refused(BadDraft, record)
+
+    async def test_words_and_context_updates_are_for_the_audience_of_their_packet(self) -> None:
+        async with self.home("alice", "bob", people=("cyd",)) as home:
+            let = asyncio.Event()
+
+            async def whisper(turn: Turn) -> JsonObject:
+                turn.audience = ["alice"]
+                await let.wait()
+                await turn.tell("4")
+                await turn.tell("2")
+                return packet("42", context_updates={"salary": 42})
+
+            home["bob"].on_turn(whisper)
+            told: dict[str, list[str]] = {"alice": [], "cyd": []}
+
+            async def listen(name: str, channel: Channel) -> None:
+                async for one in channel.stream_with_text():
+                    told[name].append(one.text if isinstance(one, TurnText) else one.event_type)
+
+            knobs = {"context_vars": {"open": True}}
+            channel = await home.open(A_B, target=["bob", "cyd"], knobs=knobs)
+            listening = [begin(listen(name, home.handle(name, channel))) for name in told]
+            await until(lambda: len(home.hub.texts.listeners[channel.channel_id]) == len(told))
+            await channel.send("how much?")
+            let.set()
+            for one in listening:
+                await one
+            seen = {name: (await home.handle(name, channel).state()).context_vars for name in told}
+
+            assert "".join(one for one in told["alice"] if one in ("4", "2")) == "42"
+            assert "4" not in told["cyd"]
+            assert "packet" not in told["cyd"]
+            assert seen == {"alice": {"open": True, "salary": 42}, "cyd": {"open": True}}
+
+
+def question(turn: Turn, *, to: list[str]) -> dict[str, Any]:
+    """What a handler sends to ask people without a tool."""
+    data = {"request_id": secret_id(), "question": "pay?", "turn": turn.number, "call": "", "position": 1}
+    return {"event_type": "human.requested", "event_data": data, "audience": to}
+
+
+def is_of_type(event_type: str, envelope: Envelope) -> bool:
+    return envelope.event_type == event_type
 
 
 async def colour(context: Context) -> str:

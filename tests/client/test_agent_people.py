@@ -6,15 +6,16 @@ import asyncio
 from typing import Any
 
 from tests.client.stage import begun, played, stage, told
-from tests.hub.scenes import House, closed, quiet
+from tests.hub.scenes import House, closed, refused
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
-from turnline.agent.messages import Message
+from turnline.agent.messages import Message, ToolCall
 from turnline.agent.tool import Tool, tool
 from turnline.client.channel import Channel
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_HUMAN_REQUESTED
 from turnline.core.graph import sequence
+from turnline.errors import AlreadyAnswered, NotAsked, UnknownQuestion
 from turnline.log.memory import MemoryLog
 from turnline.testing import ScriptedModel, call
 
@@ -81,8 +82,7 @@ async def test_h1_an_answer_to_another_question_is_not_taken() -> None:
         channel = await begun(home)
         asked = await question(channel)
         data = {"request_id": "another", "answer": "wrong"}
-        await channel.send(event_type="human.answered", event_data=data)
-        await quiet()
+        await refused(UnknownQuestion, channel.send(event_type="human.answered", event_data=data))
         await home.people["user"].answer(asked, "right")
         await closed(channel)
 
@@ -178,6 +178,63 @@ async def test_h1_nor_is_it_after_a_restart() -> None:
         await home.people["user"].answer(second, "no")
         await closed(home.people["user"].channel("story"))
 
+    assert paid == [5]
+
+
+async def test_an_agent_cannot_approve_its_own_call_or_that_of_another() -> None:
+    paid: list[int] = []
+    agent, model = asking(call("pay", amount=5), "ok", tools=[paying(paid)])
+    async with stage(agent, Agent("bob")) as home:
+        channel = await begun(home)
+        asked = await question(channel)
+        data = {"request_id": asked.event_data["request_id"], "answer": "yes"}
+        for name in ("ada", "bob"):
+            handle = home[name].channel(channel.channel_id)
+            await refused(NotAsked, handle.send(event_type="human.answered", event_data=data))
+        await home.people["user"].answer(asked, "no")
+        await refused(AlreadyAnswered, home.people["user"].answer(asked, "yes"))
+        await closed(channel)
+
+    assert paid == []
+    assert told(model) == ["a person declined this call of 'pay'."]
+
+
+async def test_request_ids_of_equal_questions_have_nothing_in_common() -> None:
+    """Two turns that ask the same at the same place: whoever knows one id cannot compute the other."""
+    agent, _ = asking(call("sure"), "one", call("sure"), "two")
+    async with stage(agent) as home:
+        channel, user = await begun(home, sequence(["user", "ada", "ada"])), home.people["user"]
+        first = await question(channel)
+        await user.answer(first, "yes")
+        second = await question(channel, since=first.seq)
+        await user.answer(second, "yes")
+        await closed(channel)
+
+    ids = [one.event_data["request_id"] for one in (first, second)]
+    assert len({one[start : start + 8] for one in ids for start in (0, 8, 16, 24)}) == 8
+    assert all(one.envelope_id not in ids for one in (first, second))
+
+
+async def test_a_model_that_repeats_a_call_id_is_asked_about_each_call() -> None:
+    """Also after a restart: a call is known by its place in the turn, not by the id the model gave it."""
+
+    def twice(messages: tuple[Message, ...]) -> Any:
+        again = ToolCall(call_id="call-1", tool="pay", arguments={"amount": 5})
+        return again if len(messages) < 5 else "ok"
+
+    paid: list[int] = []
+    log = MemoryLog()
+    async with stage(asking(twice, tools=[paying(paid)])[0], log=log) as home:
+        channel = await begun(home, channel_id="story")
+        first = await question(channel)
+        await home.people["user"].answer(first, "yes")
+        second = await question(channel, since=first.seq)
+    async with stage(asking(twice, tools=[paying(paid)])[0], log=log) as home:
+        await home.people["user"].answer(second, "no")
+        channel = home.people["user"].channel("story")
+        await closed(channel)
+
+        assert [one.event_data["call"] for one in await questions(home, channel)] == ["1.1", "2.1"]
     assert paid == [5]
 
 

@@ -10,7 +10,7 @@ from tests.hub.scenes import A_B, A_B_A, begin, closed, house, quiet, refused, u
 from turnline.client.unread import UNREAD_ENVELOPES
 from turnline.core.envelope import Envelope
 from turnline.core.graph import sequence
-from turnline.errors import InviteRejected
+from turnline.errors import HubClosed, InviteRejected
 from turnline.log.memory import MemoryLog
 
 USER_BOB = sequence(["user", "bob", "user"])
@@ -212,6 +212,39 @@ async def test_a_remark_can_be_for_some_ears_only() -> None:
 
         assert "for bob" in seen["bob"]
         assert "for bob" not in seen["alice"]
+
+
+async def test_closing_the_hub_wakes_everybody_who_waits_at_a_person() -> None:
+    """Also at a client that the hub does not know of, and after what has come already."""
+    async with house(MemoryLog(), "alice", people=["user", "boss"]) as home:
+        await home.talk(to="user", message="hello")
+        await quiet()
+        boss, heard = home.people["boss"], list[str]()
+
+        async def listen() -> None:
+            async for one in home.people["user"].envelopes():
+                heard.append(one.event_type)
+
+        listening, waiting = begin(listen()), begin(boss.next_envelope())
+        await quiet()
+        await home.hub.close()
+        await listening
+
+        with pytest.raises(HubClosed):
+            await waiting
+        await refused(HubClosed, boss.next_envelope())
+        assert heard == ["channel.invite", "channel.opened", "text"]
+
+
+async def test_a_pull_that_is_cancelled_takes_nothing_from_another() -> None:
+    async with house(MemoryLog(), "alice", people=["user"]) as home:
+        user = home.people["user"]
+        first, second = begin(user.next_envelope()), begin(user.next_envelope())
+        await quiet()
+        first.cancel()
+        await home.talk(to="user")
+
+        assert (await second).event_type == "channel.invite"
 
 
 async def test_closing_a_client_that_is_pushing_ends_the_pushing() -> None:

@@ -12,6 +12,7 @@ from turnline.client.participant import ParticipantClient
 from turnline.core.envelope import Envelope
 from turnline.core.expectations import turn_within
 from turnline.core.governance import Passport, Registration
+from turnline.errors import ClientClosed
 from turnline.log.memory import MemoryLog
 
 
@@ -144,7 +145,7 @@ async def test_a_client_that_has_closed_can_be_closed_again_and_does_nothing_mor
     async with house(MemoryLog(), "alice", "bob") as home:
         await home["alice"].close()
         await home["alice"].close()
-        with pytest.raises(RuntimeError, match="not attached"):
+        with pytest.raises(ClientClosed, match=r"The client of 'alice' is closed\. Register 'alice' again"):
             await home.talk()
 
 

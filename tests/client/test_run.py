@@ -12,10 +12,10 @@ import turnline
 from turnline import Agent, Handoff, ToolResult
 from turnline.agent.messages import Message, ModelReply, Usage
 from turnline.client.run import run, run_sync
-from turnline.core.conditions import ContextEquals, FromSpeaker, TurnFailed
+from turnline.core.conditions import Always, ContextEquals, FromSpeaker, TurnFailed
 from turnline.core.envelope import Basis
 from turnline.core.graph import Transition, TransitionGraph, sequence
-from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.core.targets import AgentTarget, RoundRobinTarget, TerminateTarget
 from turnline.errors import BadSpec, ModelError, TurnlineError
 from turnline.log.memory import MemoryLog
 from turnline.testing import ScriptedModel, call
@@ -153,6 +153,27 @@ async def test_o1_run_sync_in_an_event_loop_says_what_to_use_there() -> None:
 
 def test_o1_the_short_way_in_is_at_the_top() -> None:
     assert (turnline.run, turnline.run_sync) == (run, run_sync)
+
+
+def test_a_bare_round_robin_alternates_the_agents() -> None:
+    """N8: the `user` only passes the message, so its turn does not come round."""
+    graph = TransitionGraph(
+        "ann", [Transition(Always(), RoundRobinTarget())], TerminateTarget("done"), max_turns=4
+    )
+    agents = [says("ann", "a1", "a2"), says("bob", "b1", "b2")]
+    result = run_sync(graph, agents=agents, message="go")
+
+    assert said(result) == [("user", "go"), ("ann", "a1"), ("bob", "b1"), ("ann", "a2"), ("bob", "b2")]
+
+
+def test_a_bare_round_robin_that_begins_with_the_user_alternates_the_agents() -> None:
+    graph = TransitionGraph(
+        "user", [Transition(Always(), RoundRobinTarget())], TerminateTarget("done"), max_turns=4
+    )
+    agents = [says("ann", "a1", "a2"), says("bob", "b1")]
+    result = run_sync(graph, agents=agents, message="go")
+
+    assert [line.speaker for line in result.transcript] == ["user", "ann", "bob", "ann"]
 
 
 # --- going on ---

@@ -69,7 +69,7 @@ async def test_nobody_listens_and_the_model_is_not_made_to_stream() -> None:
 
 def test_a_listener_that_does_not_keep_up_misses_the_oldest_words_and_costs_no_more() -> None:
     texts = Texts()
-    with Listening(texts, "c") as listening:
+    with Listening(texts, "c", bool) as listening:
         for number in range(MAX_UNHEARD + 5):
             texts.tell(TurnText(channel_id="c", agent_id="bob", text=str(number)))
         taken = listening.take()
@@ -80,7 +80,7 @@ def test_a_listener_that_does_not_keep_up_misses_the_oldest_words_and_costs_no_m
 
 def test_words_reach_only_those_who_listen_to_that_channel() -> None:
     texts = Texts()
-    with Listening(texts, "here") as here, Listening(texts, "there") as there:
+    with Listening(texts, "here", bool) as here, Listening(texts, "there", bool) as there:
         texts.tell(TurnText(channel_id="here", agent_id="bob", text="hello"))
 
         assert [one.text for one in here.take()] == ["hello"]

@@ -14,7 +14,7 @@ from turnline.core.graph import TransitionGraph
 from turnline.core.pauses import moment_of
 from turnline.core.state import WorkflowState
 from turnline.core.targets import TerminateTarget
-from turnline.errors import BadDraft, ClaimLost, NotDue
+from turnline.errors import BadDraft, ClaimLost, NotDue, UnknownQuestion
 
 from .scenes import NOON, Scene, claims, draft, hub, live, packs, types, workflow, writes
 
@@ -128,12 +128,11 @@ def test_f7_a_timer_that_comes_after_the_answer_is_refused() -> None:
     scene.refusal(timer, NotDue)
 
 
-def test_f7_an_answer_to_an_agents_question_pauses_and_resumes_nothing() -> None:
+def test_f7_an_answer_to_another_question_resumes_nothing() -> None:
     scene = paused("person")
 
-    scene.accept(hub(ev.EV_HUMAN_ANSWERED, {"request_id": "ask-1", "answer": "yes"}))
-
-    assert scene.state.pause is not None
+    answer = {"request_id": "a" * 32, "answer": "yes", "by": "ann", "for": "ann"}
+    scene.refusal(hub(ev.EV_HUMAN_ANSWERED, answer), UnknownQuestion)
 
 
 def test_f7_after_a_pause_the_turn_is_anybodys_and_its_packet_moves_the_floor() -> None:

@@ -9,12 +9,20 @@ import pytest
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelSpec, Participant
 from turnline.core.envelope import Envelope
-from turnline.core.graph import round_robin
-from turnline.core.state import KEPT_SAID
-from turnline.core.views import FullTranscript, Message, WindowedSummary, view_for, views
+from turnline.core.graph import round_robin, sequence
+from turnline.core.state import KEPT_SAID, WorkflowState
+from turnline.core.views import (
+    FullTranscript,
+    Message,
+    WindowedSummary,
+    context_for,
+    state_for,
+    view_for,
+    views,
+)
 from turnline.errors import BadGraph, BadSpec, UnknownName, UnknownParticipant
 
-from .scenes import fails, line, packs, says, workflow, writes
+from .scenes import Scene, claims, draft, fails, hub, line, live, packs, says, workflow, writes
 
 SPEC = ChannelSpec(participants=[Participant("id-a", "alice"), Participant("id-b", "bob")])
 
@@ -146,3 +154,57 @@ def test_w10_a_window_larger_than_what_is_kept_is_read_from_the_beginning() -> N
     scene.accept(*(says(("alice", "bob")[n % 2]) for n in range(KEPT_SAID + 20)))
 
     assert WindowedSummary(KEPT_SAID + 1).start(scene.state) == (0, {})
+
+
+# --- the state, as one participant may see it ---
+
+
+def whispered() -> Scene[WorkflowState]:
+    """Alice has set `salary` in a packet to bob; cyd has the floor."""
+    graph = sequence(["alice", "cyd", "alice"])
+    scene = workflow(graph, "alice", "bob", "cyd", knobs={"context_vars": {"open": 1}}, expectations=[])
+    data = {"body": "psst", "routing": {"kind": "text"}, "context_updates": {"salary": 42}}
+    scene.accept(draft("alice", "packet", data, audience=["bob"]))
+    return scene
+
+
+def seen(scene: Scene[WorkflowState]) -> dict[str, list[str]]:
+    return {one: list(context_for(one, scene.state)) for one in ("alice", "bob", "cyd")}
+
+
+def test_a_packets_context_updates_are_for_its_audience_and_its_sender() -> None:
+    scene = whispered()
+
+    assert seen(scene) == {"alice": ["open", "salary"], "bob": ["open", "salary"], "cyd": ["open"]}
+    assert scene.replayed() == scene.state
+
+
+def test_a_state_is_shown_without_what_the_engine_keeps() -> None:
+    scene = whispered()
+    shown = state_for("bob", scene.state)
+
+    assert (shown.turn_vars, shown.turn_writes, shown.private_vars) == ({}, [], {})
+    assert shown.context_vars == {"open": 1, "salary": 42}
+
+
+def test_a_write_that_is_undone_does_not_show_what_it_replaced() -> None:
+    scene = whispered()
+    scene.accept(claims("cyd"))
+    scene.accept(writes("cyd", set={"salary": 1}, claim=live(scene)))
+    scene.accept(hub("turn.released", claim=live(scene)), claims("cyd", "w2"))
+
+    assert scene.state.context_vars["salary"] == 42
+    assert seen(scene)["cyd"] == ["open"]
+
+
+def test_a_variable_that_is_set_for_everybody_is_shown_to_everybody() -> None:
+    by_others, by_turn, by_packet = whispered(), whispered(), whispered()
+    by_others.accept(writes("alice", set={"salary": 1}))
+    by_turn.accept(claims("cyd"))
+    by_turn.accept(writes("cyd", set={"salary": 1}, claim=live(by_turn)))
+    by_turn.accept(packs("cyd", claim=live(by_turn)))
+    by_packet.accept(packs("cyd", updates={"salary": 1}))
+
+    for scene in (by_others, by_turn, by_packet):
+        assert seen(scene)["cyd"] == ["open", "salary"]
+        assert scene.state.var_audiences == {}

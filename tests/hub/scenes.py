@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -316,7 +316,7 @@ async def closed(channel: Channel) -> str:
     return (await channel.result(timeout=SAFETY_SECONDS)).reason
 
 
-async def refused(kind: type[E], asked: Coroutine[Any, Any, object]) -> E:
+async def refused(kind: type[E], asked: Awaitable[object]) -> E:
     """The error with which `asked` is refused."""
     with pytest.raises(kind) as error:
         await asked

@@ -288,7 +288,7 @@ async def test_hydrating_from_a_snapshot_equals_folding_from_scratch(open_log: O
         channel = await home.open(FOR_EVER, knobs={"context_vars": {"route": "north"}})
         await fill(channel)
         await channel.send("hello")
-        live = await channel.state()
+        live = await home.hub.state(channel.channel_id)
     counting = CountingLog(open_log())
     from_snapshot = await hydrated(counting, channel.channel_id)
     deleting = open_log()
@@ -303,7 +303,7 @@ async def test_a_damaged_or_outdated_snapshot_is_ignored(open_log: OpenLog) -> N
     async with house(open_log(), "alice", "bob") as home:
         channel = await home.open(FOR_EVER)
         await fill(channel)
-        live = await channel.state()
+        live = await home.hub.state(channel.channel_id)
     kept = open_log()
     seq, good = await kept.load_snapshot(channel.channel_id) or (0, b"")
     await kept.close()
@@ -340,7 +340,7 @@ async def test_a_log_without_snapshots_will_do() -> None:
     async with house(log, "alice", "bob") as home:
         channel = await home.open(FOR_EVER)
         await fill(channel)
-        live = await channel.state()
+        live = await home.hub.state(channel.channel_id)
 
     assert await hydrated(log, channel.channel_id) == live
 

@@ -8,9 +8,10 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Page, expect
 
 from turnline.agent.agent import Agent
+from turnline.agent.context import Context
 from turnline.agent.scripted import ScriptedModel, call
 from turnline.agent.tool import tool
-from turnline.core.event_types import EV_CONTEXT_SET, EV_HUMAN_REQUESTED
+from turnline.core.event_types import EV_CONTEXT_SET
 from turnline.core.governance import Passport
 
 from .payloads import PAYLOADS
@@ -37,11 +38,17 @@ def fails_with_it() -> str:
     raise ValueError(EVERYTHING)
 
 
+async def asks_it(context: Context) -> str:
+    return await context.input(PAYLOADS[6])
+
+
 async def hostile_channel(server: Stage) -> str:
     """A channel where everything that can hold text holds a payload."""
     assert server.door is not None
-    script = ScriptedModel(call("says_it"), call("fails_with_it"), EVERYTHING, ValueError(EVERYTHING))
-    agent = Agent("x", config=script, tools=[says_it, fails_with_it])
+    script = ScriptedModel(
+        call("says_it"), call("fails_with_it"), EVERYTHING, call("asks_it"), ValueError(EVERYTHING)
+    )
+    agent = Agent("x", config=script, tools=[says_it, fails_with_it, asks_it])
     names = [text for text in PAYLOADS if len(text) <= 256 and text.isprintable()]
     await server.door.register(agent, Passport(name=names[1]))
     for name in names[2:22]:
@@ -60,8 +67,8 @@ async def hostile_channel(server: Stage) -> str:
     await channel.send(
         event_type=EV_CONTEXT_SET, event_data={"set": {PAYLOADS[3]: {PAYLOADS[4]: [PAYLOADS[5]]}}}
     )
-    asked = {"request_id": "ask-1", "question": PAYLOADS[6]}
-    await channel.send(event_type=EV_HUMAN_REQUESTED, event_data=asked, envelope_id="ask-1")
+    await channel.send("ask me")
+    await server.until(channel.channel_id, lambda state: bool(state.questions))
     await channel.send(event_type="acme.note", event_data={PAYLOADS[7]: EVERYTHING})
     return channel.channel_id
 

@@ -282,7 +282,7 @@ class Agent:
         outcome = await self.perform(asked, Surroundings(on_progress=on_progress))
         return Reply(self, replace(asked, messages=outcome.messages), outcome)
 
-    async def _ask_person(self, key: str, prompt: str, timeout: float | None) -> str:
+    async def _ask_person(self, place: str, prompt: str, timeout: float | None) -> str:
         assert self.hitl_hook is not None
         async with within(timeout, "no person has answered"):
             # A plain function may well wait for a keyboard; it must not hold up everybody else.

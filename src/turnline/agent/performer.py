@@ -46,7 +46,11 @@ current_call: Final[ContextVar[str]] = ContextVar("current_call", default="")
 Sleep = Callable[[float], Awaitable[None]]
 Review = Callable[[ToolOutput], ToolOutput]
 AskFor = Callable[[str, str, float | None], Awaitable[str]]
-"""Asks a person for one call: its idempotency key, the prompt, and how many seconds to wait."""
+"""Asks a person for one call: the call's place in the round, the prompt, and how many seconds to wait.
+
+The place is the number of the model's reply and of the call in it, such as `2.1`. A round that resumes gives
+each call the same place, whatever ids the model chooses for its calls.
+"""
 
 
 def as_it_is(output: ToolOutput) -> ToolOutput:
@@ -103,10 +107,11 @@ class Performer:
 
     async def perform(self, round_: Round) -> Outcome:
         """Do everything `round_` asks for; return what it came to."""
-        step = next(round_)
+        step, replies = next(round_), 0
         while True:
             known = self.recorded.reply() if isinstance(step, AskModel) else None
-            done = await self._done(step) if known is None else known
+            done = await self._done(step, replies) if known is None else known
+            replies += isinstance(done, ModelReply)
             try:
                 step = round_.send(done)
             except StopIteration as ended:
@@ -115,8 +120,10 @@ class Performer:
             if isinstance(done, ModelReply) and known is None:
                 await self.journal.record(done)
 
-    async def _done(self, step: AskModel | CallTools) -> ModelReply | Sequence[ToolAnswer]:
-        return await (self.ask(step.messages) if isinstance(step, AskModel) else self._call_all(step))
+    async def _done(self, step: AskModel | CallTools, replies: int) -> ModelReply | Sequence[ToolAnswer]:
+        return await (
+            self.ask(step.messages) if isinstance(step, AskModel) else self._call_all(step, replies)
+        )
 
     async def ask(self, messages: tuple[Message, ...]) -> ModelReply:
         """Ask the model, as often as it may be tried."""
@@ -158,8 +165,12 @@ class Performer:
             )
         return reply
 
-    async def _call_all(self, step: CallTools) -> Sequence[ToolAnswer]:
-        tasks = [asyncio.ensure_future(self._answer(call)) for call in step.calls]
+    async def _call_all(self, step: CallTools, replies: int) -> Sequence[ToolAnswer]:
+        places = (f"{replies}.{number}" for number in range(1, len(step.calls) + 1))
+        tasks = [
+            asyncio.ensure_future(self._answer(call, place))
+            for call, place in zip(step.calls, places, strict=True)
+        ]
         try:
             return await asyncio.gather(*tasks)
         finally:
@@ -167,7 +178,7 @@ class Performer:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, call: ToolCall) -> ToolAnswer:
+    async def _answer(self, call: ToolCall, place: str) -> ToolAnswer:
         known = self.recorded.answer(call)
         if known is not None:
             return known
@@ -176,7 +187,7 @@ class Performer:
         attributes = {tracing.OPERATION: "execute_tool", "gen_ai.tool.name": call.tool}
         attributes |= {"gen_ai.tool.call.id": call.call_id, "gen_ai.tool.type": "function"}
         with tracing.span(f"execute_tool {call.tool}", attributes) as recording:
-            output = await self._called(call)
+            output = await self._called(call, place)
             if output.failed:
                 recording.fail("tool_failed")
         answer = ToolAnswer(
@@ -192,8 +203,8 @@ class Performer:
         self._tell(ToolFinished(answer))
         return answer
 
-    async def _called(self, call: ToolCall) -> ToolOutput:
-        context = self._context(f"{self.key}:{call.call_id}:{call.tool}")
+    async def _called(self, call: ToolCall, place: str) -> ToolOutput:
+        context = self._context(f"{self.key}:{call.call_id}:{call.tool}", place)
         found = self.toolbox.get(call.tool)
         if found is not None and found.approval and not await _approved(call, context):
             return ToolOutput(text=f"a person declined this call of {call.tool!r}.", failed=True)
@@ -222,14 +233,14 @@ class Performer:
                 raise
             return ToolOutput(text="CancelledError: the tool was cancelled from within", failed=True)
 
-    def _context(self, key: str) -> Context:
-        """The context of one call. A question that the call asks is the call's own."""
+    def _context(self, key: str, place: str) -> Context:
+        """Return the context of one call. A question that the call asks is the call's own."""
         return Context(
             variables=self.context.variables,
             dependencies=self.context.dependencies,
             idempotency_key=key,
             extras=self.context.extras,
-            ask_person=None if self.ask_person is None else partial(self.ask_person, key),
+            ask_person=None if self.ask_person is None else partial(self.ask_person, place),
         )
 
     def _on_text(self) -> OnText | None:

@@ -12,11 +12,11 @@ from turnline.client.channel import Channel
 from turnline.client.embedded import Hub
 from turnline.core.channel import Participant
 from turnline.core.envelope import Envelope
-from turnline.core.event_types import EV_HUMAN_ANSWERED, EV_HUMAN_REQUESTED, EV_TEXT, SUBSTANTIVE
+from turnline.core.event_types import EV_TEXT, SUBSTANTIVE
 from turnline.core.packet import body_of
 from turnline.core.state import State
 from turnline.core.study.looked import name_of
-from turnline.errors import ChannelClosed, OutOfTurn, UnknownParticipant
+from turnline.errors import BadSpec, ChannelClosed, OutOfTurn, UnknownParticipant, UnknownQuestion
 from turnline.hub.seat import Seat
 
 _CHARACTERS = 400
@@ -34,19 +34,18 @@ class Waiting:
     """What was said last, and by whom."""
 
 
-async def waiting(hub: Hub, channel_id: str, name: str | None) -> Waiting:
+async def waiting(hub: Hub, channel_id: str, name: str | None, request_id: str | None = None) -> Waiting:
     """Return what waits for the person called `name`, or for the only one who is waited for.
 
-    Raises `ChannelClosed`, or `OutOfTurn` if the channel waits for somebody else.
+    Raises `ChannelClosed`, `OutOfTurn` if the channel waits for somebody else, and `BadSpec` if several
+    questions are open and `request_id` names none of them: an answer must not meet another question.
     """
     state = await hub.state(channel_id)
     if state.is_over:
         raise ChannelClosed(channel_id, reason=state.pending_close_reason)
+    person = _person(state, name)
     wal = await hub.read_wal(channel_id)
-    question = _open_question(wal)
-    person = _person(state, question, name)
-    if question is not None and person.agent_id not in (question.audience or [person.agent_id]):
-        question = None
+    question = _question(state, wal, person, request_id)
     if question is None and state.expected_next_speaker != person.agent_id:
         speaker = name_of(state.expected_next_speaker or "nobody", state.spec)
         raise OutOfTurn(channel_id, sender=person.name, speaker=speaker)
@@ -66,38 +65,49 @@ def ask(found: Waiting) -> str:
 
 
 async def answer(hub: Hub, found: Waiting, text: str) -> Envelope:
-    """Say it as the person; return the line it became."""
-    seat = Seat(hub, hub.participant(found.person.agent_id))
-    channel = Channel(seat, found.state.channel_id)
+    """Say it as the person, or answer the question for them; return the line it became."""
+    channel_id, person = found.state.channel_id, found.person.agent_id
     if found.question is None:
-        return await channel.send(text, event_type=EV_TEXT)
-    data = {"request_id": found.question.event_data.get("request_id"), "answer": text}
-    return await channel.send(event_type=EV_HUMAN_ANSWERED, event_data=data)
+        return await Channel(Seat(hub, hub.participant(person)), channel_id).send(text, event_type=EV_TEXT)
+    request_id = str(found.question.event_data["request_id"])
+    return (await hub.turns.answer_for(channel_id, request_id, text, person=person))[0]
 
 
-def _person(state: State, question: Envelope | None, name: str | None) -> Participant:
+def _question(
+    state: State, wal: list[Envelope], person: Participant, request_id: str | None
+) -> Envelope | None:
+    asked = {
+        one.seq: key
+        for key, one in state.questions.items()
+        if not one.answer_seq and person.agent_id in one.people and request_id in (None, key)
+    }
+    if request_id is not None and not asked:
+        raise UnknownQuestion(state.channel_id, request_id=request_id)
+    found = [line for line in wal if line.seq in asked]
+    if len(found) > 1:
+        listed = "; ".join(f"{asked[one.seq]}: {_question_text(one)}" for one in found)
+        raise BadSpec(
+            "question", found=f"one of {len(found)} open ones ({listed})", expected="an id: --question ID"
+        )
+    return found[0] if found else None
+
+
+def _question_text(line: Envelope) -> str:
+    return one_line(str(line.event_data.get("question", "")), _CHARACTERS)
+
+
+def _person(state: State, name: str | None) -> Participant:
     people = [one for one in state.spec.participants if one.kind == "human"]
     named = [one for one in people if name in (one.name, one.agent_id)]
     if name is not None and not named:
         raise UnknownParticipant(name, (one.name for one in people))
-    asked = question.audience or [] if question is not None else []
+    asked = {person for one in state.questions.values() if not one.answer_seq for person in one.people}
     awaited = [one for one in people if one.agent_id in (state.expected_next_speaker, *asked)]
     found = named or awaited
     if not found:
         speaker = name_of(state.expected_next_speaker or "nobody", state.spec)
         raise OutOfTurn(state.channel_id, sender="a person", speaker=speaker)
     return found[0]
-
-
-def _open_question(wal: list[Envelope]) -> Envelope | None:
-    """The last question to a person that nobody has answered, in the turn in progress."""
-    answered = {one.event_data.get("request_id") for one in wal if one.event_type == EV_HUMAN_ANSWERED}
-    for line in reversed(wal):
-        if line.decision is not None:
-            return None
-        if line.event_type == EV_HUMAN_REQUESTED and line.event_data.get("request_id") not in answered:
-            return line
-    return None
 
 
 def _text(line: Envelope) -> str:

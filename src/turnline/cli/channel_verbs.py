@@ -126,9 +126,9 @@ class Verbs:
             fixture = await export_channel(hub, channel_id)
         print_json(fixture, output)
 
-    async def answer(self, channel_id: str, text: str | None, name: str | None) -> None:
+    async def answer(self, channel_id: str, text: str | None, name: str | None, question: str | None) -> None:
         async with looking_at(self._log, self._folder) as hub:
-            waiting = await answering.waiting(hub, channel_id, name)
+            waiting = await answering.waiting(hub, channel_id, name, question)
             said = text if text is not None else answering.ask(waiting)
             line = await answering.answer(hub, waiting, said)
             state = await hub.state(channel_id)

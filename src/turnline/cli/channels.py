@@ -161,14 +161,21 @@ def answer(
     ] = None,
     *,
     name: Annotated[
-        str | None, typer.Option("--as", help="Which person you are, if there are several.")
+        str | None,
+        typer.Option("--as", help="The person you speak as, or answer for, if there are several."),
+    ] = None,
+    question: Annotated[
+        str | None, typer.Option(metavar="ID", help="The question you answer, if several are open.")
     ] = None,
     log: LogAddress = None,
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Take a person's turn, or answer what an agent has asked them."""
-    run(_verbs(log, directory, as_json=as_json).answer(channel_id, text, name))
+    """Take a person's turn, or answer what an agent has asked them.
+
+    The log notes that an operator answered, and for which person.
+    """
+    run(_verbs(log, directory, as_json=as_json).answer(channel_id, text, name, question))
 
 
 def _verbs(log: str | None, folder: Path, *, as_json: bool = False) -> Verbs:

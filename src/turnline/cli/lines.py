@@ -67,7 +67,8 @@ class Teller:
     def _who(self, line: Envelope) -> str:
         if line.event_type in (ev.EV_TURN_MODEL, ev.EV_TURN_TOOL) and self._floor:
             return self._floor
-        return str(line.event_data.get("agent_id", line.sender_id))
+        data = line.event_data
+        return str(data.get("agent_id", data.get("for", line.sender_id)))
 
 
 def as_json(line: Envelope, spec: ChannelSpec) -> JsonObject:
@@ -136,6 +137,11 @@ def _forked(data: JsonObject) -> str:
     return f"forked from {origin.get('channel')} at {origin.get('seq')}"
 
 
+def _answered_by(data: JsonObject) -> str:
+    by = f", by {data['by']}" if data.get("by") else ""
+    return f"answers{by}: {_json(public(data.get('answer', '')))}"
+
+
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
@@ -153,7 +159,7 @@ _TELL: Final[dict[str, Callable[[JsonObject], str | None]]] = {
     ev.EV_TURN_FAILED: _failed,
     ev.EV_TURN_PAUSED: lambda data: f"waits: {data.get('reason', '')} {data.get('until', '')}",
     ev.EV_HUMAN_REQUESTED: lambda data: f"asks a person: {data.get('question', '')}",
-    ev.EV_HUMAN_ANSWERED: lambda data: f"answers: {_json(public(data.get('answer', '')))}",
+    ev.EV_HUMAN_ANSWERED: _answered_by,
     ev.EV_EXPECTATION_VIOLATED: lambda data: (
         f"noted that {data.get('name')} {data.get('seconds')} s has passed"
     ),

@@ -8,10 +8,9 @@ this process; they are never on the log (V4).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +26,7 @@ from turnline.client.link import Seat
 from turnline.client.plugin import NO_PLUGIN, NetworkPlugin
 from turnline.client.summary import Summaries
 from turnline.client.turn import Turn
-from turnline.core import event_types as ev, views
+from turnline.core import event_types as ev, questions, views
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.packet import JSON
@@ -36,6 +35,7 @@ from turnline.core.routing import Handoff, packet
 from turnline.core.state import State, WorkflowState
 from turnline.errors import AgentError, NobodyToAsk, TurnlineError
 from turnline.errors.bug import report_bug
+from turnline.hub.ids import NewId, secret_id
 from turnline.hub.journal import LogJournal, entries
 
 _YOUR_TURN: Final = UserMessage(text="(It is your turn.)")
@@ -113,7 +113,7 @@ class AgentTurns:
                 recorded=entries(await self._seat.recorded(channel_id)),
                 extras={"channel": channel, "state": live, "seat": self._seat},
                 context_vars=state.context_vars,
-                ask_person=_People(channel, turn, state.spec).ask,
+                ask_person=People(channel, turn, questions.people_of(state.spec)).ask,
                 sleep=self._seat.sleep,
                 review=_Review(state.spec),
                 on_progress=self._spread(channel_id),
@@ -222,40 +222,53 @@ class _Review:
         return output
 
 
-class _People:
-    """Asks the people on the channel, durably: the question is on the log, and so is the answer (H1)."""
+class People:
+    """Ask the people on a turn's channel, durably: question and answer are lines of the log (H1).
 
-    def __init__(self, channel: TurnChannel, turn: Turn, spec: ChannelSpec) -> None:
+    A question is known by its turn, call and position, so a turn that resumes finds the one it has asked.
+    """
+
+    def __init__(
+        self, channel: Channel, turn: Turn, people: Sequence[str], *, new_request_id: NewId = secret_id
+    ) -> None:
         self._channel = channel
         self._turn = turn
-        self._people = [one.agent_id for one in spec.participants if one.kind == "human"]
+        self._people = list(people)
+        self._new_request_id = new_request_id
         self._asked: Counter[str] = Counter()
+        """call -> how many questions this attempt of the turn has asked for it"""
 
-    async def ask(self, key: str, prompt: str, timeout: float | None) -> str:
+    async def ask(self, call: str, prompt: str, timeout: float | None) -> str:
+        """Return the answer of a person. Raises `NobodyToAsk`, and `TimeoutError` after so many seconds."""
         if not self._people:
             raise NobodyToAsk
-        # A yes to one call is no yes to the next one like it, nor to the same question asked once more. A
-        # call that a later attempt of this turn makes again asks the same again, and is perhaps answered.
-        question = f"{key}\n{prompt}"
-        self._asked[question] += 1
-        digest = blake2b(f"{self._asked[question]} {question}".encode(), digest_size=8)
-        request_id = f"ask-{self._turn.envelope.seq}-{digest.hexdigest()}"
-        await self._channel.send(
-            event_type=ev.EV_HUMAN_REQUESTED,
-            event_data={"request_id": request_id, "question": prompt},
-            audience=self._people,
-            envelope_id=request_id,
-        )
+        self._asked[call] += 1
+        request_id, seq = await self._requested(call, self._asked[call], prompt)
         try:
             answer = await self._channel.wait_for(
-                lambda one: _answers(one, request_id), timeout=timeout, since=self._turn.envelope.seq
+                lambda one: _answers(one, request_id), timeout=timeout, since=seq
             )
         except TimeoutError:
             limit = "" if timeout is None else f" within {timeout:g} s"
             raise TimeoutError(f"no person has answered{limit}") from None  # A model reads it.
-        return str(answer.event_data.get("answer", ""))
+        return str(answer.event_data["answer"])
+
+    async def _requested(self, call: str, position: int, prompt: str) -> tuple[str, int]:
+        """Return the request id and the line of the question; ask it unless an earlier attempt has."""
+        found = questions.find(await self._channel.state(), call=call, position=position)
+        if found is not None:
+            request_id, question = found
+            return request_id, question.seq
+        request_id = self._new_request_id()
+        place = {"turn": self._turn.number, "call": call, "position": position}
+        line = await self._channel.send(
+            event_type=ev.EV_HUMAN_REQUESTED,
+            event_data={"request_id": request_id, "question": prompt, **place},
+            audience=self._people,
+        )
+        return request_id, line.seq
 
 
 def _answers(envelope: Envelope, request_id: str) -> bool:
-    data: Mapping[str, Any] = envelope.event_data
-    return envelope.event_type == ev.EV_HUMAN_ANSWERED and data.get("request_id") == request_id
+    is_answer = envelope.event_type == ev.EV_HUMAN_ANSWERED
+    return is_answer and envelope.event_data.get("request_id") == request_id

@@ -49,6 +49,7 @@ _UNDER_A_CLAIM: Final = frozenset(
         ev.EV_PACKET,
     }
 )
+_PERHAPS_UNDER_A_CLAIM: Final = frozenset({ev.EV_CONTEXT_SET, ev.EV_HUMAN_REQUESTED})
 _TEXT_CHARACTERS: Final = 200
 
 
@@ -136,7 +137,7 @@ def _draft(state: State, together: Sequence[Envelope], before: Sequence[Envelope
     line = _asked(together)
     cause, _, call = (line.causation_id or "").partition("/")
     is_own = state.claim is not None and cause == state.claim.envelope_id
-    claimed = line.event_type in _UNDER_A_CLAIM or (line.event_type == ev.EV_CONTEXT_SET and is_own)
+    claimed = line.event_type in _UNDER_A_CLAIM or (line.event_type in _PERHAPS_UNDER_A_CLAIM and is_own)
     data = line.event_data
     if line.event_type == ev.EV_PACKET:
         data = {**data, **_routing(state, line, before)}

@@ -140,6 +140,8 @@ class Text(Frame, frozen=True):
     channel_id: str
     agent_id: str
     text: str
+    audience: list[str] | None = None
+    """Who will see the packet; None is everyone."""
 
 
 class Part(Frame, frozen=True):

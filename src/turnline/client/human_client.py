@@ -10,6 +10,7 @@ from turnline.client.unread import Unread
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_HUMAN_ANSWERED
 from turnline.core.governance import Registration
+from turnline.errors import ClientClosed, HubClosed, TurnlineError
 from turnline.errors.timeouts import within
 
 
@@ -33,22 +34,39 @@ class HumanClient(ParticipantClient):
             self._pushing.cancel()
             await asyncio.gather(self._pushing, return_exceptions=True)
         await self._unread.stop()
+        self._unread.end(ClientClosed(self.name))
         await super().close(grace_seconds=grace_seconds)
 
     async def answer(self, request: Envelope, answer: str) -> Envelope:
-        """Answer a `human.requested` envelope: what a tool asked with `context.input` (H1)."""
+        """Answer a `human.requested` envelope: what a tool asked with `context.input` (H1).
+
+        Raises `NotAsked` if it addresses other people, `AlreadyAnswered`, and `UnknownQuestion` if its turn
+        is over.
+        """
         data = {"request_id": request.event_data["request_id"], "answer": answer}
         return await self.channel(request.channel_id).send(event_type=EV_HUMAN_ANSWERED, event_data=data)
 
     async def next_envelope(self, timeout: float | None = None) -> Envelope:
-        """Return the next envelope that concerns this person, of any channel. Raises `TimeoutError`."""
+        """Return the next envelope that concerns this person, of any channel.
+
+        Raises `TimeoutError`; `ClientClosed` or `HubClosed` once either is closed, also for one who waits.
+        """
+        self._check_open()
         async with within(timeout, f"no envelope has come for {self.name!r}", "; wait again, or longer."):
             return await self._unread.get()
 
     async def envelopes(self) -> AsyncIterator[Envelope]:
-        """Yield every envelope that concerns this person, as they come."""
+        """Yield every envelope that concerns this person, as they come, until the client or hub closes."""
+        self._check_open()
         while True:
-            yield await self._unread.get()
+            try:
+                envelope = await self._unread.get()
+            except (ClientClosed, HubClosed):
+                return
+            yield envelope
+
+    def _end(self, error: TurnlineError) -> None:
+        self._unread.end(error)
 
     async def _handle(self, envelope: Envelope) -> None:
         if self._pushing is None:

@@ -23,14 +23,17 @@ logger = logging.getLogger(__name__)
 
 Deliver = Callable[[Envelope], Awaitable[None]]
 Tools = Callable[[], Collection[str] | None]
+End = Callable[[TurnlineError], None]
 
 
 class Inbox:
-    """Where a participant has read to, and the reading on. A `Receiver`, and `KnowsTools`."""
+    """Where a participant has read to, and the reading on. A `Receiver`, `KnowsTools`, `KnowsEnd`."""
 
-    def __init__(self, deliver: Deliver, tools: Tools = lambda: None) -> None:
+    def __init__(self, deliver: Deliver, tools: Tools = lambda: None, end: End = lambda error: None) -> None:
         self.tools = tools
         """See `KnowsTools.tools`."""
+        self.end = end
+        """See `KnowsEnd.end`."""
         self._deliver = deliver
         self._seat: Seat | None = None
         self._read_to: dict[str, int] = {}

@@ -56,8 +56,8 @@ class Seat(Protocol):
         """Whether anybody listens to the words of a turn in flight."""
         ...
 
-    def tell_text(self, channel_id: str, text: str) -> None:
-        """Tell whoever listens a piece of what is about to be said."""
+    def tell_text(self, channel_id: str, text: str, audience: list[str] | None = None) -> None:
+        """Tell listeners a piece of what is about to be said; `audience` is that of the packet, by id."""
         ...
 
     async def wait_beyond(self, channel_id: str, seq: int) -> bool:
@@ -94,7 +94,10 @@ class Seat(Protocol):
         ...
 
     async def recorded(self, channel_id: str) -> list[Envelope]:
-        """Return what the turn in progress has recorded so far (T3)."""
+        """Return what the turn in progress has recorded so far (T3).
+
+        Raises `OutOfTurn` for a participant that does not have the turn.
+        """
         ...
 
     async def usage(self, channel_id: str) -> Spent:

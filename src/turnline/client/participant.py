@@ -24,7 +24,7 @@ from turnline.core.channel import ACK_TIMEOUT_SECONDS, ChannelSpec, Expectation
 from turnline.core.envelope import Envelope, JsonObject, gives_floor_to
 from turnline.core.event_types import EV_CHANNEL_INVITE
 from turnline.core.governance import Passport, Registration
-from turnline.errors import ChannelClosed, NotDue, UnknownParticipant
+from turnline.errors import ChannelClosed, ClientClosed, NotDue, TurnlineError, UnknownParticipant
 from turnline.hub.delivery import concerns, is_for_a_step
 from turnline.hub.request import OpenRequest, names
 
@@ -65,8 +65,9 @@ class ParticipantClient:
         self._auto_ack = auto_ack_invites
         self._accept = accept
         self._callbacks: list[OnEnvelope] = []
-        self._inbox = Inbox(self._deliver, self._tools)
+        self._inbox = Inbox(self._deliver, self._tools, self._end)
         self._seat: Seat | None = None
+        self._is_closed = False
         self._link: Link | None = None
         self.outputs: dict[str, Output[Any]] = {}
         """Participant id -> the type of its answers: of the agents that this program has registered."""
@@ -100,7 +101,7 @@ class ParticipantClient:
         """Give the seat up. What is open stays open, on the log.
 
         No further turn begins; those in progress may end, for so long. What is left is released: another
-        process takes it up at once.
+        process takes it up at once. A closed client refuses every further call with `ClientClosed`.
         """
         await self._inbox.stop()
         in_progress = [task for task, line in self._working.items() if line in self._at_work]
@@ -110,6 +111,7 @@ class ParticipantClient:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        self._is_closed = True
         seat, self._seat = self._seat, None
         if seat is not None:  # Closing twice must not take the seat from whoever sits there by then.
             seat.leave()
@@ -119,6 +121,7 @@ class ParticipantClient:
 
         Channels that it is on keep its id and its name; nobody takes its turns there any more.
         """
+        self._check_open()
         if self._link is None or self._seat is None:
             raise RuntimeError(f"{self!r} is not attached; use HubClient.register")
         with suppress(UnknownParticipant):  # It has been removed already.
@@ -138,12 +141,14 @@ class ParticipantClient:
         ack_timeout: float = ACK_TIMEOUT_SECONDS,
         channel_id: str | None = None,
         parent: str | None = None,
+        takes_turns: bool = True,
     ) -> Channel:
         """Open a channel and return it once everybody has accepted (L1).
 
         With `channel_id`, opening again (the same script, started anew) gives
         the channel that is there; `message` is said once. What an agent opens in a
         turn of its own is below that turn's channel (T7); else `parent` says so.
+        With `takes_turns=False` this participant only passes the message: round robin skips it.
         """
         request = OpenRequest(
             type=type,
@@ -156,6 +161,7 @@ class ParticipantClient:
             ack_timeout_seconds=ack_timeout,
             channel_id=channel_id,
             parent_id=parent or self._turn_channel(),
+            opener_takes_turns=takes_turns,
         )
         return self.channel(await self.seat.open(request))
 
@@ -173,6 +179,7 @@ class ParticipantClient:
 
     def on_envelope(self, callback: OnEnvelope) -> OnEnvelope:
         """Call `callback` with every envelope that concerns this participant. Works as a decorator."""
+        self._check_open()
         self._callbacks.append(callback)
         return callback
 
@@ -192,9 +199,17 @@ class ParticipantClient:
 
     @property
     def seat(self) -> Seat:
+        self._check_open()
         if self._seat is None:
             raise RuntimeError(f"{self!r} is not attached; use HubClient.register")
         return self._seat
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed(self.name)
+
+    def _end(self, error: TurnlineError) -> None:
+        """Nothing more will come from the hub."""
 
     async def _deliver(self, envelope: Envelope) -> None:
         if envelope.event_type == EV_CHANNEL_INVITE and self._auto_ack:

@@ -250,8 +250,10 @@ class _Stage:
         async for line in channel.stream(since=(await channel.info()).seq):
             known = script.answers.get(str(line.event_data.get("question")))
             if line.event_type == EV_HUMAN_REQUESTED and known:
+                person = next(one for one in self.people if one in (line.audience or ()))
                 data = {"request_id": line.event_data.get("request_id"), "answer": known.popleft()}
-                await channel.send(event_type=EV_HUMAN_ANSWERED, event_data=data)
+                answering = self.people[person].channel(fork_id)
+                await answering.send(event_type=EV_HUMAN_ANSWERED, event_data=data)
 
 
 async def _script(

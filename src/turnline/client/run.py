@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from turnline.agent.agent import Agent
 from turnline.client.channel import RunResult
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
 from turnline.client.link import LocalLink
+from turnline.client.questions import OnQuestion, answer_questions
 from turnline.core.event_types import SUBSTANTIVE
 from turnline.core.governance import Passport
 from turnline.core.graph import TransitionGraph
@@ -22,9 +23,12 @@ from turnline.core.json import normalised
 from turnline.core.packet import body_of
 from turnline.errors import BadSpec
 from turnline.errors.timeouts import within
+from turnline.log.address import open_log
 from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 USER: Final = "user"
 """Who says the message, as a graph may name it."""
@@ -42,16 +46,23 @@ async def run(
     channel_id: str | None = None,
     timeout: float | None = None,
     attach_plugin: bool = False,
+    on_question: OnQuestion | None = None,
 ) -> RunResult:
     """Run a conversation from its message to its end.
 
     The graph names agents by their names, and whoever says the message `"user"`.
     With a log (`"sqlite:///story.db"`) and a channel id, starting it again goes on
     where it stopped; a channel that was opened with another graph is refused. The agents have
-    their own tools only, unless `attach_plugin` adds the network's. Raises `BadSpec`, and `TimeoutError`.
+    their own tools only, unless `attach_plugin` adds the network's.
+
+    `on_question` answers what an agent asks a person: it gets the question and returns a text, True or
+    False. Without it the question is printed with the command that answers it in another terminal.
+    Raises `BadSpec`, `TimeoutError`, and what `on_question` raises.
     """
-    _check_given(graph, message)
-    hub = await Hub.open(log)
+    _check_given(graph, message, on_question)
+    opened = open_log(log) if isinstance(log, str) else log
+    # Other processes answer questions on this log: `turnline channels answer`.
+    hub = await Hub.open(opened, follow=not isinstance(opened, MemoryLog))
     client = HubClient(LocalLink(hub), hub=hub)
     try:
         if channel_id is not None and await hub.lines.head(channel_id) is not None:
@@ -59,10 +70,13 @@ async def run(
         user = await client.register_human(Passport(name=USER, kind="human"))
         names = [(await client.register(one, attach_plugin=attach_plugin)).name for one in agents]
         knobs = {"graph": graph.to_dict(), "context_vars": dict(context_vars or {})}
-        channel = await user.open("workflow", names, knobs, message=message, channel_id=channel_id)
+        channel = await user.open(
+            "workflow", names, knobs, message=message, channel_id=channel_id, takes_turns=False
+        )
         kept = _KEPT if channel_id is not None else _NOT_KEPT
+        questions = answer_questions(user, channel.channel_id, opened, on_question)
         async with within(timeout, f"channel {channel.channel_id!r} has not closed", kept):
-            return await channel.result()
+            return await _beside(channel.result(), questions)
     finally:
         await client.close()
         await hub.close()
@@ -78,13 +92,30 @@ def run_sync(graph: TransitionGraph, **options: Any) -> RunResult:
     return asyncio.run(run(graph, **options))
 
 
-def _check_given(graph: object, message: object) -> None:
+async def _beside(work: Coroutine[Any, Any, T], other: Coroutine[Any, Any, None]) -> T:
+    """Return the result of `work`. `other` runs beside it, and ends it if it fails."""
+    working, beside = asyncio.create_task(work), asyncio.create_task(other)
+    try:
+        await asyncio.wait((working, beside), return_when=asyncio.FIRST_COMPLETED)
+        if beside.done():
+            await beside
+        return await working
+    finally:
+        for task in (working, beside):
+            task.cancel()
+        await asyncio.gather(working, beside, return_exceptions=True)
+
+
+def _check_given(graph: object, message: object, on_question: object) -> None:
     """Refuse what would fail far from here: without a message, everybody waits for the one who says it."""
     if not isinstance(graph, TransitionGraph):
         expected = "a TransitionGraph; `TransitionGraph.loads` makes one of a dict"
         raise BadSpec("graph", found=f"a {type(graph).__name__}", expected=expected)
     if not isinstance(message, str):
         raise BadSpec("message", found=f"a {type(message).__name__}", expected=f"the text that {USER!r} says")
+    if on_question is not None and not callable(on_question):
+        expected = "a function that gets the question and returns the answer"
+        raise BadSpec("on_question", found=f"a {type(on_question).__name__}", expected=expected)
 
 
 def _is_in_a_loop() -> bool:

@@ -60,7 +60,17 @@ class Turn:
         self.claim = claim
         self.channel = Channel(seat, envelope.channel_id, claim=claim.seq)
         """What is sent through this handle is part of the turn."""
+        self.audience: list[str] | None = None
+        """Who sees the turn's packet and hears its words, by id or name: None is everyone. Set it first."""
         self._seat = seat
+
+    async def tell(self, text: str) -> None:
+        """Tell listeners a piece of what is about to be said. Only the packet's audience hears it."""
+        to = self.audience
+        if to is not None:
+            spec = (await self.channel.state()).spec
+            to = [spec.resolve(name) for name in to]
+        self._seat.tell_text(self.channel.channel_id, text, to)
 
     async def messages(self) -> list[Message]:
         """What the participant is shown of the conversation (W10); the default view reads only that."""
@@ -223,7 +233,7 @@ async def _commit(turn: Turn, said: str | JsonObject | None) -> None:
     data = packet(said or "") if said is None or isinstance(said, str) else said
     if said is None and (await turn.channel.state()).turn != turn.number:
         return  # The handler has spoken through `turn.channel` itself.
-    await turn.channel.send(event_type=EV_PACKET, event_data=data)
+    await turn.channel.send(event_type=EV_PACKET, event_data=data, audience=turn.audience)
 
 
 def _log_failure(seat: Seat, turn: Turn, error: Exception) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Protocol
@@ -22,6 +23,7 @@ from turnline.core.envelope import Envelope
 from turnline.errors import TurnlineError
 from turnline.hub.delivery import concerns
 from turnline.hub.seat import Reading
+from turnline.log.bell import Bell
 
 logger = logging.getLogger(__name__)
 
@@ -46,34 +48,45 @@ class Unread:
     def __init__(self, source: Callable[[], Source], *, room: int = UNREAD_ENVELOPES) -> None:
         self._source = source
         self._room = room
-        self._waiting: asyncio.Queue[Envelope] = asyncio.Queue()
+        self._waiting: deque[Envelope] = deque()
+        self._bell = Bell()
+        self._error: TurnlineError | None = None
         self._places: dict[str, tuple[int, int]] = {}
         """Channel -> behind which line it is to be read again, and up to which one."""
         self._refilling: asyncio.Task[None] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._places) or not self._waiting.empty()
+        return bool(self._places or self._waiting)
 
     @property
     def in_memory(self) -> int:
         """How many envelopes are held; never more than there is room for."""
-        return self._waiting.qsize()
+        return len(self._waiting)
 
     def put(self, envelope: Envelope) -> None:
         """Take in an envelope, or its place."""
         place = self._places.get(envelope.channel_id)
         if place is None and self.in_memory < self._room:
-            self._waiting.put_nowait(envelope)
+            self._add(envelope)
             return
         behind = envelope.seq - 1 if place is None else place[0]
         self._places[envelope.channel_id] = behind, envelope.seq
 
     async def get(self) -> Envelope:
-        """Return the next one; wait for it if there is none."""
-        envelope = await self._waiting.get()
+        """Return the next one; wait for it if there is none. Raises what `end` was given, after the last."""
+        while not self._waiting:
+            if self._error is not None:
+                raise self._error
+            await self._bell.wait(self._bell.rung)
+        envelope = self._waiting.popleft()
         if self._places and self.in_memory <= self._room // 2 and self._refilling is None:
             self._refilling = asyncio.create_task(self._refill())
         return envelope
+
+    def end(self, error: TurnlineError) -> None:
+        """Wake everybody who waits with `error`: no more is put."""
+        self._error = self._error or error
+        self._bell.ring()
 
     async def stop(self) -> None:
         """Read nothing more."""
@@ -99,6 +112,10 @@ class Unread:
             return
         self._take(channel_id, reading)
 
+    def _add(self, envelope: Envelope) -> None:
+        self._waiting.append(envelope)
+        self._bell.ring()
+
     def _take(self, channel_id: str, reading: Reading) -> None:
         """Take in what there is room for, and move the channel's place behind it."""
         behind, up_to = self._places[channel_id]
@@ -106,7 +123,7 @@ class Unread:
         taken = known[: max(self._room - self.in_memory, 0)]
         for envelope in taken:
             if concerns(envelope, self._source().agent_id):
-                self._waiting.put_nowait(envelope)
+                self._add(envelope)
         if len(taken) == len(known):
             behind = max(behind, reading.seq)
         elif taken:

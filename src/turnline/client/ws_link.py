@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from ssl import SSLContext
 from typing import Final, Self
 from urllib.parse import SplitResult, urlsplit
@@ -28,10 +29,10 @@ from turnline.client.ws_wire import LibraryWire, Wire, library, reason
 from turnline.core.governance import Passport, Registration, Resume, Rule
 from turnline.errors import LinkLost, NameTaken, TurnlineError
 from turnline.hub.clock import Clock, SystemClock
-from turnline.hub.delivery import Receiver
+from turnline.hub.delivery import KnowsEnd, Receiver
 from turnline.hub.ids import sortable_ids
 from turnline.hub.lane import Lane
-from turnline.hub.texts import Listening, Texts, TurnText
+from turnline.hub.texts import Listening, Texts, TurnText, is_for
 
 OPEN_SECONDS: Final = 15.0
 CONNECT_SECONDS: Final = 10.0
@@ -101,7 +102,7 @@ class WsLink:
         if agent_id in self._seats:
             do = "It is attached over this link; detach it, or use its client."
             raise NameTaken("participant", registration.name, do=do)
-        place = Place()
+        place = Place(registration.name)
         self._seats[agent_id] = (receiver, place)
         try:
             await self._calls.ask("attach", seat=agent_id)
@@ -128,6 +129,8 @@ class WsLink:
     async def close(self) -> None:
         """Give up every seat and end the connection."""
         await self._calls.close()
+        for receiver, _ in self._seats.values():
+            _end(receiver, LinkLost("it was closed"))
         self._seats.clear()
 
     async def __aenter__(self) -> Self:
@@ -147,7 +150,9 @@ class WsLink:
                 receiver.wake(wake.channel_id, wake.seq)
 
     def heard(self, words: Text) -> None:
-        said = TurnText(channel_id=words.channel_id, agent_id=words.agent_id, text=words.text)
+        said = TurnText(
+            channel_id=words.channel_id, agent_id=words.agent_id, text=words.text, audience=words.audience
+        )
         self._texts.tell(said)
 
     def seats(self) -> dict[str, dict[str, int]]:
@@ -155,7 +160,9 @@ class WsLink:
 
     def lost(self, agent_id: str, error: TurnlineError) -> None:
         if agent_id in self._seats:
-            self._seats[agent_id][1].lost = error
+            receiver, place = self._seats[agent_id]
+            place.lost = error
+            _end(receiver, error)
             self._calls.fail(agent_id, error)
 
     def came_back(self) -> None:
@@ -220,11 +227,16 @@ def _taken_apart(url: str) -> tuple[SplitResult, str]:
     return parts, parts.netloc.rpartition("@")[2]
 
 
+def _end(receiver: Receiver, error: TurnlineError) -> None:
+    if isinstance(receiver, KnowsEnd):
+        receiver.end(error)
+
+
 class _Listening(Listening):
     """A listener of this link. The server is told of the first on a channel, and of the last."""
 
     def __init__(self, link: WsLink, agent_id: str, channel_id: str) -> None:
-        super().__init__(link.texts, channel_id)
+        super().__init__(link.texts, channel_id, partial(is_for, agent_id))
         self._link = link
         self._agent_id = agent_id
         self._where = channel_id

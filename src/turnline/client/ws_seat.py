@@ -25,7 +25,7 @@ from turnline.core.event_types import EV_CHANNEL_CLOSED, check_event_type
 from turnline.core.json import normalised
 from turnline.core.state import Claim, State, WorkflowState
 from turnline.core.study.spent import Spent
-from turnline.errors import LinkLost, TurnlineError
+from turnline.errors import ClientClosed, LinkLost, TurnlineError
 from turnline.hub.heartbeat import beating
 from turnline.hub.ids import NewId
 from turnline.hub.lane import Lane
@@ -41,7 +41,9 @@ _STATES: Final[dict[str, type[State]]] = {"WorkflowState": WorkflowState}
 class Place:
     """How far a seat has been told of its channels: where it is taken up after a cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """Whose seat it is."""
         self.seqs: dict[str, int] = {}
         self.heard: set[str] = set()
         """Channels on which somebody listens to the words of a turn, when last heard of."""
@@ -89,6 +91,7 @@ class WsSeat:
 
     def leave(self) -> None:
         self._leave(self._holder)
+        self._place.lost = self._place.lost or ClientClosed(self._place.name)
 
     async def peers(self) -> list[Peer]:
         return msgspec.convert(await self._ask("peers"), list[Peer])
@@ -132,8 +135,8 @@ class WsSeat:
         """As the last answer about the channel said."""
         return channel_id in self._place.heard
 
-    def tell_text(self, channel_id: str, text: str) -> None:
-        self._calls.tell(Text(channel_id=channel_id, agent_id=self.agent_id, text=text))
+    def tell_text(self, channel_id: str, text: str, audience: list[str] | None = None) -> None:
+        self._calls.tell(Text(channel_id=channel_id, agent_id=self.agent_id, text=text, audience=audience))
 
     async def wait_beyond(self, channel_id: str, seq: int) -> bool:
         return bool(await self._ask("wait_beyond", channel_id=channel_id, after=seq))

@@ -48,6 +48,8 @@ class Participant(Struct, frozen=True, omit_defaults=True):
     name: str
     kind: str = "agent"
     """`agent`, `human`, `remote_agent` or `step`."""
+    takes_turns: bool = True
+    """False for a participant that only passes the first message, such as the `user` of `run` (N8)."""
 
 
 class Expectation(Struct, frozen=True):
@@ -102,6 +104,11 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether it is a run of a whole flow, and not of the inner steps of one."""
         flow = self.knobs.get("flow")
         return isinstance(flow, dict) and not flow.get("at")
+
+    @property
+    def turn_order(self) -> tuple[str, ...]:
+        """The participants whose turn comes round, in order: those that take turns, without steps (N8)."""
+        return tuple(one.agent_id for one in self.participants if one.takes_turns and one.kind != "step")
 
     def names(self) -> Mapping[str, str]:
         """Every id and every name of a participant -> the id."""

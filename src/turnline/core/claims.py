@@ -101,6 +101,12 @@ def check_claim(state: State, draft: Draft) -> None:
         raise ClaimLost(state.channel_id, claim=draft.claim, live=live)
 
 
+def check_has_turn(state: State, agent_id: str) -> None:
+    """Refuse to show a turn's model replies and tool results to anyone but the participant that has it."""
+    if state.expected_next_speaker != agent_id:
+        raise OutOfTurn(state.channel_id, sender=agent_id, speaker=str(state.expected_next_speaker))
+
+
 def _check_floor(state: State, data: JsonObject) -> None:
     agent_id = str(data.get("agent_id"))
     if agent_id != state.expected_next_speaker or data.get("turn", state.turn) != state.turn:

@@ -19,7 +19,7 @@ from turnline.core.channel import ChannelState
 from turnline.core.conditions import speaker_of
 from turnline.core.envelope import Close, Envelope, JsonObject, Rest, Speak
 from turnline.core.pauses import moment_of
-from turnline.core.state import KEPT_SAID, RETRY, Claim, Pause, State
+from turnline.core.state import KEPT_SAID, RETRY, Claim, Pause, Question, State
 from turnline.core.undo import ATTEMPT, OTHERS, Write, has_own, kept, others, own, recorded, without, written
 from turnline.core.variables import applied, is_number
 
@@ -53,6 +53,7 @@ def taken(state: S, envelope: Envelope) -> S:
         last_speaker_id=speaker_of(envelope),
         last_envelope_id=envelope.envelope_id,
         context_vars=variables,
+        var_audiences=_audiences(state, envelope, update, variables),
         turn_vars=variables,
         turn_writes=[],
         private_vars=_private(state, envelope),
@@ -60,6 +61,7 @@ def taken(state: S, envelope: Envelope) -> S:
         claims=0,
         unexplained=0,
         pause=None,
+        questions={},
         spoken_seq=envelope.seq,
         spoken_at=envelope.created_at,
     )
@@ -100,6 +102,8 @@ def _context_set(state: S, envelope: Envelope) -> S:
     update = envelope.event_data
     variables = applied(state.context_vars, update)
     by = _writer(state, envelope)
+    if by == OTHERS and state.var_audiences:  # A write of the turn's own can be undone: its packet decides.
+        state = replace(state, var_audiences=_without(state.var_audiences, update))
     if by == OTHERS and not state.turn_writes:  # Nothing of the turn's own that could be undone came before.
         return replace(state, context_vars=variables, turn_vars=variables)
     alive = state.alive_seq if by == OTHERS else envelope.seq
@@ -131,7 +135,7 @@ def _forked(state: S, envelope: Envelope) -> S:
     """Everything is as it was, but nobody works on it yet, and every deadline is measured from here."""
     at = envelope.created_at
     state = _abandoned(state, envelope) if envelope.decision is not None else state
-    state = replace(state, claim=None, claims=0, unexplained=0, pause=None, awaiting=[])
+    state = replace(state, claim=None, claims=0, unexplained=0, pause=None, questions={}, awaiting=[])
     state = replace(state, warned={}, rested_seconds=0.0, children=0, nested_runs=0)
     return _moved(replace(state, created_at=at, floor_at=at, spoken_at=at), envelope)
 
@@ -155,6 +159,7 @@ def _closed(state: S, envelope: Envelope) -> S:
         closed_at=envelope.created_at,
         claim=None,
         pause=None,
+        questions={},
     )
 
 
@@ -209,11 +214,33 @@ def _paused(state: S, envelope: Envelope) -> S:
 
 def _resumed(state: S, envelope: Envelope) -> S:
     if state.pause is None or envelope.event_data.get("pause") != state.pause.seq:
-        return state  # A person's answer to an agent's question pauses nothing.
+        return state
     rested = (envelope.created_at - state.pause.at).total_seconds()
     return replace(
         state, pause=None, rested_seconds=state.rested_seconds + rested, floor_at=envelope.created_at
     )
+
+
+def _asked(state: S, envelope: Envelope) -> S:
+    data = envelope.event_data
+    position = data.get("position")
+    question = Question(
+        seq=envelope.seq,
+        asked_by=envelope.sender_id,
+        people=envelope.audience or [],
+        call=str(data.get("call", "")),
+        position=position if isinstance(position, int) else 1,
+    )
+    return replace(state, questions={**state.questions, str(data.get("request_id", "")): question})
+
+
+def _answered(state: S, envelope: Envelope) -> S:
+    request_id = str(envelope.event_data.get("request_id", ""))
+    question = state.questions.get(request_id)
+    if question is None:
+        return _resumed(state, envelope)
+    answered = replace(question, answer_seq=envelope.seq)
+    return replace(state, questions={**state.questions, request_id: answered})
 
 
 def _recorded(state: S, envelope: Envelope) -> S:
@@ -253,6 +280,27 @@ def _packet_update(envelope: Envelope) -> JsonObject:
     return update
 
 
+def _audiences(
+    state: State, envelope: Envelope, update: JsonObject, variables: JsonObject
+) -> dict[str, list[str]]:
+    """Return who may see which variable after a packet: what it sets is for its audience."""
+    found = state.var_audiences
+    for write in state.turn_writes if found else ():
+        found = _without(found, write.update)
+    if found:
+        found = {key: to for key, to in _without(found, update).items() if key in variables}
+    if envelope.audience is None:
+        return found
+    to = list(dict.fromkeys((envelope.sender_id, *envelope.audience)))
+    return found | dict.fromkeys(update.get("set", {}), to)
+
+
+def _without(audiences: dict[str, list[str]], update: JsonObject) -> dict[str, list[str]]:
+    """Return `audiences` without the variables that an update to everybody sets."""
+    written = update.get("set")
+    return {key: to for key, to in audiences.items() if not isinstance(written, dict) or key not in written}
+
+
 def _private(state: State, envelope: Envelope) -> dict[str, Any]:
     """The private keys after a step's packet."""
     updates, deletes = (envelope.event_data.get(key) for key in ("private_updates", "private_deletes"))
@@ -286,7 +334,8 @@ _FOLDS: Final[dict[str, Callable[[Any, Envelope], Any]]] = {
     ev.EV_TURN_PAUSED: _paused,
     ev.EV_TURN_RESUMED: _resumed,
     ev.EV_TIMER_FIRED: _resumed,
-    ev.EV_HUMAN_ANSWERED: _resumed,
+    ev.EV_HUMAN_REQUESTED: _asked,
+    ev.EV_HUMAN_ANSWERED: _answered,
     ev.EV_TURN_ABANDONED: _abandoned,
     ev.EV_TURN_FAILED: _failed,
     ev.EV_EXPECTATION_VIOLATED: _violated,

@@ -1,7 +1,7 @@
 """Pauses: a turn that waits without anybody working on it (F7).
 
     turn.paused {"reason", "until", "key", "data"}     the worker lets go of the turn
-    timer.fired, human.answered, turn.resumed          {"pause": seq} ends it, once
+    timer.fired, human.answered, turn.resumed          {"pause": seq} ends it, once; the hub writes it
 
 A stuck turn is paused as well: only an operator's `turn.resumed` ends that, and gives the floor again.
 

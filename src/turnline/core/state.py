@@ -64,6 +64,22 @@ class Pause(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the awaited answer or event has to name."""
 
 
+class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A question of the turn in progress to people."""
+
+    seq: int
+    """The line that asks."""
+    asked_by: str
+    people: list[str]
+    """Who may answer."""
+    call: str = ""
+    """The tool call that asks: the model reply and the call in it, such as `2.1`; empty outside of a call."""
+    position: int = 1
+    """The number of the question within its call."""
+    answer_seq: int = 0
+    """The line that answers; 0 while the question is open."""
+
+
 class State(Struct, frozen=True, kw_only=True):
     """What the log of any channel with turns adds up to."""
 
@@ -78,6 +94,8 @@ class State(Struct, frozen=True, kw_only=True):
     creator_id: str = ""
     context_vars: dict[str, Any] = {}
 
+    var_audiences: dict[str, list[str]] = {}
+    """Context variable -> who may see it, where a packet to some of the participants has set it."""
     turn_vars: dict[str, Any] = {}
     """The context variables as the turn in progress found them."""
     turn_writes: list[Write] = []
@@ -107,6 +125,8 @@ class State(Struct, frozen=True, kw_only=True):
     alive_seq: int = 0
     """The last line that was made under the live claim: its worker was alive then."""
     pause: Pause | None = None
+    questions: dict[str, Question] = {}
+    """Request id -> what the turn in progress has asked people, answered or not (N1b)."""
     rested_seconds: float = 0.0
     """How long its turns have been paused, all together; a TTL does not count it."""
     private_vars: dict[str, Any] = {}

@@ -52,7 +52,7 @@ class AgentTarget(TransitionTarget):
 @targets.built_in
 @dataclass(frozen=True, slots=True)
 class RoundRobinTarget(TransitionTarget):
-    """The floor goes to the next in order: the given one, else that of the participants."""
+    """The floor goes to the next in order: the given one, else that of the participants that take turns."""
 
     name: ClassVar[str] = "round_robin"
     agent_fields: ClassVar[tuple[str, ...]] = ("participants",)
@@ -62,7 +62,7 @@ class RoundRobinTarget(TransitionTarget):
         object.__setattr__(self, "participants", tuple(self.participants))
 
     def resolve(self, state: State, envelope: Envelope) -> TransitionDecision:
-        order = tuple(self.participants) or tuple(state.participant_order)
+        order = tuple(self.participants) or turn_order(state)
         return TransitionDecision(next_speaker=next_in(order, speaker_of(envelope)))
 
 
@@ -98,6 +98,11 @@ class TerminateTarget(TransitionTarget):
 
     def resolve(self, state: State, envelope: Envelope) -> TransitionDecision:
         return TransitionDecision(close_reason=self.reason)
+
+
+def turn_order(state: State) -> tuple[str, ...]:
+    """Return the participants whose turn comes round, in order; all of them if none takes turns (N8)."""
+    return state.spec.turn_order or tuple(state.participant_order)
 
 
 def next_in(order: tuple[str, ...], speaker: str) -> str:

@@ -11,17 +11,22 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Envelope, visible_to
 from turnline.core.event_types import SUBSTANTIVE
 from turnline.core.packet import body_of
+from turnline.core.questions import shown_questions
 from turnline.core.registry import Registry
 from turnline.core.state import KEPT_SAID, State
 from turnline.errors import BadSpec
 
 _LEAST_WINDOW: Final = 4
+
+S = TypeVar("S", bound=State)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,10 @@ class FullTranscript(View):
 @views.built_in
 @dataclass(frozen=True, slots=True)
 class WindowedSummary(View):
-    """The last `recent_n` things said, and one line about what came before. By default max(2N, 4)."""
+    """The last `recent_n` things said, and one line about what came before.
+
+    By default max(2N, 4) things, for N participants that take turns.
+    """
 
     name: ClassVar[str] = "windowed_summary"
     recent_n: int | None = None
@@ -97,7 +105,29 @@ class WindowedSummary(View):
         return state.said[-window][0] - 1, {who: n - shown[who] for who, n in state.said_by.items()}
 
     def window(self, spec: ChannelSpec) -> int:
-        return self.recent_n or max(2 * len(spec.participants), _LEAST_WINDOW)
+        return self.recent_n or max(2 * len(spec.turn_order), _LEAST_WINDOW)
+
+
+def state_for(agent_id: str, state: S) -> S:
+    """Return a channel's state as a participant may see it.
+
+    It is without the questions and the context variables that are for others, and without what the engine
+    keeps to undo a turn.
+    """
+    return replace(
+        state,
+        context_vars=context_for(agent_id, state),
+        questions=shown_questions(state, agent_id),
+        turn_vars={},
+        turn_writes=[],
+        private_vars={},
+    )
+
+
+def context_for(agent_id: str, state: State) -> dict[str, Any]:
+    """Return the context variables that a participant may see: a packet's own are for its audience."""
+    hidden = {key for key, to in state.var_audiences.items() if agent_id not in to}
+    return {key: value for key, value in state.context_vars.items() if key not in hidden}
 
 
 def view_for(agent_id: str, spec: ChannelSpec) -> View:

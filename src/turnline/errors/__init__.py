@@ -18,6 +18,11 @@
     │   ├── NotDue                a timer fired for a moment that has passed
     │   ├── NotStuck              a retry was asked for a turn that is not stuck
     │   ├── TurnStuck             a turn ended its process again and again
+    │   ├── AlreadyAsked          a turn asked the same question twice
+    │   ├── TooManyQuestions      one turn asked people too often
+    │   ├── UnknownQuestion       an answer names a question that is not open
+    │   ├── NotAsked              an answer came from a participant whom the question does not address
+    │   ├── AlreadyAnswered       a question was answered twice
     │   ├── EnvelopeIdReused      one id, two different drafts
     │   ├── NestedTooDeep         a channel would have too many channels above it
     │   ├── TooManyRuns           a run has started too many runs below it
@@ -33,6 +38,7 @@
     │   └── UnknownChannel
     ├── NameTaken                 a name that is registered or attached already
     ├── ChannelQuarantined        one channel cannot be read; every other one works
+    ├── ClientClosed              a participant's client was used after it had been closed
     ├── HubClosed
     ├── AgentError                an agent could not do its round
     │   ├── NoModel               nobody said which model to use
@@ -133,6 +139,7 @@ from turnline.errors.channels import (
     BadGraph as BadGraph,
     BadSpec as BadSpec,
     ChannelQuarantined as ChannelQuarantined,
+    ClientClosed as ClientClosed,
     HubClosed as HubClosed,
     InviteRejected as InviteRejected,
     InviteTimeout as InviteTimeout,
@@ -175,6 +182,8 @@ from turnline.errors.names import (
     UnknownParticipant as UnknownParticipant,
 )
 from turnline.errors.refusals import (
+    AlreadyAnswered as AlreadyAnswered,
+    AlreadyAsked as AlreadyAsked,
     BadDraft as BadDraft,
     BadTarget as BadTarget,
     ChannelBusy as ChannelBusy,
@@ -185,6 +194,7 @@ from turnline.errors.refusals import (
     Denied as Denied,
     EnvelopeIdReused as EnvelopeIdReused,
     NestedTooDeep as NestedTooDeep,
+    NotAsked as NotAsked,
     NotDue as NotDue,
     NotParticipant as NotParticipant,
     NotStuck as NotStuck,
@@ -192,9 +202,11 @@ from turnline.errors.refusals import (
     OutOfTurn as OutOfTurn,
     ReservedEventType as ReservedEventType,
     RoutingFailed as RoutingFailed,
+    TooManyQuestions as TooManyQuestions,
     TooManyRuns as TooManyRuns,
     TurnStuck as TurnStuck,
     TurnTaken as TurnTaken,
+    UnknownQuestion as UnknownQuestion,
 )
 from turnline.errors.runs import (
     BadAnswer as BadAnswer,

@@ -72,6 +72,17 @@ class ChannelQuarantined(TurnlineError):
         )
 
 
+class ClientClosed(TurnlineError):
+    """A client was used after it had been closed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"The client of {name!r} is closed. Register {name!r} again to go on; "
+            f"its channels are on the log."
+        )
+
+
 class HubClosed(TurnlineError):
     """The hub was used after it had been closed."""
 

@@ -190,6 +190,67 @@ class TurnStuck(Refused):
         )
 
 
+class AlreadyAsked(Refused):
+    """A turn asked a question that is on the log already."""
+
+    def __init__(self, channel_id: str, *, call: str, position: int) -> None:
+        self.channel_id = channel_id
+        self.call = call
+        self.position = position
+        super().__init__(
+            f"Question {position} of call {call!r} is on the log of channel {channel_id!r} already. "
+            f"Wait for its answer; its request id is in the channel's state."
+        )
+
+
+class TooManyQuestions(Refused):
+    """One turn asked people too often."""
+
+    def __init__(self, channel_id: str, *, limit: int) -> None:
+        self.channel_id = channel_id
+        self.limit = limit
+        super().__init__(
+            f"This turn of channel {channel_id!r} has asked {limit} questions, which is the limit. "
+            f"End the turn, or ask for several things at once."
+        )
+
+
+class UnknownQuestion(Refused):
+    """An answer names a question that the turn in progress has not asked."""
+
+    def __init__(self, channel_id: str, *, request_id: str) -> None:
+        self.channel_id = channel_id
+        self.request_id = request_id
+        super().__init__(
+            f"Channel {channel_id!r} has no open question {short(request_id)}. "
+            f"Either it was never asked, or the turn that asked it is over."
+        )
+
+
+class NotAsked(Refused):
+    """An answer came from a participant whom the question does not address."""
+
+    def __init__(self, channel_id: str, *, sender: str) -> None:
+        self.channel_id = channel_id
+        self.sender = sender
+        super().__init__(
+            f"{sender!r} may not answer this question on channel {channel_id!r}. "
+            f"Only a person whom the question addresses may answer it."
+        )
+
+
+class AlreadyAnswered(Refused):
+    """A question was answered twice; the first answer counts."""
+
+    def __init__(self, channel_id: str, *, request_id: str) -> None:
+        self.channel_id = channel_id
+        self.request_id = request_id
+        super().__init__(
+            f"Question {request_id!r} on channel {channel_id!r} has an answer already. "
+            f"The first answer counts."
+        )
+
+
 class EnvelopeIdReused(Refused):
     """One envelope id was sent with two different drafts."""
 

@@ -18,7 +18,7 @@ from turnline.core.envelope import Envelope, gives_floor_to, visible_to
 from turnline.core.event_types import EV_CHANNEL_FORKED
 from turnline.core.state import State
 from turnline.core.step_targets import STEP_PREFIX
-from turnline.errors import NameTaken
+from turnline.errors import NameTaken, TurnlineError
 from turnline.hub.entry import Entry
 
 
@@ -36,6 +36,15 @@ class KnowsTools(Protocol):
 
     def tools(self) -> Collection[str] | None:
         """Return their names; None if nobody knows."""
+        ...
+
+
+@runtime_checkable
+class KnowsEnd(Protocol):
+    """A receiver that somebody may wait at."""
+
+    def end(self, error: TurnlineError) -> None:
+        """Nothing more will come; `error` says why. Must return at once."""
         ...
 
 
@@ -63,6 +72,12 @@ class Delivery:
 
     def detach(self, agent_id: str) -> None:
         self._receivers.pop(agent_id, None)
+
+    def dismiss(self, error: TurnlineError) -> None:
+        """Tell every receiver that nothing more will come."""
+        for receiver in list(self._receivers.values()):
+            if isinstance(receiver, KnowsEnd):
+                receiver.end(error)
 
     def tools_of(self, agent_id: str) -> Collection[str] | None:
         """Return the names of an attached participant's tools; None if they are not known here."""

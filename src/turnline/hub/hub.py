@@ -137,6 +137,7 @@ class Hub:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._posting.settle()
         self._channels.dismiss(HubClosed())
+        self._delivery.dismiss(HubClosed())
         await self._channels.settle()
         try:
             await self.audit_log.flush()

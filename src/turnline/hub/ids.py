@@ -12,6 +12,7 @@ from turnline.hub.clock import Clock
 NewId = Callable[[], str]
 
 _CHANCE_BITS: Final = 80
+_SECRET_BYTES: Final = 16
 _BYTES: Final = 16
 
 
@@ -29,3 +30,8 @@ def sortable_ids(clock: Clock) -> NewId:
         return b32hexencode(last.to_bytes(_BYTES, "big")).rstrip(b"=").decode().lower()
 
     return new_id
+
+
+def secret_id() -> str:
+    """Return an id of 128 random bits. A sortable id can be computed from its neighbour; this one cannot."""
+    return secrets.token_hex(_SECRET_BYTES)

@@ -43,6 +43,8 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
     channel_id: str | None = None
     """Chosen by the opener: opening the same id again gives the channel that is there."""
     parent_id: str | None = None
+    opener_takes_turns: bool = True
+    """False: the opener only passes the message, and round robin skips it (N8)."""
     worker: str = ""
     """Who works on the first turn at once, if it is a step's."""
     max_depth: int = MAX_DEPTH
@@ -64,7 +66,8 @@ def spec_of(
     """Return the spec of the channel, with names looked up, or say what is wrong with the request."""
     request = checked(request)
     invited = [directory.resolve(name, asked_by=opener) for name in request.target]
-    members = [_member(opener), *(_member(one) for one in invited), *request.steps]
+    first = replace(_member(opener), takes_turns=request.opener_takes_turns)
+    members = [first, *(_member(one) for one in invited), *request.steps]
     members += step_participants(request.knobs.get("graph"))
     return ChannelSpec(
         channel_id=channel_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from copy import deepcopy
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -16,17 +17,19 @@ from msgspec.structs import replace
 
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelMetadata, ChannelState
+from turnline.core.claims import check_has_turn
 from turnline.core.envelope import Draft, Envelope, JsonObject, shown_to
 from turnline.core.governance import Passport, Registration, may_address
 from turnline.core.state import Claim, State, metadata_of
 from turnline.core.study.spent import Spent
-from turnline.errors import NotParticipant
+from turnline.core.views import state_for
+from turnline.errors import ClientClosed, NotParticipant
 from turnline.hub.delegation import check_delegation
 from turnline.hub.delivery import is_for_a_step
 from turnline.hub.hub import Hub
 from turnline.hub.lane import Lane
 from turnline.hub.request import OpenRequest
-from turnline.hub.texts import Listening, TurnText
+from turnline.hub.texts import Listening, TurnText, is_for
 
 ENVELOPES_PER_READING: Final = 256
 
@@ -53,7 +56,8 @@ class Seat:
     """One participant's place at a hub of this process."""
 
     def __init__(self, hub: Hub, registration: Registration, worker: str = "") -> None:
-        self._hub = hub
+        self._at = hub
+        self._has_left = False
         self.registration = registration
         self.worker = worker or hub.turns.process.join(f"{registration.agent_id}-{hub.new_id()[-8:]}")
 
@@ -61,13 +65,21 @@ class Seat:
     def agent_id(self) -> str:
         return self.registration.agent_id
 
+    @property
+    def _hub(self) -> Hub:
+        """The hub, for as long as the seat is held. Raises `ClientClosed` after `leave`."""
+        if self._has_left:
+            raise ClientClosed(self.registration.name)
+        return self._at
+
     def new_id(self) -> str:
         return self._hub.new_id()
 
     def leave(self) -> None:
-        """Give the seat up; what was claimed from it can be taken over at once."""
-        self._hub.detach(self.agent_id)
-        self._hub.turns.process.leave(self.worker)
+        """Give the seat up; what was claimed from it can be taken over at once. It is of no use then."""
+        self._has_left = True
+        self._at.detach(self.agent_id)
+        self._at.turns.process.leave(self.worker)
 
     async def peers(self) -> list[Peer]:
         """Return everybody whom the participant may address, in the order of registration."""
@@ -121,22 +133,27 @@ class Seat:
 
     def listen(self, channel_id: str) -> Listening:
         """Listen to the words of the turns in flight; a context manager. Members only, as `read` checks."""
-        return Listening(self._hub.texts, channel_id)
+        return Listening(self._hub.texts, channel_id, partial(is_for, self.agent_id))
 
     def is_heard(self, channel_id: str) -> bool:
         """Whether anybody listens to the words of a turn in flight."""
         return self._hub.texts.is_heard(channel_id)
 
-    def tell_text(self, channel_id: str, text: str) -> None:
-        self._hub.texts.tell(TurnText(channel_id=channel_id, agent_id=self.agent_id, text=text))
+    def tell_text(self, channel_id: str, text: str, audience: list[str] | None = None) -> None:
+        """Tell listeners a piece of what is about to be said; `audience` is that of the packet, by id."""
+        words = TurnText(channel_id=channel_id, agent_id=self.agent_id, text=text, audience=audience)
+        self._hub.texts.tell(words)
 
     async def wait_beyond(self, channel_id: str, seq: int) -> bool:
         await self._member(channel_id)
         return await self._hub.wait_beyond(channel_id, seq)
 
     async def state(self, channel_id: str) -> State:
-        """Return what the channel's log adds up to now. Its context variables are the caller's own copy."""
-        state = await self._member(channel_id)
+        """Return what the channel's log adds up to now, as the participant may see it.
+
+        Its context variables are the caller's own copy.
+        """
+        state = state_for(self.agent_id, await self._member(channel_id))
         return replace(state, context_vars=deepcopy(state.context_vars))
 
     async def metadata(self, channel_id: str) -> ChannelMetadata:
@@ -172,8 +189,10 @@ class Seat:
         await self._hub.turns.record(channel_id, claim, event_type, data, envelope_id=envelope_id)
 
     async def recorded(self, channel_id: str) -> list[Envelope]:
-        await self._member(channel_id)
-        return await self._hub.turns.recorded(channel_id)
+        """See `Turns.recorded`. Raises `OutOfTurn` for a participant that does not have the turn."""
+        state = await self._member(channel_id)
+        check_has_turn(state, self.agent_id)
+        return await self._hub.turns.recorded(state)
 
     async def usage(self, channel_id: str) -> Spent:
         """Return what the channel and those below it used."""

@@ -7,6 +7,7 @@ some, and finds all of them in the packet.
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
@@ -22,13 +23,21 @@ class TurnText(Struct, frozen=True, kw_only=True):
     channel_id: str
     agent_id: str
     text: str
+    audience: list[str] | None = None
+    """Who will see the packet: None is everyone. Nobody else is told the words."""
+
+
+def is_for(agent_id: str, words: TurnText) -> bool:
+    """Return whether a participant may hear the words: they are for whom the packet is."""
+    return words.audience is None or agent_id in words.audience or agent_id == words.agent_id
 
 
 class Listening:
     """One listener's place. `take` gives what has come since."""
 
-    def __init__(self, texts: Texts, channel_id: str) -> None:
+    def __init__(self, texts: Texts, channel_id: str, may_hear: Callable[[TurnText], bool]) -> None:
         self.bell = Bell()
+        self._may_hear = may_hear
         self._texts = texts
         self._channel_id = channel_id
         self._heard: deque[TurnText] = deque(maxlen=MAX_UNHEARD)
@@ -44,8 +53,9 @@ class Listening:
             del self._texts.listeners[self._channel_id]
 
     def hear(self, text: TurnText) -> None:
-        self._heard.append(text)
-        self.bell.ring()
+        if self._may_hear(text):
+            self._heard.append(text)
+            self.bell.ring()
 
     def take(self) -> list[TurnText]:
         taken = list(self._heard)

@@ -19,7 +19,7 @@ from turnline.core import event_types as ev
 from turnline.core.claims import LEASE_SECONDS
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.state import Claim, State
-from turnline.errors import ClaimLost, NotStuck, TurnlineError, TurnTaken
+from turnline.errors import BadDraft, ClaimLost, NotStuck, TurnlineError, TurnTaken
 from turnline.hub import worker
 from turnline.hub.clock import Clock
 from turnline.hub.heartbeat import beating
@@ -30,6 +30,8 @@ from turnline.hub.worker import Process
 
 logger = logging.getLogger(__name__)
 
+UNITS: Final = (ev.EV_TURN_MODEL, ev.EV_TURN_TOOL)
+"""What a turn records."""
 LOOK_SECONDS: Final = 2.0
 """How often somebody who waits for a worker of this host looks whether its process is still there."""
 
@@ -144,6 +146,23 @@ class Turns:
         data: JsonObject = {"pause": state.pause.seq, "by": by}
         await self._hub.write(channel_id, ev.EV_TURN_RESUMED, data, envelope_id=envelope_id)
 
+    async def answer_for(
+        self,
+        channel_id: str,
+        request_id: str,
+        answer: str,
+        *,
+        person: str,
+        by: str = "operator",
+        envelope_id: str = "",
+    ) -> tuple[Envelope, ...]:
+        """Answer a question for a person, by id; the line names the person and who answered.
+
+        Raises `UnknownQuestion`, `AlreadyAnswered`, and `NotAsked` for a person whom it does not address.
+        """
+        data = {"request_id": request_id, "answer": answer, "by": by, "for": person}
+        return await self._hub.write(channel_id, ev.EV_HUMAN_ANSWERED, data, envelope_id=envelope_id)
+
     async def wait_unclaimed(self, channel_id: str) -> None:
         """Return when the live claim has ended, or its worker can be replaced."""
         state = await self._hub.state(channel_id)
@@ -188,15 +207,21 @@ class Turns:
     async def record(
         self, channel_id: str, claim: int, event_type: str, data: JsonObject, *, envelope_id: str = ""
     ) -> None:
-        """Write an entry of the round down: `turn.model` or `turn.tool` (T2)."""
+        """Write an entry of the round down: `turn.model` or `turn.tool` (T2). The hub is its sender."""
+        if event_type not in UNITS:
+            expected = " or ".join(repr(one) for one in UNITS)
+            raise BadDraft("event_type", found=repr(event_type)[:80], expected=expected)
         await self._hub.write(channel_id, event_type, data, claim=claim, audience=[], envelope_id=envelope_id)
         self.lane.leave(channel_id)
 
-    async def recorded(self, channel_id: str) -> list[Envelope]:
-        """Return what the turn in progress has recorded so far, by whichever worker (T3)."""
-        state = await self._hub.state(channel_id)
-        envelopes = await self._hub.read_recent(channel_id, state.floor_seq)
-        return [one for one in envelopes if one.event_type in (ev.EV_TURN_MODEL, ev.EV_TURN_TOOL)]
+    async def recorded(self, state: State) -> list[Envelope]:
+        """Return what the turn in progress in `state` has recorded, by whichever worker (T3).
+
+        What came after `state` is left out: it may belong to the next turn, of another participant.
+        """
+        envelopes = await self._hub.read_recent(state.channel_id, state.floor_seq)
+        units = (one for one in envelopes if one.event_type in UNITS)
+        return [one for one in units if one.seq <= state.seq]
 
     async def summary(self, channel_id: str, agent_id: str) -> JsonObject | None:
         """Return the last summary that this agent recorded on the channel. Reads all of it."""

@@ -37,7 +37,7 @@ from turnline.errors import (
 )
 from turnline.hub.hub import Hub
 from turnline.hub.seat import Seat
-from turnline.hub.texts import Listening
+from turnline.hub.texts import Listening, TurnText, is_for
 from turnline.server.auth.operations import authorise
 from turnline.server.auth.principal import Principal
 from turnline.server.ws_outbox import Outbox
@@ -325,9 +325,13 @@ class Presence:
             raise BadFrame(f"this client listens to {len(self._listening)} channels already")
         if channel_id not in self._listening:
             # Whoever asks has to be heard of before the answer says so.
-            listening = Listening(self._hub.texts, channel_id)
+            listening = Listening(self._hub.texts, channel_id, self._may_hear)
             listening.__enter__()
             self._listening[channel_id] = asyncio.create_task(self._pass_on(listening))
+
+    def _may_hear(self, words: TurnText) -> bool:
+        """Return whether one of this client's participants may hear the words."""
+        return any(is_for(agent_id, words) for agent_id in self._seats)
 
     async def _pass_on(self, listening: Listening) -> None:
         try:
@@ -335,8 +339,7 @@ class Presence:
                 rung = listening.bell.rung
                 for one in listening.take():
                     if self.outbox is not None:
-                        words = Text(channel_id=one.channel_id, agent_id=one.agent_id, text=one.text)
-                        self.outbox.put_words(words)
+                        self.outbox.put_words(Text(**msgspec.structs.asdict(one)))
                 await listening.bell.wait(rung)
         finally:
             listening.__exit__()
@@ -352,7 +355,9 @@ class Presence:
             and state.claim.agent_id == words.agent_id
             and words.agent_id in self._seats
         ):
-            self._seats[words.agent_id][0].tell_text(words.channel_id, words.text)
+            names = state.spec.names()
+            to = None if words.audience is None else [names[one] for one in words.audience if one in names]
+            self._seats[words.agent_id][0].tell_text(words.channel_id, words.text, to)
 
     # Answers.
 

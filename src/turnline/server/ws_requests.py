@@ -24,10 +24,8 @@ from msgspec.structs import replace
 from turnline.client.frames import Request, converted
 from turnline.core.codec import encode as encode_line
 from turnline.core.envelope import Draft, Envelope, JsonObject
-from turnline.core.event_types import EV_TURN_MODEL, EV_TURN_TOOL
 from turnline.core.state import State
 from turnline.errors import (
-    BadDraft,
     BadFrame,
     BadSpec,
     ClaimLost,
@@ -185,9 +183,9 @@ async def wait_beyond(asked: Asked) -> object:
 
 
 async def state(asked: Asked) -> object:
-    found = await _member(asked, asked.args.channel_id)
-    shown = replace(found, private_vars={}, turn_vars={}, turn_writes=[])
-    return {"type": type(found).__name__, "state": shown}
+    await _member(asked, asked.args.channel_id)
+    shown = await asked.seat.state(asked.args.channel_id)
+    return {"type": type(shown).__name__, "state": shown}
 
 
 async def metadata(asked: Asked) -> object:
@@ -226,9 +224,6 @@ async def renew(asked: Asked) -> int:
 
 async def record(asked: Asked) -> None:
     args: RecordArgs = asked.args
-    if args.event_type not in (EV_TURN_MODEL, EV_TURN_TOOL):
-        expected = f"{EV_TURN_MODEL!r} or {EV_TURN_TOOL!r}"
-        raise BadDraft("event_type", found=repr(args.event_type)[:80], expected=expected)
     await _check_claim(asked)
     await asked.seat.record(args.channel_id, args.claim, args.event_type, args.data, envelope_id=asked.id)
 

@@ -14,7 +14,7 @@ from turnline.core.targets import TerminateTarget
 from turnline.testing import call
 
 from ..stage import PEOPLE, person
-from .scene import HELP_DESK, scene
+from .scene import HELP_DESK, Scene, scene
 
 LOOK = ["", "/envelopes", "/state", "/usage", "/stream", "/envelopes/1/why"]
 WORK = "metadata: {name: work}\nspec: {trigger: {path: /work}, steps: [{id: only, runner: work}]}"
@@ -173,6 +173,82 @@ async def test_a_question_of_an_agent_is_told_until_it_is_answered() -> None:
     assert (answer.status_code, other.status_code) == (201, 409)
     assert after == []
     assert lines[-1]["event_data"]["body"] == "Blue it is."
+
+
+def asking() -> Any:
+    @tool
+    async def ask(context: Context) -> str:
+        """Ask."""
+        return await context.input("Which colour?")
+
+    return ask
+
+
+async def asked(stage: Scene, **given: Any) -> tuple[str, str]:
+    """Open the help desk, and return the channel and the question that the helper asks."""
+    channel = await stage.people["carol"].open(
+        type="workflow", knobs={"graph": HELP_DESK.to_dict()}, message="Paint it.", **given
+    )
+    line = await channel.wait_for(lambda one: one.event_type == "human.requested")
+    return channel.channel_id, line.event_data["request_id"]
+
+
+async def test_an_admin_answers_for_a_person_and_the_line_names_both() -> None:
+    async with scene(call("ask"), "Blue it is.", tools=[asking()]) as stage:
+        channel, request_id = await asked(stage, target=["helper"])
+        body = {"request_id": request_id, "answer": "blue"}
+        answer = await stage.server.post(f"/channels/{channel}/answers", body)
+        again = await stage.server.post(f"/channels/{channel}/answers", body)
+        (line,) = [one for one in await stage.lines(channel) if one["event_type"] == "human.answered"]
+        carol = stage.people["carol"].agent_id
+
+    assert (answer.status_code, answer.json()) == (201, again.json())
+    assert (line["sender_id"], line["event_data"]["by"], line["event_data"]["for"]) == ("hub", "root", carol)
+
+
+async def test_a_person_who_answers_over_http_answers_in_their_own_name() -> None:
+    async with scene(call("ask"), "Blue it is.", tools=[asking()]) as stage:
+        channel, request_id = await asked(stage, target=["helper", "dave"])
+        body = {"request_id": request_id, "answer": "blue"}
+        as_carol = await stage.server.post(
+            f"/channels/{channel}/answers", {**body, "as": "carol"}, token="dave"
+        )
+        answer = await stage.server.post(f"/channels/{channel}/answers", body, token="dave")
+        (line,) = [one for one in await stage.lines(channel) if one["event_type"] == "human.answered"]
+
+    assert (as_carol.status_code, answer.status_code) == (403, 201)
+    assert line["sender_id"] == stage.people["dave"].agent_id
+    assert line["event_data"] == body
+
+
+async def test_an_answer_to_a_question_that_is_for_others_is_answered_as_to_none() -> None:
+    async with scene(call("ask"), "Blue it is.", tools=[asking()]) as stage:
+        channel, _ = await asked(stage, target=["helper"])
+        body = {"request_id": "0" * 32, "answer": "blue"}
+        unknown = await stage.server.post(f"/channels/{channel}/answers", body, token="carol")
+        stranger = await stage.server.post(f"/channels/{channel}/answers", body, token="dave")
+
+    assert (unknown.status_code, stranger.status_code) == (404, 404)
+
+
+async def test_context_updates_of_a_packet_are_shown_to_its_audience_only() -> None:
+    async with scene() as stage:
+        channel = await stage.open(target=["helper", "dave"], knobs={"context_vars": {"open": 1}})
+        data = {"body": "psst", "routing": {"kind": "text"}, "context_updates": {"salary": 42}}
+        carol = stage.people["carol"].channel(channel)
+        line = await carol.send(event_type="packet", event_data=data, audience=["helper"])
+        shown = {
+            who: [
+                (await stage.data(path, token=who))["context_vars"]
+                for path in (f"/channels/{channel}", f"/channels/{channel}/state?seq={line.seq}")
+            ]
+            for who in ("root", "carol", "dave")
+        }
+        why = await stage.server.get(f"/channels/{channel}/envelopes/{line.seq}/why", token="dave")
+
+    whole, part = {"open": 1, "salary": 42}, {"open": 1}
+    assert shown == {"root": [whole, whole], "carol": [whole, whole], "dave": [part, part]}
+    assert why.status_code == 404
 
 
 # --- the list ---

@@ -1,4 +1,4 @@
-"""`discussion`: everybody in turn, in the order of the participants."""
+"""`discussion`: everybody in turn, in the order of the participants that take turns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from turnline.core.adapters.turn_taking import TurnTaking
 from turnline.core.conditions import speaker_of
 from turnline.core.envelope import Basis, Decision, Envelope, Speak
 from turnline.core.state import State
-from turnline.core.targets import next_in
+from turnline.core.targets import next_in, turn_order
 from turnline.errors import BadSpec
 
 DISCUSSION_TYPE: Final = "discussion"
@@ -23,7 +23,7 @@ class DiscussionAdapter(TurnTaking[State]):
     state_type = State
 
     def route(self, state: State, envelope: Envelope) -> Decision:
-        following = next_in(tuple(state.participant_order), speaker_of(envelope))
+        following = next_in(turn_order(state), speaker_of(envelope))
         speak = Speak(following, Basis(kind="adapter", target="the next in order"))
         return self.rest_of_agents(state, envelope) or speak
 

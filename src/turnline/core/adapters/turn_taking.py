@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from turnline.core import claims, event_types as ev, lifecycle, pauses, variables
+from turnline.core import claims, event_types as ev, lifecycle, pauses, questions, variables
 from turnline.core.adapter import Manifest
 from turnline.core.batch import Batch
 from turnline.core.channel import ChannelSpec, ChannelState, Expectation, check_id
@@ -178,7 +178,7 @@ class TurnTaking(ABC, Generic[S]):
         batch.accept()
 
     def _keep(self, batch: Batch[S]) -> None:
-        """An application's own type, a task, a question to a person: kept and delivered."""
+        """An application's own type, a task: kept and delivered."""
         self._require_active(batch)
         batch.accept()
 
@@ -199,10 +199,21 @@ class TurnTaking(ABC, Generic[S]):
     def _acknowledge(self, batch: Batch[S]) -> None:
         lifecycle.acknowledge(batch, self.first_speaker(batch.state), self._take_turn)
 
-    def _answer(self, batch: Batch[S]) -> None:
-        """A person's answer: to a turn that waits for it, or to an agent's question."""
+    def _ask(self, batch: Batch[S]) -> None:
+        """A question to people: only whoever works on the turn in progress asks."""
         self._require_active(batch)
-        pauses.resume(batch) if "pause" in batch.draft.event_data else batch.accept()
+        state, sender = batch.state, batch.draft.sender_id
+        if not self.may_speak(state, sender):
+            raise OutOfTurn(state.channel_id, sender=sender, speaker=str(state.expected_next_speaker))
+        pauses.refuse_while_paused(state)
+        claims.check_claim(state, batch.draft)
+        questions.ask(batch)
+
+    def _answer(self, batch: Batch[S]) -> None:
+        """A person's answer to a question; or the hub's, to a turn that waits for a task."""
+        self._require_active(batch)
+        is_task = "pause" in batch.draft.event_data and batch.draft.sender_id == ev.HUB
+        pauses.resume(batch) if is_task else questions.answer(batch)
 
     def _claim(self, batch: Batch[S]) -> None:
         pauses.refuse_while_paused(batch.state)
@@ -387,5 +398,6 @@ _ROWS: Final[dict[str, Callable[[TurnTaking[Any], Batch[Any]], None]]] = {
     ev.EV_TURN_PAUSED: lambda _, batch: pauses.pause(batch),
     ev.EV_TURN_RESUMED: lambda _, batch: pauses.resume(batch),
     ev.EV_TIMER_FIRED: lambda _, batch: pauses.resume(batch),
+    ev.EV_HUMAN_REQUESTED: TurnTaking._ask,
     ev.EV_HUMAN_ANSWERED: TurnTaking._answer,
 }

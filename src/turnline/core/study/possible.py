@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
+from turnline.core.channel import ChannelSpec
 from turnline.core.conditions import (
     AllOf,
     Always,
@@ -211,7 +212,7 @@ class Possible:
 
     def _answer(self, target: TransitionTarget, look: Look) -> tuple[str | None, str]:
         spec = self.cast.spec
-        state = state_of(spec.creator_id, self._everyone, look.turn, {})
+        state = state_of(spec, look.turn, {})
         decision = target.resolve(state, envelope_of(look.speaker, look.signs[0], failed=look.failed))
         if decision.next_speaker is None:
             return None, decision.close_reason or "terminated"
@@ -350,7 +351,7 @@ def _asked(
     variables: dict[str, Any] | None = None,
 ) -> bool:
     """What a condition itself says."""
-    state = state_of("", (), turn, variables or {})
+    state = state_of(ChannelSpec(), turn, variables or {})
     return bool(condition.evaluate(state, envelope_of(speaker, sign, failed=failed)))
 
 
@@ -372,9 +373,15 @@ _LOOKS: Final[dict[type, Callable[[Look, Any], bool]]] = {
 """What is not here, or is a subclass of what is, is a class of the user's own."""
 
 
-def state_of(creator: str, order: tuple[str, ...], turn: int, variables: dict[str, Any]) -> State:
-    """A state as conditions and targets see it after a turn."""
-    return State(participant_order=list(order), creator_id=creator, turn_count=turn, context_vars=variables)
+def state_of(spec: ChannelSpec, turn: int, variables: dict[str, Any]) -> State:
+    """Return a state as conditions and targets see it after a turn."""
+    return State(
+        spec=spec,
+        participant_order=[one.agent_id for one in spec.participants],
+        creator_id=spec.creator_id,
+        turn_count=turn,
+        context_vars=variables,
+    )
 
 
 def envelope_of(speaker: str, sign: Sign, *, failed: bool) -> Envelope:

@@ -43,8 +43,7 @@ def variables_of(possible: Possible, moves: Iterable[Move]) -> Iterator[Variable
 
 def routed(possible: Possible, speaker: str, turn: int, variables: Variables, sign: Sign = PLAIN) -> Decision:
     """Return what the router decides after such a turn."""
-    cast = possible.cast
-    state = state_of(cast.spec.creator_id, cast.everyone, turn, variables)
+    state = state_of(possible.cast.spec, turn, variables)
     return possible.router.route(state, envelope_of(speaker, sign, failed=False))
 
 

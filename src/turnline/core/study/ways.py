@@ -93,7 +93,7 @@ class Ways:
             case RoundRobinTarget(participants=order) if order:
                 return next_in(tuple(order), speaker)
             case RoundRobinTarget() if self._cast.is_closed and self._cast.opener is not None:
-                return next_in(self._cast.everyone, speaker)
+                return next_in(self._cast.spec.turn_order or self._cast.everyone, speaker)
             case RevertToInitiatorTarget():
                 return self._cast.opener
         return None

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from turnline.core import event_types as ev
 from turnline.core.channel import ID_PATTERN
 from turnline.core.envelope import Draft, Envelope, JsonObject
-from turnline.core.state import State
+from turnline.core.state import Question, State
 from turnline.flow.fields import Problem
 from turnline.server.answers import success
 from turnline.server.body import json_body
@@ -59,19 +59,20 @@ class ChannelChanges:
         body = _texts(
             await json_body(request, self._house.settings), needed=("request_id", "answer"), more=("as",)
         )
-        asked = await self._house.runtime.hub.lines.find(state.channel_id, body["request_id"][:64])
-        if (
-            asked is None
-            or asked.event_type != ev.EV_HUMAN_REQUESTED
-            or not sight.view(asked, state.spec.participants)
-        ):
-            raise not_found(f"nobody asked {body['request_id'][:64]!r} on channel {state.channel_id!r}.")
-        name = body.get("as") or _speaker(state, sight)
+        request_id = body["request_id"]
+        question = sight.questions(state).get(request_id)
+        if question is None:
+            raise not_found(f"nobody asked {request_id[:64]!r} on channel {state.channel_id!r}.")
+        person = sight.person(state.spec, body.get("as") or _answerer(state, sight, question))
+        data: JsonObject = {"request_id": request_id, "answer": body["answer"]}
+        sender = person.agent_id
+        if person.name != sight.principal.user_id:  # An admin answers for a person: the line names both.
+            sender, data = ev.HUB, {**data, "by": sight.principal.user_id, "for": person.agent_id}
         draft = Draft(
-            envelope_id=f"{body['request_id']}-said"[:64],  # A question is answered once.
-            sender_id=sight.person(state.spec, name).agent_id,
+            envelope_id=f"{request_id}-said"[:64],  # The same answer, sent again, gets the first result.
+            sender_id=sender,
             event_type=ev.EV_HUMAN_ANSWERED,
-            event_data={"request_id": body["request_id"], "answer": body["answer"]},
+            event_data=data,
         )
         return success(_landed(await self._post(state, draft)), status=CREATED)
 
@@ -109,6 +110,13 @@ def _speaker(state: State, sight: Sight) -> str:
     floor = state.spec.participant(state.expected_next_speaker or "")
     if floor is not None and floor.name in names:
         return floor.name
+    return names[0] if len(names) == 1 else sight.principal.user_id
+
+
+def _answerer(state: State, sight: Sight, question: Question) -> str:
+    """Return for whom a caller answers who does not say: themselves, else the only person they may be."""
+    asked = [one.name for one in state.spec.participants if one.agent_id in question.people]
+    names = [name for name in sight.people(state.spec) if name in asked]
     return names[0] if len(names) == 1 else sight.principal.user_id
 
 

@@ -22,6 +22,7 @@ from turnline.core.envelope import JsonObject
 from turnline.core.state import State
 from turnline.core.study.looked import name_of
 from turnline.errors import ChannelQuarantined, UnknownChannel
+from turnline.flow.context import public
 from turnline.server.answers import success
 from turnline.server.channels import documents
 from turnline.server.channels.listing import Listing, wanted
@@ -58,7 +59,7 @@ class ChannelRoutes:
 
     async def read(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.read")
-        told = whole(state)
+        told = whole(state, sight)
         told["graph"] = (await channel_picture(state, self._house.runtime.runs)).to_dict()
         told["questions"] = await self._questions(state, sight)
         told["speaks_as"] = sight.people(state.spec)
@@ -91,17 +92,19 @@ class ChannelRoutes:
         return success(page)
 
     async def state(self, request: Request) -> Response:
-        state, _ = await seen(self._house, request, "channels.read")
+        state, sight = await seen(self._house, request, "channels.read")
         seq = seq_of(request.query_params.get("seq", str(state.seq)), "query", state.seq)
         if seq == state.seq:
-            return success(at_line(state))
-        return success(at_line(await self._house.runtime.hub.state_at(state.channel_id, seq)))
+            return success(at_line(state, sight))
+        return success(at_line(await self._house.runtime.hub.state_at(state.channel_id, seq), sight))
 
     async def why(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.read")
         seq = seq_of(request.path_params["seq"], "path", state.seq)
-        await self._check_line(state, sight, seq)
-        return success(msgspec.to_builtins(await self._house.runtime.hub.why(state.channel_id, seq)))
+        hub = self._house.runtime.hub
+        shows_rules = await self._check_line(state, sight, seq)
+        told: JsonObject = msgspec.to_builtins(await hub.why(state.channel_id, seq))
+        return success(told if shows_rules else {**told, "rules": [], "differs": ""})
 
     async def usage(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.read")
@@ -115,11 +118,20 @@ class ChannelRoutes:
         sight = await sight_of(self._house, request, "channels.stream")
         return await self._streams.of_all(request, sight)
 
-    async def _check_line(self, state: State, sight: Sight, seq: int) -> None:
-        """Refuse a line that is not for whoever asks as if it were not there."""
-        lines = await lines_behind(self._house.runtime.hub, state.channel_id, seq - 1, 1)
-        if not lines or sight.view(lines[0], state.spec.participants) is None:
+    async def _check_line(self, state: State, sight: Sight, seq: int) -> bool:
+        """Refuse a line that is not for whoever asks as if it were not there.
+
+        Return whether they may see all that decided: the whole line, and every context variable.
+        """
+        hub = self._house.runtime.hub
+        lines = await lines_behind(hub, state.channel_id, seq - 1, 1)
+        view = sight.view(lines[0], state.spec.participants) if lines else None
+        if view is None:
             raise not_found(f"there is no line {seq} on channel {state.channel_id!r}.")
+        if sight.sees_all or view != lines[0]:
+            return sight.sees_all
+        then = await hub.state_at(state.channel_id, seq)
+        return sight.context(then) == public(then.context_vars)
 
     async def _error(self, state: State, sight: Sight) -> JsonObject | None:
         """Return why the last turn failed, where that ended the channel or let it rest."""
@@ -134,20 +146,21 @@ class ChannelRoutes:
         return {**error, "speaker": speaker} if isinstance(error, dict) else None
 
     async def _questions(self, state: State, sight: Sight) -> Sequence[JsonObject]:
-        """What people were asked in the turn in progress, and have not answered."""
-        if not state.claims and state.pause is None:
-            return []  # Nobody has begun it; and behind the floor there may be any number of lines.
-        lines = await self._house.runtime.hub.read_recent(state.channel_id, state.floor_seq)
-        open_: dict[str, JsonObject] = {}
-        for line in lines:
-            request_id = str(line.event_data.get("request_id", ""))
-            is_shown = sight.view(line, state.spec.participants) is not None
-            if line.event_type == ev.EV_HUMAN_REQUESTED and is_shown:
-                asked = {"request_id": request_id, "question": str(line.event_data.get("question", ""))}
-                open_[request_id] = {**asked, "seq": line.seq, "agent_id": line.sender_id}
-            elif line.event_type == ev.EV_HUMAN_ANSWERED:
-                open_.pop(request_id, None)
-        return list(open_.values())
+        """Return what people were asked in the turn in progress, and have not answered."""
+        open_ = {one.seq: key for key, one in sight.questions(state).items() if not one.answer_seq}
+        if not open_:
+            return []
+        lines = await self._house.runtime.hub.read_recent(state.channel_id, min(open_) - 1)
+        return [
+            {
+                "request_id": open_[line.seq],
+                "question": str(line.event_data.get("question", "")),
+                "seq": line.seq,
+                "agent_id": line.sender_id,
+            }
+            for line in lines
+            if line.seq in open_
+        ]
 
     def operations(self) -> list[Operation]:
         return documents.to_look(self)

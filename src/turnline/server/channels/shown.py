@@ -7,10 +7,9 @@ from msgspec import to_builtins
 from turnline.core.channel import Participant
 from turnline.core.envelope import JsonObject
 from turnline.core.state import LONG_AGO, State, WorkflowState, waiting_for
-from turnline.flow.context import public
 from turnline.flow.verdict import verdict
 from turnline.server.channels.facts import Facts
-from turnline.server.channels.sight import public_knobs
+from turnline.server.channels.sight import Sight, public_knobs
 
 
 def row(state: State) -> JsonObject:
@@ -75,12 +74,12 @@ def _waiting_for(state: State) -> JsonObject | None:
     return {"reason": reason, "until": None if state.pause is None else state.pause.until} if reason else None
 
 
-def at_line(state: State) -> JsonObject:
+def at_line(state: State, sight: Sight) -> JsonObject:
     """A channel as it stood when a line had been written."""
-    return {**standing(state), "at": state.last_at, "context_vars": public(state.context_vars)}
+    return {**standing(state), "at": state.last_at, "context_vars": sight.context(state)}
 
 
-def whole(state: State) -> JsonObject:
+def whole(state: State, sight: Sight) -> JsonObject:
     """A channel by itself."""
     spec = state.spec
     knobs = {key: value for key, value in public_knobs(spec.knobs).items() if key != "graph"}
@@ -92,7 +91,7 @@ def whole(state: State) -> JsonObject:
         "knobs": knobs,
         "ttl_seconds": spec.ttl_seconds,
         "expectations": to_builtins(spec.expectations),
-        "context_vars": public(state.context_vars),
+        "context_vars": sight.context(state),
     }
 
 

@@ -21,9 +21,12 @@ from starlette.requests import Request
 from turnline.core import event_types as ev
 from turnline.core.channel import ID_PATTERN, ChannelSpec, Participant
 from turnline.core.envelope import Envelope, JsonObject, shown_to
-from turnline.core.state import State
+from turnline.core.questions import shown_questions
+from turnline.core.state import Question, State
+from turnline.core.views import context_for
 from turnline.errors import ChannelQuarantined, Forbidden, UnknownChannel
 from turnline.flow.context import public
+from turnline.hub.texts import TurnText, is_for
 from turnline.server.auth.principal import Principal
 from turnline.server.house import House
 from turnline.server.problems import CONFLICT, RequestRefused, not_found
@@ -64,6 +67,25 @@ class Sight(Struct, frozen=True, kw_only=True):
                 self.principal.user_id, operation="channels.post", resource=spec.channel_id, because=because
             )
         return one
+
+    def may_hear(self, participants: list[Participant], words: TurnText) -> bool:
+        """Return whether words of a turn in flight are for whoever asks: the packet would be."""
+        member = self._member(participants)
+        return self.sees_all or (member is not None and is_for(member.agent_id, words))
+
+    def context(self, state: State) -> JsonObject:
+        """Return the context variables that whoever asks may see."""
+        if self.sees_all:
+            return public(state.context_vars)
+        member = self._member(state.spec.participants)
+        return {} if member is None else public(context_for(member.agent_id, state))
+
+    def questions(self, state: State) -> dict[str, Question]:
+        """Return the questions of the turn in progress that whoever asks may know of."""
+        if self.sees_all:
+            return state.questions
+        member = self._member(state.spec.participants)
+        return {} if member is None else shown_questions(state, member.agent_id)
 
     def people(self, spec: ChannelSpec) -> list[str]:
         """The names that whoever asks may speak as."""

@@ -66,7 +66,9 @@ class ChannelStreams:
     async def _told(self, channel_id: str, after: int, sight: Sight) -> AsyncIterator[bytes]:
         """Yield what goes over the wire, until the channel has ended or the server stops."""
         hub = self._house.runtime.hub
-        with suppress(HubClosed), Listening(hub.texts, channel_id) as listening:
+        members = (await hub.state(channel_id)).spec.participants
+        hears = partial(sight.may_hear, members)
+        with suppress(HubClosed), Listening(hub.texts, channel_id, hears) as listening:
             yield HEARTBEAT  # Whoever waits for the first byte knows that somebody listens.
             while True:
                 rung = listening.bell.rung

@@ -114,13 +114,19 @@ const NOTES = {
   "turn.resumed": () => ({ label: "goes on", text: "" }),
   "timer.fired": () => ({ label: "timer", text: "" }),
   "human.requested": (data) => ({ label: "asks", text: data.question ?? "" }),
-  "human.answered": (data) => ({ label: "answer", text: brief(data.answer ?? "", 160) }),
+  "human.answered": (data, names) => ({ label: "answer", text: answerText(data, names) }),
   "task.started": (data) => ({ label: "task", text: data.title ?? "" }),
   "task.progress": (data) => ({ label: "task", text: data.note ?? "" }),
   "task.completed": (data) => ({ label: "task done", text: data.result ?? "" }),
   "task.failed": (data) => ({ label: "task failed", text: data.reason ?? "" }),
   "expectation.violated": (data) => ({ label: "late", text: data.name ?? "" }),
 };
+
+function answerText(data, names) {
+  const person = data.for ? ` for ${names[data.for] ?? data.for}` : "";
+  const by = data.by ? ` (answered by ${data.by}${person})` : "";
+  return brief(data.answer ?? "", 160) + by;
+}
 
 function writesText(data) {
   return writesOf({ event_type: "context.set", event_data: data })

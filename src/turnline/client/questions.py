@@ -1,0 +1,133 @@
+"""The questions of a `run`: answered by a callback, or shown with the command that answers them (H1).
+
+Rule: what is open is read from the channel's state, so a question of an earlier process is shown as well, and
+one that somebody else answers meanwhile needs nothing from here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from asyncio import Future
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
+from threading import Thread
+from typing import Final
+
+from turnline.client.human_client import HumanClient
+from turnline.client.retry import retried
+from turnline.core.envelope import Envelope
+from turnline.core.state import State
+from turnline.errors import AlreadyAnswered, BadSpec, ChannelClosed, UnknownQuestion
+from turnline.log.base import Log
+from turnline.log.bell import call_in
+from turnline.log.memory import MemoryLog
+
+OnQuestion = Callable[[str], Awaitable[str | bool] | str | bool]
+"""Gives the answer to a question of an agent: a text, or True and False for yes and no.
+
+A plain function is called in a thread of its own, so it may wait for a keyboard: `on_question=input`.
+"""
+
+_MAX_SHOWN_CHARACTERS: Final = 2000
+
+
+async def answer_questions(
+    person: HumanClient, channel_id: str, log: Log, on_question: OnQuestion | None
+) -> None:
+    """Ask `on_question` each question to the person, or print it; return when the channel has closed.
+
+    Questions are put one after the other. Raises what `on_question` raises.
+    """
+    seen: set[str] = set()
+    while True:
+        state = await person.seat.state(channel_id)
+        for request_id, question in state.questions.items():
+            if question.answer_seq or request_id in seen:
+                continue
+            seen.add(request_id)
+            read = partial(person.seat.read, channel_id, question.seq - 1)
+            line = (await retried(person.seat, read, "a question is not read")).envelopes[0]
+            if on_question is None:
+                _print(line, state, person.name, log)
+            else:
+                answer = await _ask(on_question, str(line.event_data["question"]))
+                # Somebody else was faster, or nobody waits any more.
+                with suppress(AlreadyAnswered, UnknownQuestion, ChannelClosed):
+                    await person.answer(line, answer)
+        if not await person.seat.wait_beyond(channel_id, state.seq):
+            return
+
+
+def instructions(line: Envelope, state: State, person: str, log: Log) -> str:
+    """Return the question, and how to answer it from another terminal."""
+    asker = state.spec.participant(line.sender_id)
+    name = line.sender_id if asker is None else asker.name
+    question = f"{_plain(name)} asks: {_plain(str(line.event_data['question']))}"
+    if isinstance(log, MemoryLog):
+        return (
+            f"{question}\n"
+            f"Nobody else can answer, because the log is in memory. Stop with Ctrl-C, and give run "
+            f"on_question=input, or a log: log='sqlite:///run.db'."
+        )
+    command = ["turnline", "channels", "answer", state.channel_id, "yes", "--as", person]
+    command += ["--question", str(line.event_data["request_id"]), "--log", log.address]
+    return f"{question}\nAnswer in another terminal: {shlex.join(command)}"
+
+
+def _print(line: Envelope, state: State, person: str, log: Log) -> None:
+    sys.stderr.write(f"{instructions(line, state, person, log)}\n")
+    sys.stderr.flush()
+
+
+def _plain(text: str) -> str:
+    """Return a model's text without what a terminal would obey, cut to a length."""
+    shown = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+    return shown if len(shown) <= _MAX_SHOWN_CHARACTERS else f"{shown[: _MAX_SHOWN_CHARACTERS - 1]}…"
+
+
+async def _ask(on_question: OnQuestion, question: str) -> str:
+    answer = on_question(question) if iscoroutinefunction(on_question) else _in_thread(on_question, question)
+    given = await answer if isawaitable(answer) else answer
+    given = await given if isawaitable(given) else given
+    match given:
+        case bool():
+            return "yes" if given else "no"
+        case str():
+            return given
+    found = f"a function that returned a {type(given).__name__}"
+    raise BadSpec("on_question", found=found, expected="one that returns a text, True or False")
+
+
+def _in_thread(on_question: OnQuestion, question: str) -> Future[object]:
+    """Call it in a thread that nobody waits for: at a keyboard, it may never return."""
+    loop = asyncio.get_running_loop()
+    future: Future[object] = loop.create_future()
+    context = copy_context()
+
+    def work() -> None:
+        try:
+            answer: object = context.run(on_question, question)
+        except BaseException as error:  # It belongs to whoever called `run`.
+            call_in(loop, _fail, (future, error))
+        else:
+            call_in(loop, _give, (future, answer))
+
+    Thread(target=work, name="on_question", daemon=True).start()
+    return future
+
+
+def _give(done: tuple[Future[object], object]) -> None:
+    future, answer = done
+    if not future.done():
+        future.set_result(answer)
+
+
+def _fail(done: tuple[Future[object], BaseException]) -> None:
+    future, error = done
+    if not future.done():
+        future.set_exception(error)

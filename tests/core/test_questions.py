@@ -1,0 +1,257 @@
+"""H1, N1b: who may ask people, and who may answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from turnline.core import event_types as ev
+from turnline.core.channel import Participant
+from turnline.core.envelope import Draft
+from turnline.core.graph import sequence
+from turnline.core.questions import QUESTIONS_PER_TURN, find, shown_questions
+from turnline.core.state import WorkflowState
+from turnline.errors import (
+    AlreadyAnswered,
+    AlreadyAsked,
+    BadDraft,
+    ClaimLost,
+    NotAsked,
+    OutOfTurn,
+    TooManyQuestions,
+    UnknownQuestion,
+)
+
+from .scenes import Scene, claims, draft, fails, hub, live, packs, says, workflow
+
+ANN, BEN = Participant("ann", "ann", "human"), Participant("ben", "ben", "human")
+ADA_BOB = sequence(["ada", "bob"])
+
+
+def request_id(number: int = 1) -> str:
+    return f"{number:032x}"
+
+
+def at_work() -> Scene[WorkflowState]:
+    """A channel on which somebody works on ada's turn."""
+    scene = workflow(ADA_BOB, ANN, BEN, "ada", "bob", expectations=[])
+    scene.accept(claims("ada"))
+    return scene
+
+
+def asks(scene: Scene[Any], sender: str = "ada", to: Any = ("ann",), **more: Any) -> Draft:
+    claim = more.pop("claim", live(scene))
+    known = {"request_id": request_id(), "question": "sure?", "turn": 1, "call": "1.1", "position": 1}
+    audience = to if to is None else list(to)
+    return draft(sender, ev.EV_HUMAN_REQUESTED, known | more, audience=audience, claim=claim)
+
+
+def answers(sender: str, number: Any = 1, answer: Any = "yes", **more: Any) -> Draft:
+    data = {"request_id": request_id(number), "answer": answer}
+    return draft(sender, ev.EV_HUMAN_ANSWERED, data | more)
+
+
+def asked(to: tuple[str, ...] = ("ann",)) -> Scene[WorkflowState]:
+    scene = at_work()
+    scene.accept(asks(scene, to=to))
+    return scene
+
+
+# --- who may answer ---
+
+
+def test_a_person_whom_the_question_addresses_answers() -> None:
+    scene = asked()
+    (line,) = scene.accept(answers("ann"))
+
+    assert (line.sender_id, line.event_data["answer"]) == ("ann", "yes")
+    assert scene.state.questions[request_id()].answer_seq == line.seq
+    assert scene.replayed() == scene.state
+
+
+@pytest.mark.parametrize("sender", ["ada", "bob", "ben"])
+def test_the_asker_another_agent_and_another_person_are_refused(sender: str) -> None:
+    scene = asked()
+
+    assert scene.refusal(answers(sender), NotAsked).sender == sender
+
+
+def test_a_stranger_is_refused_before_it_learns_that_a_question_is_answered() -> None:
+    scene = asked()
+    scene.accept(answers("ann"))
+
+    scene.refusal(answers("bob"), NotAsked)
+    scene.refusal(answers("ann"), AlreadyAnswered)
+
+
+def test_of_several_people_the_first_answer_counts() -> None:
+    scene = asked(("ann", "ben"))
+    scene.accept(answers("ben"))
+
+    scene.refusal(answers("ann"), AlreadyAnswered)
+
+
+def test_an_answer_to_a_question_that_was_never_asked_is_refused() -> None:
+    scene = at_work()
+
+    scene.refusal(answers("ann"), UnknownQuestion)
+
+
+def test_an_answer_after_the_turn_is_refused() -> None:
+    scene = asked()
+    scene.accept(packs("ada", claim=live(scene)))
+
+    assert scene.state.questions == {}
+    scene.refusal(answers("ann"), UnknownQuestion)
+
+
+def test_a_question_and_its_answer_go_to_the_asker_and_the_people_asked() -> None:
+    scene = asked(("ann", "ben"))
+    (line,) = scene.accept(draft("ann", ev.EV_HUMAN_ANSWERED, answers("ann").event_data, audience=["bob"]))
+
+    assert scene.log[-2].audience == ["ann", "ben"]
+    assert line.audience == ["ada", "ann", "ben"]
+
+
+def test_the_hub_writes_who_answered_and_for_whom() -> None:
+    scene = asked()
+    scene.refusal(answers(ev.HUB, by="root", **{"for": "ben"}), NotAsked)
+    (line,) = scene.accept(answers(ev.HUB, by="root", **{"for": "ann"}))
+
+    assert (line.sender_id, line.event_data["by"], line.event_data["for"]) == (ev.HUB, "root", "ann")
+
+
+def test_the_hub_answers_for_no_agent() -> None:
+    scene = asked()
+
+    scene.refusal(answers(ev.HUB, by="root", **{"for": "ada"}), NotAsked)
+
+
+@pytest.mark.parametrize("more", [{}, {"by": "root"}, {"by": "", "for": "ann"}, {"by": 1, "for": "ann"}])
+def test_the_hub_answers_for_nobody_without_both_names(more: dict[str, Any]) -> None:
+    scene = asked()
+
+    scene.refusal(answers(ev.HUB, **more), BadDraft)
+
+
+@pytest.mark.parametrize("more", [{"by": "root", "for": "ann"}, {"pause": 1}, {"answer": {"approved": True}}])
+def test_a_participant_answers_in_its_own_name_and_with_text(more: dict[str, Any]) -> None:
+    scene = asked()
+
+    scene.refusal(answers("ann", **more), BadDraft)
+    scene.refusal(answers("ada", **more), BadDraft)
+
+
+def test_only_the_hub_ends_a_pause_with_an_answer() -> None:
+    """A member of a run must not answer the task of a group that it is not in."""
+    scene = at_work()
+    pause = {"agent_id": "ada", "reason": "person"}
+    scene.accept(hub(ev.EV_TURN_PAUSED, pause, claim=live(scene)))
+    assert scene.state.pause is not None
+    data = {"pause": scene.state.pause.seq, "request_id": "c1-1", "answer": {}, "by": "ann"}
+
+    for sender in ("ada", "bob", "ann"):
+        scene.refusal(draft(sender, ev.EV_HUMAN_ANSWERED, data), BadDraft)
+    scene.accept(hub(ev.EV_HUMAN_ANSWERED, data))
+    assert scene.state.pause is None
+
+
+# --- who may ask ---
+
+
+def test_only_the_worker_of_the_turn_in_progress_asks() -> None:
+    scene = at_work()
+
+    scene.refusal(asks(scene, sender="bob"), OutOfTurn)
+    scene.refusal(asks(scene, claim=None), ClaimLost)
+    scene.refusal(asks(scene, turn=2), OutOfTurn)
+
+
+@pytest.mark.parametrize("to", [None, [], ["bob"], ["ada"], ["ann", "bob"]])
+def test_a_question_addresses_people_and_nobody_else(to: Any) -> None:
+    scene = at_work()
+
+    assert scene.refusal(asks(scene, to=to), BadDraft).field == "audience"
+
+
+@pytest.mark.parametrize("given", ["ask-1", "x" * 21, "x" * 65, "with spaces" * 3, 7])
+def test_a_request_id_is_long_enough_not_to_be_guessed(given: Any) -> None:
+    scene = at_work()
+
+    assert scene.refusal(asks(scene, request_id=given), BadDraft).field == "event_data.request_id"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"question": None}, {"turn": "1"}, {"position": 0}, {"position": True}, {"call": "x" * 65}, {"more": 1}],
+)
+def test_a_question_has_its_form(wrong: dict[str, Any]) -> None:
+    scene = at_work()
+
+    scene.refusal(asks(scene, **wrong), BadDraft)
+
+
+def test_a_question_is_asked_once() -> None:
+    scene = asked()
+
+    scene.refusal(asks(scene, request_id=request_id(2)), AlreadyAsked)
+    scene.refusal(asks(scene, position=2), AlreadyAsked)
+    scene.accept(asks(scene, request_id=request_id(2), position=2))
+    scene.accept(asks(scene, request_id=request_id(3), call="1.2"))
+    assert [(one.call, one.position) for one in scene.state.questions.values()] == [
+        ("1.1", 1),
+        ("1.1", 2),
+        ("1.2", 1),
+    ]
+
+
+def test_a_worker_that_takes_the_turn_over_finds_the_question() -> None:
+    scene = asked()
+    scene.accept(claims("ada", "w2", replaces=live(scene)))
+    found = find(scene.state, call="1.1", position=1)
+
+    assert found is not None
+    assert (found[0], found[1].seq) == (request_id(), scene.state.questions[request_id()].seq)
+    scene.refusal(asks(scene, request_id=request_id(2)), AlreadyAsked)
+    scene.accept(answers("ann"))
+
+
+def test_the_state_keeps_so_many_questions_and_no_more() -> None:
+    scene = at_work()
+    for number in range(1, QUESTIONS_PER_TURN + 1):
+        scene.accept(asks(scene, request_id=request_id(number), position=number), answers("ann", number))
+
+    refused = scene.refusal(asks(scene, request_id=request_id(999), position=999), TooManyQuestions)
+    assert refused.limit == QUESTIONS_PER_TURN
+
+
+@pytest.mark.parametrize("end", ["packet", "failed", "closed"])
+def test_questions_end_with_their_turn(end: str) -> None:
+    scene = asked()
+    scene.accept(
+        {
+            "packet": packs("ada", claim=live(scene)),
+            "failed": fails("ada", claim=live(scene)),
+            "closed": hub(ev.EV_CHANNEL_CLOSED, {"reason": "enough"}),
+        }[end]
+    )
+
+    assert scene.state.questions == {}
+
+
+def test_a_participant_is_shown_its_own_questions_only() -> None:
+    scene = asked()
+    known = {one: list(shown_questions(scene.state, one)) for one in ("ada", "ann", "ben", "bob")}
+
+    assert known == {"ada": [request_id()], "ann": [request_id()], "ben": [], "bob": []}
+
+
+def test_a_person_interjects_while_a_question_is_open() -> None:
+    """An answer is no interjection: it does not wait for the packet in flight."""
+    scene = asked()
+    scene.accept(answers("ann"))
+    scene.accept(packs("ada", claim=live(scene)))
+    (line,) = scene.accept(says("ben"))
+
+    assert line.decision is None
