@@ -40,6 +40,7 @@ from turnline.agent.round import MAX_TOOL_ROUNDS, Outcome, start_round
 from turnline.agent.tool import Tool, as_tool, tool as make_tool
 from turnline.agent.toolbox import Toolbox
 from turnline.agent.variables import Values, conversation_dependencies, conversation_variables
+from turnline.threads import in_thread
 
 _SUM_UP: Final = (
     "Sum up the conversation you are shown in at most five sentences, for somebody who takes part in it and "
@@ -261,7 +262,7 @@ class Agent:
         async with asyncio.timeout(timeout):
             # A plain function may well wait for a keyboard; it must not hold up everybody else.
             is_async = iscoroutinefunction(self.hitl_hook)
-            answer = self.hitl_hook(prompt) if is_async else await asyncio.to_thread(self.hitl_hook, prompt)
+            answer = self.hitl_hook(prompt) if is_async else await in_thread(self.hitl_hook, prompt)
             return await answer if isawaitable(answer) else str(answer)
 
 

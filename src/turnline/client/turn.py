@@ -38,6 +38,7 @@ from turnline.errors import (
     TurnTaken,
 )
 from turnline.hub.lane import Held
+from turnline.hub.turns import let_go
 
 logger = logging.getLogger(__name__)
 
@@ -187,9 +188,7 @@ async def _worked(seat: Seat, turn: Turn, handler: TurnHandler, recording: traci
     try:
         await _performed(seat, turn, handler, recording)
     except asyncio.CancelledError:
-        # Where that fails the claim ends with its lease; whoever is shutting down does not wait for it.
-        with suppress(TurnlineError):
-            await asyncio.shield(seat.release(channel_id, claim))
+        await let_go(seat.release(channel_id, claim))
         raise
     except (ChannelQuarantined, HubClosed, LogError):
         # Nothing is wrong with the turn: it is anybody's again.

@@ -46,6 +46,7 @@ from turnline.hub.hub import Hub
 from turnline.hub.journal import LogJournal, entries
 from turnline.hub.lane import Held
 from turnline.hub.request import OpenRequest
+from turnline.hub.turns import let_go
 from turnline.log.bell import Bell
 
 logger = logging.getLogger(__name__)
@@ -252,8 +253,7 @@ class Driver:
             except BaseException as error:
                 # A shutdown, or a log that cannot be written: nothing is wrong with the step.
                 if not isinstance(error, Refused):
-                    with suppress(Exception):
-                        await asyncio.shield(self.hub.turns.release(state.channel_id, claim.seq))
+                    await let_go(self.hub.turns.release(state.channel_id, claim.seq))
                 raise
 
     # A step.

@@ -15,6 +15,7 @@ from turnline.hub.channels import Channels
 from turnline.hub.clock import Clock
 from turnline.hub.entry import Entry
 from turnline.hub.opening import first_of
+from turnline.hub.posting import RETRY_SECONDS
 from turnline.hub.timers import Timers
 
 logger = logging.getLogger(__name__)
@@ -37,11 +38,20 @@ class Sweep:
         channels = self._timers.take_due(self._clock.now())
         try:
             while channels:
-                with suppress(ChannelQuarantined):
-                    await self.channel(await self._channels.get(channels[0]))
+                await self._look(channels[0])
                 channels.popleft()
         finally:  # The log may fail; what could not be written is still due.
             self._timers.put_back(channels, self._clock.now())
+
+    async def _look(self, channel_id: str) -> None:
+        try:
+            await self.channel(await self._channels.get(channel_id))
+        except LogError:
+            raise
+        except ChannelQuarantined:
+            return
+        except Exception:  # An adapter's own fault costs its channel, not the timers of the others.
+            logger.exception("the timers of channel %s failed", channel_id)
 
     async def channel(self, entry: Entry) -> None:
         """Do what has fallen due on one channel."""
@@ -61,4 +71,4 @@ class Sweep:
                 await self.once()
             except LogError:
                 logger.exception("timers could not be written; trying again")
-                await self._clock.sleep(every_seconds)
+                await self._clock.sleep(RETRY_SECONDS)

@@ -11,7 +11,6 @@ The context is a mutable dictionary: what a node changes in it counts, however i
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any
@@ -22,6 +21,7 @@ from turnline.errors import BadDraft, BadReturn, MissingContextKey, UnknownName
 from turnline.flow.context import difference, is_private, public
 from turnline.flow.definition.steps import FunctionalStep
 from turnline.flow.work import DEFAULT, LIVE_KEYS, Done, Node, Work
+from turnline.threads import in_thread
 
 
 class _Ctx(dict[str, Any]):
@@ -65,7 +65,7 @@ async def _called(node: Node, ctx: dict[str, Any]) -> object:
     if iscoroutinefunction(node):
         return await node(ctx)
     # A plain function may well block; it must not hold up everybody else.
-    answer = await asyncio.to_thread(node, ctx)
+    answer = await in_thread(node, ctx)
     return await answer if isawaitable(answer) else answer
 
 
