@@ -10,6 +10,7 @@ prints `ending`, and its main returns or raises. With `interrupt` it goes on unt
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import time
 from typing import Any
@@ -83,4 +84,5 @@ async def main(address: str, ending: str, seconds: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs ignore it.
     asyncio.run(main(*sys.argv[1:]))

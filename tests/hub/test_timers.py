@@ -372,25 +372,15 @@ async def test_ids_sort_although_the_clock_was_set_back() -> None:
         assert ids == sorted(ids)
 
 
-async def test_a_clock_that_was_set_back_only_makes_deadlines_later() -> None:
-    async with house(MemoryLog(), "alice", "bob", ttl_sweep_interval=30) as home:
-        channel = await home.open(A_B, ttl=60, expectations=[])
-        home.clock.set_back(40)
-        home.clock.advance(60)
-        await quiet()
-        assert await status(home, channel) is ChannelState.ACTIVE
-
-        home.clock.advance(40)
-        await quiet()
-        assert await status(home, channel) is ChannelState.EXPIRED
-
-
 # --- memory ---
 
 
 def test_a_channel_that_goes_on_leaves_no_moments_behind() -> None:
     """Each line puts off a silence of a day: without letting go, a busy day is kept in memory."""
-    timers, members = Timers(NOON), [Registration(agent_id=n, passport=Passport(name=n)) for n in ("a", "b")]
+    timers, members = (
+        Timers(ManualClock(NOON)),
+        [Registration(agent_id=n, passport=Passport(name=n)) for n in ("a", "b")],
+    )
     first = on_log(members, channel_id="busy")[0]
     entry = Entry(*Channels(MemoryLog(), built_in()).begin(first))
     for second in range(20 * FEW_MOMENTS):
@@ -398,4 +388,4 @@ def test_a_channel_that_goes_on_leaves_no_moments_behind() -> None:
         timers.watch(entry)
 
     assert len(timers) <= FEW_MOMENTS + MOMENTS_PER_CHANNEL
-    assert timers.next_at() == timers.due(entry, NOON + timedelta(days=1))[0].at
+    assert timers.pause_until_next(10 * THREE_DAYS) == timers.seconds_left(entry)

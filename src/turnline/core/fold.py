@@ -18,12 +18,12 @@ from turnline.core import event_types as ev
 from turnline.core.channel import ChannelState
 from turnline.core.conditions import speaker_of
 from turnline.core.envelope import Close, Envelope, JsonObject, Speak
-from turnline.core.pauses import moment_of
+from turnline.core.pauses import moment_of, seconds_of
 from turnline.core.state import KEPT_SAID, RETRY, Claim, Pause, State
 from turnline.core.undo import OTHERS, Write, has_own, kept, others, own, recorded, written
 from turnline.core.variables import applied, is_number
 
-FOLD_VERSION: Final = 4
+FOLD_VERSION: Final = 5
 """Raise it whenever a fold or a state changes: states that an older one folded are not believed."""
 
 SUSPECT_CLAIMS: Final = 3
@@ -79,7 +79,11 @@ def _moved(state: S, envelope: Envelope) -> S:
     match envelope.decision:
         case Speak(agent_id=agent_id):
             return replace(
-                state, expected_next_speaker=agent_id, floor_seq=envelope.seq, floor_at=envelope.created_at
+                state,
+                expected_next_speaker=agent_id,
+                floor_seq=envelope.seq,
+                floor_at=envelope.created_at,
+                floor_line=envelope.seq,
             )
         case Close(reason=reason):
             return replace(
@@ -126,7 +130,8 @@ def _forked(state: S, envelope: Envelope) -> S:
     state = _abandoned(state, envelope) if envelope.decision is not None else state
     state = replace(state, claim=None, claims=0, unexplained=0, pause=None, awaiting=[])
     state = replace(state, warned={}, rested_seconds=0.0)
-    return _moved(replace(state, created_at=at, floor_at=at, spoken_at=at), envelope)
+    state = replace(state, created_at=at, floor_at=at, floor_line=envelope.seq, spoken_at=at)
+    return _moved(state, envelope)
 
 
 def _expired(state: S, envelope: Envelope) -> S:
@@ -187,7 +192,8 @@ def _paused(state: S, envelope: Envelope) -> S:
         seq=envelope.seq,
         reason=str(data.get("reason", "")),
         at=envelope.created_at,
-        until=moment_of(data.get("until")),
+        seconds=seconds_of(data.get("seconds")),
+        moment=moment_of(data.get("until")),
         key=str(data.get("key", "")),
     )
     settled = _abandoned(state, envelope) if pause.reason == RETRY else _keep_recorded(state)
@@ -199,7 +205,11 @@ def _resumed(state: S, envelope: Envelope) -> S:
         return state  # A person's answer to an agent's question pauses nothing.
     rested = (envelope.created_at - state.pause.at).total_seconds()
     return replace(
-        state, pause=None, rested_seconds=state.rested_seconds + rested, floor_at=envelope.created_at
+        state,
+        pause=None,
+        rested_seconds=state.rested_seconds + rested,
+        floor_at=envelope.created_at,
+        floor_line=envelope.seq,
     )
 
 

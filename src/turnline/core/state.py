@@ -7,7 +7,7 @@ of envelopes. The first nine fields are public, and the seeds name them.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from msgspec import Struct
@@ -32,6 +32,12 @@ STUCK: Final = "stuck"
 """The turn killed its worker again and again. It waits for an operator's retry (N3)."""
 
 
+def ends_at(at: datetime, seconds: float | None, moment: datetime | None) -> datetime | None:
+    """Return when a pause that began `at` ends by itself; None if it does not."""
+    after = None if seconds is None else at + timedelta(seconds=seconds)
+    return min((one for one in (after, moment) if one is not None), default=None)
+
+
 class Claim(Struct, frozen=True, kw_only=True):
     """The note on the log that somebody works on the current turn."""
 
@@ -52,10 +58,17 @@ class Pause(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the note stands: whatever ends the pause names it, so that it ends once."""
     reason: str
     at: datetime
-    until: datetime | None = None
-    """When it ends by itself."""
+    seconds: float | None = None
+    """How long it lasts at most, from its line on. A clock that is set forward or back changes nothing."""
+    moment: datetime | None = None
+    """The time of day at which it ends by itself, by the clock that people read."""
     key: str = ""
     """What the awaited answer or event has to name."""
+
+    @property
+    def until(self) -> datetime | None:
+        """When it ends by itself, as far as its line says."""
+        return ends_at(self.at, self.seconds, self.moment)
 
 
 class State(Struct, frozen=True, kw_only=True):
@@ -93,6 +106,8 @@ class State(Struct, frozen=True, kw_only=True):
     floor_seq: int = 0
     """The line that gave the floor to whoever has it."""
     floor_at: datetime = LONG_AGO
+    floor_line: int = 0
+    """The line whose time `floor_at` is: the one that gave the floor, or that ended its last pause."""
     claim: Claim | None = None
     claims: int = 0
     """How often this turn has been claimed."""

@@ -278,6 +278,7 @@ class Driver:
             private=deepcopy(state.private_vars),
             history=history,
             now=self.hub.clock.now(),
+            elapsed_seconds=self.hub.seconds_since(history[0]) if history else 0.0,
             services=self.services,
             children=below,
             journal=LogJournal(self.hub.turns, channel_id, claim.seq),
@@ -329,8 +330,11 @@ class Driver:
 
     async def _pause(self, state: State, claim: Claim, paused: Paused, below: Below) -> None:
         data: JsonObject = {"agent_id": claim.agent_id, "turn": state.turn, "reason": paused.reason}
+        if paused.seconds is not None:
+            data["seconds"] = paused.seconds
         if paused.until is not None:
             data["until"] = paused.until.isoformat()
+        data |= {"times_out": True} if paused.times_out else {}
         data |= {"key": paused.key} if paused.key else {}
         data |= {"data": paused.data} if paused.data else {}
         await self.hub.write(state.channel_id, ev.EV_TURN_PAUSED, data, claim=claim.seq)

@@ -35,13 +35,13 @@ class Sweep:
 
     async def once(self) -> None:
         """Do whatever has fallen due by now."""
-        channels = self._timers.take_due(self._clock.now())
+        channels = self._timers.take_due()
         try:
             while channels:
                 await self._look(channels[0])
                 channels.popleft()
         finally:  # The log may fail; what could not be written is still due.
-            self._timers.put_back(channels, self._clock.now())
+            self._timers.put_back(channels)
 
     async def _look(self, channel_id: str) -> None:
         try:
@@ -55,7 +55,7 @@ class Sweep:
 
     async def channel(self, entry: Entry) -> None:
         """Do what has fallen due on one channel."""
-        for deadline in self._timers.due(entry, self._clock.now()):
+        for deadline in self._timers.due(entry):
             # Refused: the channel has moved on, and the timer was for a moment that has passed.
             with suppress(Refused, ChannelQuarantined):
                 await self._fire(entry.channel_id, deadline)
@@ -65,7 +65,7 @@ class Sweep:
         """Do it for as long as the hub is open, `every_seconds` at the latest."""
         while True:
             seen = self._timers.sooner.rung
-            seconds = self._timers.pause_until_next(self._clock.now(), every_seconds)
+            seconds = self._timers.pause_until_next(every_seconds)
             await first_of(self._clock.sleep(seconds), self._timers.sooner.wait(seen))
             try:
                 await self.once()
