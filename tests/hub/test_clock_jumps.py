@@ -9,7 +9,12 @@ from typing import Any, Final
 import pytest
 
 from turnline.core.channel import ChannelState
-from turnline.core.event_types import EV_CHANNEL_EXPIRED, EV_EXPECTATION_VIOLATED
+from turnline.core.event_types import (
+    EV_CHANNEL_EXPIRED,
+    EV_EXPECTATION_VIOLATED,
+    EV_TURN_PAUSED,
+    EV_TURN_RESUMED,
+)
 from turnline.core.expectations import max_silence, reply_within, turn_within
 from turnline.core.graph import sequence
 from turnline.errors import InviteTimeout
@@ -97,6 +102,25 @@ async def test_a_floor_that_was_given_while_the_clock_was_behind_has_its_full_ti
 
         home.clock.advance(10)
         await quiet()
+        assert (await home.hub.state(channel.channel_id)).is_over
+
+
+@JUMPS
+async def test_a_ttl_does_not_count_a_pause_in_which_the_clock_was_set(forward: float) -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.open(A_B, ttl=1000, expectations=[])
+        claim = await home["alice"].seat.claim(channel.channel_id, 1)
+        paused = {"agent_id": home["alice"].agent_id, "reason": "event"}
+        await home.hub.write(channel.channel_id, EV_TURN_PAUSED, paused, claim=claim.seq)
+        home.clock.set_back(-forward)
+        await home.pass_time(700)
+        pause = (await home.hub.state(channel.channel_id)).pause
+        assert pause is not None
+        await home.hub.write(channel.channel_id, EV_TURN_RESUMED, {"pause": pause.seq})
+        await home.pass_time(999)
+        assert not (await home.hub.state(channel.channel_id)).is_over
+
+        await home.pass_time(1)
         assert (await home.hub.state(channel.channel_id)).is_over
 
 

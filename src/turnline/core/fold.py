@@ -203,7 +203,7 @@ def _paused(state: S, envelope: Envelope) -> S:
 def _resumed(state: S, envelope: Envelope) -> S:
     if state.pause is None or envelope.event_data.get("pause") != state.pause.seq:
         return state  # A person's answer to an agent's question pauses nothing.
-    rested = (envelope.created_at - state.pause.at).total_seconds()
+    rested = (envelope.created_at - state.pause.at).total_seconds() if state.is_resting else 0.0
     return replace(
         state,
         pause=None,

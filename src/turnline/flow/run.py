@@ -102,6 +102,7 @@ def request_for(
         labels={"flow": flow.name, **(labels or {})},
         expectations=[],
         ttl_seconds=limit if parent is None else None,
+        ttl_counts_waits=True,
         channel_id=run_id,
         parent_id=parent,
         steps=participants_of(steps),

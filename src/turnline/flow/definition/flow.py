@@ -66,7 +66,7 @@ class Limits(Part):
     max_steps: int = Field(default=MAX_STEPS, ge=1, le=100_000)
     """Steps that may end in one run; the next one fails it."""
     timeout: Duration | None = None
-    """How long a run may take, waits included."""
+    """How long a run may take, its waits and the steps below it included; then it fails with `timeout`."""
     concurrency: int | None = Field(default=None, ge=1)
     """Runs at once; more are refused."""
 
