@@ -9,9 +9,10 @@ import pytest
 
 from turnline.core import event_types as ev
 from turnline.core.channel import Participant
+from turnline.core.claims import MAX_CLAIMS
 from turnline.core.envelope import Draft
 from turnline.core.graph import TransitionGraph
-from turnline.core.pauses import moment_of
+from turnline.core.pauses import moment_of, seconds_of
 from turnline.core.state import WorkflowState
 from turnline.core.targets import TerminateTarget
 from turnline.errors import BadDraft, ClaimLost, NotDue, UnknownQuestion
@@ -35,8 +36,7 @@ def pauses(scene: Scene[WorkflowState], reason: str = "time", **more: Any) -> Dr
 
 def paused(reason: str = "time", *, seconds: float | None = 60, **more: Any) -> Scene[WorkflowState]:
     scene = claimed(**more)
-    until = {} if seconds is None else {"until": (NOON + timedelta(seconds=seconds)).isoformat()}
-    scene.accept(pauses(scene, reason, **until))
+    scene.accept(pauses(scene, reason, **({} if seconds is None else {"seconds": seconds})))
     return scene
 
 
@@ -79,11 +79,31 @@ def test_f7_nobody_works_on_a_turn_that_waits() -> None:
     scene.refusal(packs("step-save", "signal", signal="default"), NotDue)
 
 
-def test_f7_a_pause_with_a_time_falls_due_then_and_not_before() -> None:
+@pytest.mark.parametrize("seconds", ["60", True, -1, 1e12, [60]])
+def test_a_pause_lasts_a_number_of_seconds_or_does_not_end_by_itself(seconds: object) -> None:
+    scene = claimed()
+
+    assert scene.refusal(pauses(scene, seconds=seconds), BadDraft).field == "event_data.seconds"
+    assert seconds_of(seconds) is None
+
+
+def test_a_pause_of_some_seconds_is_counted_from_its_line_and_the_hub_says_when_they_have_passed() -> None:
+    """Its clock may have been set meanwhile."""
     scene = paused(seconds=60)
     [deadline] = [one for one in scene.due() if one.event_type == ev.EV_TIMER_FIRED]
 
-    assert deadline.at == NOON + timedelta(seconds=60)
+    assert (deadline.at, deadline.follows_wall) == (NOON + timedelta(seconds=60), False)
+    assert deadline.line == pause_of(scene)
+    scene.fire(deadline)
+    assert scene.state.pause is None
+
+
+def test_f7_a_pause_until_a_time_of_day_falls_due_then_and_not_before() -> None:
+    scene = claimed()
+    scene.accept(pauses(scene, until=(NOON + timedelta(seconds=60)).isoformat()))
+    [deadline] = [one for one in scene.due() if one.event_type == ev.EV_TIMER_FIRED]
+
+    assert (deadline.at, deadline.follows_wall) == (NOON + timedelta(seconds=60), True)
     scene.refusal(hub(deadline.event_type, deadline.event_data), NotDue)
     scene.wait(60)
     scene.fire(deadline)
@@ -153,6 +173,24 @@ def test_f7_what_a_paused_turn_wrote_into_the_context_is_undone() -> None:
 
 def test_f7_a_ttl_counts_the_time_a_run_works_not_the_time_it_waits() -> None:
     scene = paused("person", seconds=None, ttl_seconds=100)
+    assert scene.due() == []
+
+    scene.wait(1000)
+    scene.accept(ends(scene))
+
+    assert [one.at for one in scene.due()] == [NOON + timedelta(seconds=1100)]
+
+
+def test_the_ttl_of_a_run_counts_its_waits_but_not_the_time_it_is_stuck() -> None:
+    scene = paused("person", seconds=None, ttl_seconds=100, ttl_counts_waits=True)
+    assert [one.at for one in scene.due()] == [NOON + timedelta(seconds=100)]
+    scene.wait(60)
+    scene.accept(ends(scene))
+    for _ in range(MAX_CLAIMS + 1):
+        claim = scene.state.claim
+        replaces = {} if claim is None else {"replaces": claim.seq}
+        scene.accept(claims("step-save", alone=True, **replaces))
+    assert scene.state.is_stuck
     assert scene.due() == []
 
     scene.wait(1000)

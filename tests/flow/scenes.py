@@ -80,6 +80,7 @@ def work_on(
         private=private or {},
         history=(),
         now=NOON,
+        elapsed_seconds=0.0,
         services=services or Services(),
         children=NoChildren(),
         journal=noted,

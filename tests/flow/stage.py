@@ -103,11 +103,12 @@ async def stage(
     log: Log | None = None,
     services: Services | None = None,
     clock: ManualClock | None = None,
+    sweep_seconds: float = 0,
     **nodes: Callable[[Any], Any],
 ) -> AsyncIterator[Stage]:
     """A hub with a driver that knows `flows` and `nodes`; stopped in the end, as a program stops it."""
     clock = clock or ManualClock()
-    hub = await Hub.open(log or new_log(), ttl_sweep_interval=0, clock=clock)
+    hub = await Hub.open(log or new_log(), ttl_sweep_interval=sweep_seconds, clock=clock)
     driver = Driver(hub, services or Services(flows=flows_of(*flows), nodes=nodes))
     await driver.start()
     try:

@@ -64,7 +64,9 @@ async def test_rule_7_a_hub_that_meets_several_lines_at_once_counts_from_then() 
         channel, now = await home.open(A_B, ttl=1000, expectations=[]), home.clock.now()
         state = replace(await channel.state(), created_at=now - timedelta(hours=1), last_at=now)
         entry = Entry(home.hub.adapter("workflow"), state)
-        timers = Timers(now - timedelta(days=1))
-        timers.met(entry, now)
+        clock = ManualClock(now - timedelta(days=1))
+        timers = Timers(clock)
+        clock.advance(86_400)
+        timers.met(entry)
 
-        assert timers.seconds_left(entry, now) == GRACE_SECONDS
+        assert timers.seconds_left(entry) == GRACE_SECONDS

@@ -29,6 +29,7 @@ from ..logs import OpenLog
 from .scenes import (
     A_B,
     A_B_A,
+    SAFETY_SECONDS,
     CountingLog,
     FailingLog,
     House,
@@ -355,3 +356,19 @@ async def test_set_context_through_a_closed_hub_is_refused() -> None:
 
 async def _result(task: asyncio.Task[Any]) -> Any:
     return await task
+
+
+async def test_a_draft_is_answered_although_the_task_before_it_was_cancelled_before_its_first_step() -> None:
+    """A loop that ends cancels every task once; what is posted on the way out must not wait for ever."""
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.talk()
+        known = asyncio.all_tasks()
+        posting = begin(channel.send("the first"))
+        while not (started := asyncio.all_tasks() - known - {posting}):  # noqa: ASYNC110  it has no event
+            await asyncio.sleep(0)
+        for task in started:
+            task.cancel()
+
+        async with asyncio.timeout(SAFETY_SECONDS):
+            assert await channel.send("the second")
+            assert await posting

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any, ClassVar, Final
+
+from msgspec.structs import replace
 
 from turnline.core.adapter import Manifest
 from turnline.core.adapters.turn_taking import TurnTaking
@@ -20,7 +23,7 @@ from turnline.errors import ChannelQuarantined, CorruptRecord, UnknownName
 from turnline.log.memory import MemoryLog
 
 from ..logs import FullLog, LogPlace, OpenLog
-from .scenes import A_B_A, House, add_one, house, on_log, refused, types
+from .scenes import A_B_A, SAFETY_SECONDS, House, add_one, house, on_log, refused, types
 
 ALWAYS_ALICE: Final = TransitionGraph("alice", [Transition(Always(), StayTarget())], TerminateTarget("over"))
 
@@ -191,3 +194,13 @@ async def _flushed(log: FullLog) -> None:
     async for head in log.tail():
         if head.channel_id == "_audit":
             return
+
+
+async def test_a_channel_whose_first_line_names_another_channel_is_quarantined(open_log: OpenLog) -> None:
+    log = open_log()
+    async with house(log, "alice", "bob") as home:
+        good = (await home.open(A_B_A)).channel_id
+        (line,) = on_log(home.hub.participants(), channel_id="another")
+        await log.append("bad", [replace(line, channel_id="bad")], after=0)
+    async with house(open_log(), "alice", "bob") as home, asyncio.timeout(SAFETY_SECONDS):
+        await assert_quarantined(home, "bad", good, CorruptRecord)

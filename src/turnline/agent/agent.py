@@ -42,6 +42,7 @@ from turnline.agent.toolbox import Toolbox
 from turnline.agent.variables import Values, conversation_dependencies, conversation_variables
 from turnline.core.variables import check_keys
 from turnline.errors.timeouts import within
+from turnline.threads import in_thread
 
 _SUM_UP: Final = (
     "Sum up the conversation you are shown in at most five sentences, for somebody who takes part in it and "
@@ -287,7 +288,7 @@ class Agent:
         async with within(timeout, "no person has answered"):
             # A plain function may well wait for a keyboard; it must not hold up everybody else.
             is_async = iscoroutinefunction(self.hitl_hook)
-            answer = self.hitl_hook(prompt) if is_async else await asyncio.to_thread(self.hitl_hook, prompt)
+            answer = self.hitl_hook(prompt) if is_async else await in_thread(self.hitl_hook, prompt)
             return await answer if isawaitable(answer) else str(answer)
 
 

@@ -14,7 +14,6 @@ answer; the others are the developer's to mend.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable
@@ -34,6 +33,7 @@ from turnline.agent.tool_schema import Arguments
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadTool, MissingVariable, NobodyToAsk
 from turnline.errors.bug import is_bug, report_bug
+from turnline.threads import in_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -241,14 +241,8 @@ def _runner(function: Callable[..., Any]) -> Callable[[dict[str, Any]], Awaitabl
 
         return on_the_loop
 
-    def guarded(given: dict[str, Any]) -> Any:
-        try:
-            return function(**given)
-        except StopIteration:  # A future cannot carry it: whoever waits would wait for ever.
-            raise RuntimeError("the tool raised StopIteration") from None
-
-    async def in_a_thread(given: dict[str, Any]) -> Any:
-        returned = await asyncio.to_thread(guarded, given)
+    async def blocking(given: dict[str, Any]) -> Any:
+        returned = await in_thread(function, **given)
         return await returned if inspect.isawaitable(returned) else returned
 
-    return in_a_thread
+    return blocking

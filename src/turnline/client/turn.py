@@ -39,6 +39,7 @@ from turnline.errors import (
 )
 from turnline.errors.bug import first_line, is_bug, report_bug
 from turnline.hub.lane import Held
+from turnline.hub.turns import let_go
 
 logger = logging.getLogger(__name__)
 
@@ -198,9 +199,7 @@ async def _worked(seat: Seat, turn: Turn, handler: TurnHandler, recording: traci
     try:
         await _performed(seat, turn, handler, recording)
     except asyncio.CancelledError:
-        # Where that fails the claim ends with its lease; whoever is shutting down does not wait for it.
-        with suppress(TurnlineError):
-            await asyncio.shield(seat.release(channel_id, claim))
+        await let_go(seat.release(channel_id, claim))
         raise
     except (ChannelQuarantined, HubClosed, LogError):
         # Nothing is wrong with the turn: it is anybody's again.

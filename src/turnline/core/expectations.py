@@ -27,13 +27,12 @@ from turnline.core.event_types import (
     EV_EXPECTATION_VIOLATED,
     EV_TIMER_FIRED,
 )
+from turnline.core.pauses import MAX_SECONDS
 from turnline.core.state import EVENT, PERSON, State
 from turnline.core.variables import is_number
 from turnline.errors import BadSpec, UnknownName
 
 GRACE_SECONDS: Final = 60.0
-MAX_SECONDS: Final = 100 * 365 * 86_400.0
-"""Of a TTL, an ack timeout, an expectation: a hundred years."""
 INVITE_TIMEOUT: Final = "invite_timeout"
 TTL_EXPIRED: Final = "ttl_expired"
 HANDLERS: Final = ("warn", "auto_close")
@@ -45,13 +44,20 @@ class Deadline(Struct, frozen=True, kw_only=True):
     at: datetime
     event_type: str
     event_data: JsonObject
+    line: int = 1
+    """The line whose time `at` is measured from."""
+    follows_wall: bool = False
+    """`at` is a time of day: it is compared with the time people read, and a clock that is set moves it."""
 
 
 class Moment(Struct, frozen=True):
-    """What an expectation is measured from: a line of the log, and its time."""
+    """What an expectation is measured from."""
 
     seq: int
+    """The line that began it: it is warned of once."""
     at: datetime
+    line: int
+    """The line whose time `at` is; a pause that ends makes it a later one."""
 
 
 def turn_within(seconds: float, handler: str = "warn") -> Expectation:
@@ -110,7 +116,7 @@ def _lifetime(state: State, awake_since: datetime) -> Iterable[Deadline]:
     if state.status is ChannelState.PENDING:
         at = max(state.created_at, awake_since) + timedelta(seconds=spec.ack_timeout_seconds)
         yield Deadline(at=at, event_type=EV_CHANNEL_CLOSED, event_data={"reason": INVITE_TIMEOUT})
-    if spec.ttl_seconds is not None and state.pause is None:
+    if spec.ttl_seconds is not None and not state.is_ttl_stopped:
         ends = state.created_at + timedelta(seconds=spec.ttl_seconds + state.rested_seconds)
         if ends < awake_since + timedelta(seconds=GRACE_SECONDS) and state.created_at < awake_since:
             ends = awake_since + timedelta(seconds=GRACE_SECONDS)
@@ -120,14 +126,18 @@ def _lifetime(state: State, awake_since: datetime) -> Iterable[Deadline]:
 def _pause(state: State, awake_since: datetime) -> Iterable[Deadline]:
     """A turn that waits is taken up again. Whom it waits for was perhaps shut out while nobody served."""
     pause = state.pause
-    if pause is not None and pause.until is not None:
-        waits_for_others = pause.reason in (PERSON, EVENT) and pause.at < awake_since
-        at = (
-            max(pause.until, awake_since + timedelta(seconds=GRACE_SECONDS))
-            if waits_for_others
-            else pause.until
+    if pause is None:
+        return
+    data: JsonObject = {"pause": pause.seq}
+    if pause.seconds is not None:
+        at = pause.at + timedelta(seconds=pause.seconds)
+        if pause.reason in (PERSON, EVENT) and pause.at < awake_since:
+            at = max(at, awake_since + timedelta(seconds=GRACE_SECONDS))
+        yield Deadline(at=at, event_type=EV_TIMER_FIRED, event_data=data, line=pause.seq)
+    if pause.moment is not None:
+        yield Deadline(
+            at=pause.moment, event_type=EV_TIMER_FIRED, event_data=data, line=pause.seq, follows_wall=True
         )
-        yield Deadline(at=at, event_type=EV_TIMER_FIRED, event_data={"pause": pause.seq})
 
 
 def _violations(
@@ -142,13 +152,16 @@ def _violations(
             at=max(moment.at, awake_since) + timedelta(seconds=one.seconds),
             event_type=EV_EXPECTATION_VIOLATED,
             event_data=data | {"since": moment.seq},
+            line=moment.line,
         )
 
 
 def _turn(state: State) -> Moment | None:
     """A paused turn is not late: its clock stands still (N1a)."""
     waits = state.status is ChannelState.ACTIVE and state.expected_next_speaker is not None
-    return Moment(state.floor_seq, state.floor_at) if waits and state.pause is None else None
+    if not waits or state.pause is not None:
+        return None
+    return Moment(state.floor_seq, state.floor_at, state.floor_line)
 
 
 def _reply(state: State) -> Moment | None:
@@ -158,11 +171,13 @@ def _reply(state: State) -> Moment | None:
 def _silence(state: State) -> Moment | None:
     if state.status is not ChannelState.ACTIVE or state.pause is not None:
         return None
-    return Moment(state.spoken_seq, max(state.spoken_at, state.opened_at, state.floor_at))
+    times = ((state.spoken_at, state.spoken_seq), (state.opened_at, 1), (state.floor_at, state.floor_line))
+    at, line = max(times)
+    return Moment(state.spoken_seq, at, line)
 
 
 def _acks(state: State) -> Moment | None:
-    return Moment(1, state.created_at) if state.status is ChannelState.PENDING else None
+    return Moment(1, state.created_at, 1) if state.status is ChannelState.PENDING else None
 
 
 _MOMENTS: Final[dict[str, Callable[[State], Moment | None]]] = {

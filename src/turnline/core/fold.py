@@ -18,7 +18,7 @@ from turnline.core import event_types as ev
 from turnline.core.channel import ChannelState
 from turnline.core.conditions import speaker_of
 from turnline.core.envelope import Close, Envelope, JsonObject, Rest, Speak
-from turnline.core.pauses import moment_of
+from turnline.core.pauses import moment_of, seconds_of
 from turnline.core.state import KEPT_SAID, RETRY, Claim, Pause, Question, State
 from turnline.core.undo import ATTEMPT, OTHERS, Write, has_own, kept, others, own, recorded, without, written
 from turnline.core.variables import applied, is_number
@@ -86,7 +86,11 @@ def _moved(state: S, envelope: Envelope) -> S:
     match envelope.decision:
         case Speak(agent_id=agent_id):
             return replace(
-                state, expected_next_speaker=agent_id, floor_seq=envelope.seq, floor_at=envelope.created_at
+                state,
+                expected_next_speaker=agent_id,
+                floor_seq=envelope.seq,
+                floor_at=envelope.created_at,
+                floor_line=envelope.seq,
             )
         case Rest():
             return replace(state, expected_next_speaker=None)
@@ -137,7 +141,8 @@ def _forked(state: S, envelope: Envelope) -> S:
     state = _abandoned(state, envelope) if envelope.decision is not None else state
     state = replace(state, claim=None, claims=0, unexplained=0, pause=None, questions={}, awaiting=[])
     state = replace(state, warned={}, rested_seconds=0.0, children=0, nested_runs=0)
-    return _moved(replace(state, created_at=at, floor_at=at, spoken_at=at), envelope)
+    state = replace(state, created_at=at, floor_at=at, floor_line=envelope.seq, spoken_at=at)
+    return _moved(state, envelope)
 
 
 def _child(state: S, envelope: Envelope) -> S:
@@ -205,7 +210,8 @@ def _paused(state: S, envelope: Envelope) -> S:
         seq=envelope.seq,
         reason=str(data.get("reason", "")),
         at=envelope.created_at,
-        until=moment_of(data.get("until")),
+        seconds=seconds_of(data.get("seconds")),
+        moment=moment_of(data.get("until")),
         key=str(data.get("key", "")),
     )
     settled = _abandoned(state, envelope) if pause.reason == RETRY else _keep_recorded(state)
@@ -215,9 +221,13 @@ def _paused(state: S, envelope: Envelope) -> S:
 def _resumed(state: S, envelope: Envelope) -> S:
     if state.pause is None or envelope.event_data.get("pause") != state.pause.seq:
         return state
-    rested = (envelope.created_at - state.pause.at).total_seconds()
+    rested = (envelope.created_at - state.pause.at).total_seconds() if state.is_ttl_stopped else 0.0
     return replace(
-        state, pause=None, rested_seconds=state.rested_seconds + rested, floor_at=envelope.created_at
+        state,
+        pause=None,
+        rested_seconds=state.rested_seconds + rested,
+        floor_at=envelope.created_at,
+        floor_line=envelope.seq,
     )
 
 

@@ -7,7 +7,7 @@ of envelopes. The first nine fields are public, and the seeds name them.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from msgspec import Struct
@@ -38,6 +38,12 @@ MESSAGE: Final = "message"
 """What a channel that rests waits for: the next message of a person or a program."""
 
 
+def ends_at(at: datetime, seconds: float | None, moment: datetime | None) -> datetime | None:
+    """Return when a pause that began `at` ends by itself; None if it does not."""
+    after = None if seconds is None else at + timedelta(seconds=seconds)
+    return min((one for one in (after, moment) if one is not None), default=None)
+
+
 class Claim(Struct, frozen=True, kw_only=True):
     """The note on the log that somebody works on the current turn."""
 
@@ -58,10 +64,17 @@ class Pause(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the note stands: whatever ends the pause names it, so that it ends once."""
     reason: str
     at: datetime
-    until: datetime | None = None
-    """When it ends by itself."""
+    seconds: float | None = None
+    """How long it lasts at most, from its line on. A clock that is set forward or back changes nothing."""
+    moment: datetime | None = None
+    """The time of day at which it ends by itself, by the clock that people read."""
     key: str = ""
     """What the awaited answer or event has to name."""
+
+    @property
+    def until(self) -> datetime | None:
+        """When it ends by itself, as far as its line says."""
+        return ends_at(self.at, self.seconds, self.moment)
 
 
 class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -117,6 +130,8 @@ class State(Struct, frozen=True, kw_only=True):
     floor_seq: int = 0
     """The line that gave the floor to whoever has it."""
     floor_at: datetime = LONG_AGO
+    floor_line: int = 0
+    """The line whose time `floor_at` is: the one that gave the floor, or that ended its last pause."""
     claim: Claim | None = None
     claims: int = 0
     """How often this turn has been claimed."""
@@ -161,6 +176,11 @@ class State(Struct, frozen=True, kw_only=True):
     def is_resting(self) -> bool:
         """Whether the channel is open and nobody has the floor until a person or program says something."""
         return self.status is ChannelState.ACTIVE and self.expected_next_speaker is None
+
+    @property
+    def is_ttl_stopped(self) -> bool:
+        """Whether the turn waits, and the TTL does not count it (N1a)."""
+        return self.pause is not None and (self.is_stuck or not self.spec.ttl_counts_waits)
 
     @property
     def is_over(self) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any, Final
 
 from turnline.agent.variables import masked
@@ -62,11 +61,12 @@ def _within_its_time(work: Work[Any], paused: Paused) -> Paused:
     """A step's `timeout` also counts the time it waits for others, from the attempt's first line on."""
     if work.step.timeout is None:
         return paused
-    began = work.history[0].created_at if work.history else work.now
-    ends = began + timedelta(seconds=work.step.timeout)
-    if work.now >= ends:
+    left = work.step.timeout - work.elapsed_seconds
+    if left <= 0:
         raise TimeoutError
-    return replace(paused, until=ends if paused.until is None else min(ends, paused.until))
+    if paused.seconds is not None and paused.seconds <= left:
+        return paused
+    return replace(paused, seconds=left, times_out=True)
 
 
 def settle(work: Work[Any], done: Done) -> Done | Paused:
@@ -80,7 +80,7 @@ def settle(work: Work[Any], done: Done) -> Done | Paused:
     data: JsonObject = {"signal": done.signal, "attempt": work.attempt}
     if "_last_error" in done.private:
         data["error"] = done.private["_last_error"]
-    return Paused(reason="retry", until=work.now + timedelta(seconds=seconds), data=data)
+    return Paused(reason="retry", seconds=seconds, data=data)
 
 
 def failed(work: Work[Any], error: Exception) -> Done:

@@ -51,6 +51,7 @@ from turnline.hub.hub import Hub
 from turnline.hub.journal import LogJournal, entries
 from turnline.hub.lane import Held
 from turnline.hub.request import OpenRequest
+from turnline.hub.turns import let_go
 from turnline.log.bell import Bell
 
 logger = logging.getLogger(__name__)
@@ -301,8 +302,7 @@ class Driver:
             except BaseException as error:
                 # A shutdown, or a log that cannot be written: nothing is wrong with the step.
                 if not isinstance(error, Refused):
-                    with suppress(Exception):
-                        await asyncio.shield(self.hub.turns.release(state.channel_id, claim.seq))
+                    await let_go(self.hub.turns.release(state.channel_id, claim.seq))
                 raise
 
     # A step.
@@ -327,6 +327,7 @@ class Driver:
             private=deepcopy(state.private_vars),
             history=history,
             now=self.hub.clock.now(),
+            elapsed_seconds=self.hub.seconds_since(history[0]) if history else 0.0,
             services=await self._services_for(flow, knob.digest),
             children=below,
             journal=LogJournal(self.hub.turns, channel_id, claim.seq),
@@ -388,8 +389,11 @@ class Driver:
 
     async def _pause(self, state: State, claim: Claim, paused: Paused, below: Below) -> None:
         data: JsonObject = {"agent_id": claim.agent_id, "turn": state.turn, "reason": paused.reason}
+        if paused.seconds is not None:
+            data["seconds"] = paused.seconds
         if paused.until is not None:
             data["until"] = paused.until.isoformat()
+        data |= {"times_out": True} if paused.times_out else {}
         data |= {"key": paused.key} if paused.key else {}
         data |= {"data": paused.data} if paused.data else {}
         await self.hub.write(state.channel_id, ev.EV_TURN_PAUSED, data, claim=claim.seq)

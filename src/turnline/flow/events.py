@@ -15,7 +15,7 @@ from turnline.core import event_types as ev
 from turnline.core.envelope import Close, Envelope, JsonObject, Speak
 from turnline.core.step_targets import STEP_PREFIX
 from turnline.flow.context import public
-from turnline.flow.pauses import object_of
+from turnline.flow.pauses import end_of, object_of
 
 
 class RunEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -58,8 +58,8 @@ def _ended(line: Envelope) -> JsonObject:
 
 
 def _waiting(line: Envelope) -> JsonObject:
-    data = line.event_data
-    facts = {key: str(data.get(key, "")) for key in ("reason", "until")}
+    data, until = line.event_data, end_of(line)
+    facts = {"reason": str(data.get("reason", "")), "until": "" if until is None else until.isoformat()}
     return {"step": _step(data.get("agent_id")), **facts}
 
 

@@ -7,11 +7,13 @@ that is on the log, not another that begins now.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final, Literal
 
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.event_types import EV_HUMAN_ANSWERED, EV_TIMER_FIRED, EV_TURN_PAUSED, EV_TURN_RESUMED
-from turnline.core.pauses import moment_of
+from turnline.core.pauses import moment_of, seconds_of
+from turnline.core.state import ends_at
 from turnline.flow.work import Paused
 
 Reason = Literal["retry", "time", "person", "event", "children"]
@@ -26,7 +28,24 @@ def waited(history: Sequence[Envelope], reason: Reason) -> Envelope | Paused | N
     for line in history:
         if line.event_type in _ENDS and line.event_data.get("pause") in pauses:
             return line
-    return _as_written(next(iter(pauses.values())).event_data, reason)
+    return _as_written(next(iter(pauses.values())), reason)
+
+
+def timed_out(history: Sequence[Envelope], now: datetime) -> bool:
+    """Return whether the attempt's last pause ended because the step's `timeout` was over."""
+    ended = next((line for line in reversed(history) if line.event_type in _ENDS), None)
+    if ended is None or ended.event_type != EV_TIMER_FIRED:
+        return False
+    pause = ended.event_data.get("pause")
+    data: JsonObject = next((line.event_data for line in history if line.seq == pause), {})
+    until = moment_of(data.get("until"))
+    return data.get("times_out") is True and (until is None or now < until)
+
+
+def end_of(line: Envelope) -> datetime | None:
+    """Return when the pause that a line begins ends by itself, as far as the line says."""
+    data = line.event_data
+    return ends_at(line.created_at, seconds_of(data.get("seconds")), moment_of(data.get("until")))
 
 
 def last_note(history: Sequence[Envelope], reason: Reason) -> JsonObject:
@@ -47,10 +66,11 @@ def _is_pause(line: Envelope, reason: Reason) -> bool:
     return line.event_type == EV_TURN_PAUSED and line.event_data.get("reason") == reason
 
 
-def _as_written(data: JsonObject, reason: Reason) -> Paused:
+def _as_written(line: Envelope, reason: Reason) -> Paused:
+    data = line.event_data
     return Paused(
         reason=reason,
-        until=moment_of(data.get("until")),
+        until=end_of(line),
         key=str(data.get("key", "")),
         data=object_of(data, "data"),
     )

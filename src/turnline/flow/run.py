@@ -109,6 +109,7 @@ def request_for(
         labels={**(labels or {}), "flow": flow.name},
         expectations=[],
         ttl_seconds=limits.timeout if parent is None else None,
+        ttl_counts_waits=True,
         max_depth=limits.max_depth,
         max_runs=limits.max_runs,
         channel_id=run_id,

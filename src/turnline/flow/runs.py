@@ -228,7 +228,7 @@ class Runs:
             return True
         if pause.until is None or patience is None:
             return False
-        left = (pause.until - self._hub.clock.now()).total_seconds()
+        left = await self._hub.seconds_left(state.channel_id)
         return left > patience - self._hub.clock.monotonic()
 
     async def _before(self, state: State, step: str | None) -> State:

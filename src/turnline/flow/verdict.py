@@ -99,7 +99,7 @@ def _error(state: WorkflowState) -> RunError:
 _REASONS: Final = {
     UNROUTED: (UNROUTED, "the step ended with a signal that no route takes"),
     "max_turns": ("max_steps", "the run took more steps than its limit"),
-    "ttl_expired": ("timeout", "the run worked longer than its limit"),
+    "ttl_expired": ("timeout", "the run took longer than its limits.timeout"),
     CANCELLED: (CANCELLED, "the run was cancelled"),
 }
 """Close reason -> what a caller is told."""

@@ -63,10 +63,15 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """The step waits. It is performed again when `until` has passed, or when `key` is answered."""
+    """The step waits. It is performed again after `seconds`, at `until`, or when `key` is answered."""
 
     reason: Literal["retry", "time", "person", "event", "children"]
+    seconds: float | None = None
+    """At most so long, counted from the line that says so. A clock that is set changes nothing."""
     until: datetime | None = None
+    """A time of day, by the clock that people read."""
+    times_out: bool = False
+    """After `seconds` the step's own `timeout` is over: its signal is `timeout`."""
     key: str = ""
     """What the answer, or the event, has to name."""
     data: JsonObject = field(default_factory=dict)
@@ -173,6 +178,9 @@ class Work(Generic[S]):
     history: Sequence[Envelope]
     """What is on the log of this attempt: recorded entries, pauses, what ended them. In order."""
     now: datetime
+    """The time people read."""
+    elapsed_seconds: float
+    """How long ago the attempt's first line was written; 0 without one. Setting the clock changes nothing."""
     services: Services
     children: Children
     journal: Journal

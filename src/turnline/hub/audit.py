@@ -49,7 +49,7 @@ class AuditLog:
         self._clock = clock
         self._new_id = new_id
         self._seq = 0
-        self._last_at = LONG_AGO
+        self.last_at = LONG_AGO
         self._pending: list[tuple[str, JsonObject, datetime]] = []
         self._dropped = 0
         self._flushing: asyncio.Task[None] | None = None
@@ -60,7 +60,7 @@ class AuditLog:
         self._seq = head.seq if head else 0
         with suppress(CorruptRecord):  # It costs the audit's past, never the hub (E5).
             async for last in self._log.read(AUDIT_CHANNEL, after=max(self._seq - 1, 0)):
-                self._last_at = last.created_at
+                self.last_at = last.created_at
 
     def note(self, what: str, **facts: object) -> None:
         """Write down that something happened; it is appended soon."""
@@ -109,7 +109,7 @@ class AuditLog:
         while self._pending:
             lines = self._pending[:_LINES_PER_APPEND]
             # A clock may be set back between two lines of one append.
-            times = accumulate((max(at, self._last_at) for _, _, at in lines), max)
+            times = accumulate((max(at, self.last_at) for _, _, at in lines), max)
             numbered = enumerate(zip(lines, times, strict=True), start=self._seq + 1)
             envelopes = [self._line(n, what, facts, at) for n, ((what, facts, _), at) in numbered]
             try:
@@ -117,7 +117,7 @@ class AuditLog:
             except LogConflict:  # Another hub on the same log.
                 await self.hydrate()
                 continue
-            self._seq, self._last_at = envelopes[-1].seq, envelopes[-1].created_at
+            self._seq, self.last_at = envelopes[-1].seq, envelopes[-1].created_at
             del self._pending[: len(lines)]
             self._bell.ring()
 

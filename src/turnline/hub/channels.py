@@ -107,6 +107,9 @@ class Channels:
                 first.channel_id, seq=1, because=f"a {first.event_type!r} where an invite has to be"
             )
         spec = msgspec.convert(first.event_data, ChannelSpec)
+        if spec.channel_id != first.channel_id:
+            because = f"it is the invite of the channel {spec.channel_id[:80]!r}"
+            raise CorruptRecord(first.channel_id, seq=1, because=because)
         adapter = self.adapter(spec.type)
         return adapter, adapter.fold(adapter.initial(spec), first)
 
@@ -197,7 +200,8 @@ class Channels:
             state: Any = msgspec.json.decode(snapshot.state, type=adapter.state_type)
         except (msgspec.MsgspecError, UnknownName, BadSpec):
             return None  # From another version, or damaged: the log is the truth.
-        if head is None or not seq <= head.seq or state.seq != seq or snapshot.version != FOLD_VERSION:
+        is_stale = head is None or seq > head.seq or snapshot.version != FOLD_VERSION
+        if is_stale or (state.channel_id, state.seq) != (channel_id, seq):
             return None
         entry = Entry(adapter, state)
         entry.snapshot_seq = seq

@@ -46,7 +46,7 @@ class HubDirectory:
     def __init__(self, log: Log, clock: Clock, new_id: NewId) -> None:
         self.known = Directory()
         self.damage: CorruptRecord | None = None
-        self._last_at = LONG_AGO
+        self.last_at = LONG_AGO
         self._log = log
         self._clock = clock
         self._new_id = new_id
@@ -125,7 +125,7 @@ class HubDirectory:
                 event_type=event_type,
                 event_data=normalised(data, field="registration"),
                 audience=[],
-                created_at=max(self._clock.now(), self._last_at),
+                created_at=max(self._clock.now(), self.last_at),
             )
             after = _read_back(after, envelope)
             envelopes.append(envelope)
@@ -142,7 +142,7 @@ class HubDirectory:
         if envelope.seq <= self.known.seq:
             return  # Two readings overlapped. An old line must not bring back what a later one removed.
         self.known = fold_directory(self.known, envelope)
-        self._last_at = envelope.created_at
+        self.last_at = envelope.created_at
 
 
 def _report_squatters(plan: RegistrationPlan) -> None:

@@ -5,7 +5,7 @@ Everything here is computed from the log. Forgetting an entry costs a read.
 
 from __future__ import annotations
 
-from asyncio import Future
+from asyncio import Future, Task
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -54,7 +54,8 @@ class Entry:
         self.waiting: deque[Waiting] = deque()
         self.parked: list[Waiting] = []
         """Interjections that wait for the packet in flight (W9)."""
-        self.draining = False
+        self.drain: Task[None] | None = None
+        """What settles the waiting drafts, or did so last."""
         self.known_seq = 0
         """How far the channel goes, as its log's tail has told."""
         self.told_seq = 0
@@ -71,8 +72,12 @@ class Entry:
         return self.state.channel_id
 
     @property
+    def is_draining(self) -> bool:
+        return self.drain is not None and not self.drain.done()
+
+    @property
     def is_idle(self) -> bool:
-        return not (self.waiting or self.parked or self.draining or self.pins)
+        return not (self.waiting or self.parked or self.is_draining or self.pins)
 
     @contextmanager
     def pinned(self) -> Iterator[None]:

@@ -68,7 +68,7 @@ class Following:
             except LogError as error:
                 logger.warning("the log could not be followed; trying again: %s", error)
                 # Nobody here could be told of anything: an outage expires nothing (page 08, rule 8).
-                self._timers.awake_since = self._clock.now()
+                self._timers.wake()
                 await self._clock.sleep(RETRY_SECONDS)
             else:
                 return  # The log was closed.

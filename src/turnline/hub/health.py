@@ -14,3 +14,5 @@ class Health(Struct, frozen=True, kw_only=True):
     open_channels: int
     cached_channels: int
     quarantined: dict[str, str]
+    clock_behind_seconds: float
+    """By how much the clock was behind the newest line when the hub opened; 0 up to an hour."""

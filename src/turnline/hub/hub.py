@@ -9,8 +9,10 @@ It brings them together, and everything it holds in memory can be read again.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any, Final, Self, Unpack
 from weakref import WeakValueDictionary
 
@@ -54,6 +56,8 @@ from turnline.log.base import Log
 from turnline.log.forks import with_forks
 from turnline.log.joined import Transaction
 
+logger = logging.getLogger(__name__)
+
 OWN_PREFIX: Final = "_"
 """What the id of a channel of the hub's own starts with: the directory, the audit, definitions of flows."""
 
@@ -79,7 +83,7 @@ class Hub:
         self._directory = HubDirectory(log, self.clock, self.new_id)
         self.follows = options.get("follow", False)
         self._delivery = Delivery(follows=self.follows)
-        self._timers = Timers(self.clock.now())
+        self._timers = Timers(self.clock)
         self._posting = Posting(self.lines, self._channels, self.clock, self._appended, self._landed)
         self._opening = Opening(
             self.lines,
@@ -112,6 +116,7 @@ class Hub:
         self._sweep_seconds = ttl_sweep_interval
         self._tasks: list[asyncio.Task[None]] = []
         """What goes on for as long as the hub does."""
+        self._clock_behind = timedelta(0)
         self._closed = False
 
     @classmethod
@@ -319,6 +324,14 @@ class Hub:
 
     # Time.
 
+    async def seconds_left(self, channel_id: str) -> float:
+        """Return the seconds until the channel's next deadline; 0 if it has passed, or there is none."""
+        return self._timers.seconds_left(await self._channels.get(channel_id))
+
+    def seconds_since(self, line: Envelope) -> float:
+        """Return how long ago a line was written, whatever has become of the clock since."""
+        return self._timers.seconds_since(line)
+
     async def tick(self) -> None:
         """Do whatever has fallen due by now."""
         self._check_open()
@@ -339,6 +352,7 @@ class Hub:
             open_channels=len(self._open),
             cached_channels=len(self._channels),
             quarantined={name: str(error) for name, error in quarantined.items()},
+            clock_behind_seconds=self._clock_behind.total_seconds(),
         )
 
     # Inside.
@@ -348,6 +362,7 @@ class Hub:
         heads, position = await self.lines.channels(closed=False), 0
         await self._directory.hydrate()
         await self.audit_log.hydrate()
+        newest = max(self._directory.last_at, self.audit_log.last_at)
         for head in heads:
             position = max(position, head.position)
             if head.channel_id.startswith(OWN_PREFIX):
@@ -359,12 +374,29 @@ class Hub:
             else:
                 self._watch(entry)
                 entry.told_seq = entry.state.seq
+                newest = max(newest, entry.state.last_at)
+        await self._check_clock(newest)
         if self._sweep_seconds > 0:
             self._tasks.append(asyncio.create_task(self._sweep.run(self._sweep_seconds)))
         if self.follows:
             known = (self.lines, self._channels, self._posting, self._opening, self._directory)
             following = Following(*known, timers=self._timers, clock=self.clock, found=self._found)
             self._tasks.append(asyncio.create_task(following.run(position)))
+
+    async def _check_clock(self, newest: datetime) -> None:
+        """Report a clock that is far behind the log's newest line, and count from that line's time."""
+        self._clock_behind = self._timers.start_from(newest)
+        if not self._clock_behind:
+            return
+        logger.warning(
+            "The clock is %s behind the newest line of the log, which is of %s. Set the clock. "
+            "Until the hub is opened again, waits and expiries are counted from the time of that line.",
+            self._clock_behind,
+            newest.isoformat(timespec="seconds"),
+        )
+        self.audit_log.note("clock_behind", seconds=self._clock_behind.total_seconds())
+        for channel_id in list(self._open):
+            self._watch(await self._channels.get(channel_id))
 
     def _appended(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
         """Everything that follows an append of this hub."""
@@ -374,14 +406,14 @@ class Hub:
     def _landed(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
         """Everything that follows an append, also of another hub on the same log."""
         self._channels.keep(entry)
-        self._timers.met(entry, self.clock.now())
+        self._timers.met(entry)
         self._watch(entry)
         self._delivery.landed(entry, envelopes)
         if self._listeners:
             tell(self._listeners, envelopes)
 
     def _found(self, entry: Entry) -> None:
-        self._timers.met(entry, self.clock.now())
+        self._timers.met(entry)
         self._watch(entry)
         self._delivery.found(entry)
 

@@ -94,7 +94,7 @@ class Opening:
         with entry.pinned():
             while entry.state.status is ChannelState.PENDING:
                 seen = entry.bell.rung
-                seconds = self._timers.seconds_left(entry, self._clock.now())
+                seconds = self._timers.seconds_left(entry)
                 if seconds <= 0:
                     await fire(entry)
                 else:

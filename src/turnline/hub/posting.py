@@ -104,19 +104,25 @@ class Posting:
             await asyncio.wait(set(self._draining))
 
     def _start(self, entry: Entry) -> None:
-        if not entry.draining:
-            entry.draining = True
-            self._begin(self._draining, self._drain(entry))
+        if not entry.is_draining:
+            entry.drain = self._begin(self._draining, self._drain(entry))
+            entry.drain.add_done_callback(lambda _: self._drained(entry))
 
-    def _begin(self, among: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    def _drained(self, entry: Entry) -> None:
+        """Drain what is left: a task that is cancelled before its first step takes nothing."""
+        if entry.waiting:
+            self._start(entry)
+
+    def _begin(self, among: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         among.add(task)
         task.add_done_callback(among.discard)
+        return task
 
     async def _check_joining(self, entry: Entry, within: Transaction) -> None:
         if self._joins is None:
             raise LogError(f"the log at {self._log.address} cannot join a transaction; commit it before.")
-        if entry.draining and within.holds_database:
+        if entry.is_draining and within.holds_database:
             # What is on its way cannot be written before the transaction ends, which would wait behind it.
             await within.rollback()
             raise LogError(
@@ -142,8 +148,6 @@ class Posting:
                 raise
             if isinstance(error, LogUnavailable) and entry.known_seq > entry.state.seq:
                 self._begin(self._behind, self._follow_later(entry))
-        finally:
-            entry.draining = False
 
     async def _follow_later(self, entry: Entry) -> None:
         """What others appended could not be read, and nobody tells of it a second time."""

@@ -15,6 +15,7 @@ from turnline.hub.channels import Channels
 from turnline.hub.clock import Clock
 from turnline.hub.entry import Entry
 from turnline.hub.opening import first_of
+from turnline.hub.posting import RETRY_SECONDS
 from turnline.hub.timers import Timers
 
 logger = logging.getLogger(__name__)
@@ -34,18 +35,27 @@ class Sweep:
 
     async def once(self) -> None:
         """Do whatever has fallen due by now."""
-        channels = self._timers.take_due(self._clock.now())
+        channels = self._timers.take_due()
         try:
             while channels:
-                with suppress(ChannelQuarantined):
-                    await self.channel(await self._channels.get(channels[0]))
+                await self._look(channels[0])
                 channels.popleft()
         finally:  # The log may fail; what could not be written is still due.
-            self._timers.put_back(channels, self._clock.now())
+            self._timers.put_back(channels)
+
+    async def _look(self, channel_id: str) -> None:
+        try:
+            await self.channel(await self._channels.get(channel_id))
+        except LogError:
+            raise
+        except ChannelQuarantined:
+            return
+        except Exception:  # An adapter's own fault costs its channel, not the timers of the others.
+            logger.exception("the timers of channel %s failed", channel_id)
 
     async def channel(self, entry: Entry) -> None:
         """Do what has fallen due on one channel."""
-        for deadline in self._timers.due(entry, self._clock.now()):
+        for deadline in self._timers.due(entry):
             # Refused: the channel has moved on, and the timer was for a moment that has passed.
             with suppress(Refused, ChannelQuarantined):
                 await self._fire(entry.channel_id, deadline)
@@ -55,10 +65,10 @@ class Sweep:
         """Do it for as long as the hub is open, `every_seconds` at the latest."""
         while True:
             seen = self._timers.sooner.rung
-            seconds = self._timers.pause_until_next(self._clock.now(), every_seconds)
+            seconds = self._timers.pause_until_next(every_seconds)
             await first_of(self._clock.sleep(seconds), self._timers.sooner.wait(seen))
             try:
                 await self.once()
             except LogError:
                 logger.exception("timers could not be written; trying again")
-                await self._clock.sleep(every_seconds)
+                await self._clock.sleep(RETRY_SECONDS)

@@ -5,9 +5,15 @@ next; when it does, the hub posts it, and `decide` has the last word on whether
 the moment it speaks of is still the current one. So with several hubs on one
 log each may try, and at most one succeeds.
 
-The lines of a channel have the times of whichever hub wrote them, and clocks
-differ. A hub counts from when it met the line that a deadline is measured from, by
-its own clock (page 08, rule 7): one whose clock is fast must not end everybody's turns.
+Rule 1: deadlines run on the monotonic clock. The timers have a time of their own. It starts with what the
+clock reads; from then on only the monotonic clock moves it. Setting the clock of a live process changes
+nothing. Only a deadline that is a time of day (`follows_wall`) is compared with the clock.
+
+Rule 2: lines have the times of the clocks that they were written by, and clocks differ (page 08, rule 7). A
+hub counts from when it met the line that a deadline is measured from. Setting a clock is such a difference.
+
+Rule 3: if the clock is behind the newest line by more than `BEHIND`, the time of that line is the start, so
+that waits end. A clock that is ahead cannot be told from a process that was down for long.
 """
 
 from __future__ import annotations
@@ -20,121 +26,62 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from turnline.core.envelope import Envelope
 from turnline.core.expectations import Deadline
+from turnline.core.state import State
+from turnline.hub.clock import Clock
 from turnline.hub.entry import Entry
 from turnline.log.bell import Bell
 
+BEHIND: Final = timedelta(hours=1)
+"""A clock that is further behind the newest line was set back, or belongs to another machine."""
 SAME_TIME: Final = timedelta(seconds=1)
 """Clocks that differ by less are alike; reading the tail takes as long."""
 _NOTHING: Final = timedelta(0)
 _KEPT: Final = 16
-"""Changes of clock that are remembered of a channel."""
+"""Changes of clock that are remembered of a channel, beside those that its deadlines are measured by."""
 
 MOMENTS_PER_CHANNEL: Final = 4
 FEW_MOMENTS: Final = 1000
 """More than these are kept of channels that have moved on; then the moments that are over are let go of."""
 
+_Shifts = tuple[tuple[int, timedelta], ...]
+"""By how much the lines of a channel were ahead of the timers' time, from which line on."""
 
-class Timers:
-    """Channel -> when it has to be looked at next."""
 
-    def __init__(self, awake_since: datetime) -> None:
-        self.awake_since = awake_since
-        """Since when nothing has kept the participants from answering: a start, or the end of an outage."""
-        self._ahead: dict[str, tuple[tuple[int, timedelta], ...]] = {}
-        """Channel -> by how much its lines were ahead of this hub's clock, from which line on."""
-        self._since: dict[str, datetime] = {}
-        """Channel -> when it was met, where its deadlines can only be counted from then."""
-        self._met: dict[str, int] = {}
-        """Channel -> the last line that was met; an entry may be forgotten, and read again."""
+class Moments:
+    """Channel -> when it has to be looked at next, by one clock."""
+
+    def __init__(self) -> None:
         self._next: dict[str, datetime] = {}
         self._heap: list[tuple[datetime, str]] = []
-        self.sooner = Bell()
-        """Rung when something falls due earlier than whoever sleeps until then thinks."""
-
-    def met(self, entry: Entry, now: datetime) -> None:
-        """The channel's last line has landed just now, with all that was not met before."""
-        first = max(self._met.pop(entry.channel_id, 0), entry.told_seq) + 1
-        if entry.state.is_over:
-            self._ahead.pop(entry.channel_id, None)
-            self._since.pop(entry.channel_id, None)
-            return
-        self._met[entry.channel_id] = entry.state.seq
-        ahead = entry.state.last_at - now
-        ahead = ahead if abs(ahead) >= SAME_TIME else _NOTHING
-        lasted = entry.state.last_at - entry.state.created_at
-        if first == 1 and max(abs(ahead), lasted) >= SAME_TIME:
-            self._since[entry.channel_id] = now  # Of lines before the last one nobody knows when they landed.
-        known = self._ahead.get(entry.channel_id, ())
-        if abs(ahead - (known[-1][1] if known else _NOTHING)) >= SAME_TIME:
-            kept = (*known[:1], *known[1:][-_KEPT:])  # A TTL is measured from the first line.
-            self._ahead[entry.channel_id] = (*kept, (first, ahead))
-
-    def watch(self, entry: Entry) -> None:
-        """Note when the channel has to be looked at next."""
-        due = self._due(entry)
-        if not due:
-            self._next.pop(entry.channel_id, None)
-        elif self._next.get(entry.channel_id) != due[0].at:
-            self._next[entry.channel_id] = due[0].at
-            heappush(self._heap, (due[0].at, entry.channel_id))
-            self._forget_stale()
-            if self._heap[0][1] == entry.channel_id:
-                self.sooner.ring()
 
     def __len__(self) -> int:
-        """How many moments are kept, those that have passed over included."""
+        """Count the moments in memory, those of channels that have moved on included."""
         return len(self._heap)
 
-    def next_at(self) -> datetime | None:
+    def set(self, channel_id: str, at: datetime | None) -> bool:
+        """Note when to look at the channel; None: never. Returns whether that is sooner than all others."""
+        if at is None:
+            self._next.pop(channel_id, None)
+            return False
+        if self._next.get(channel_id) == at:
+            return False
+        self._next[channel_id] = at
+        heappush(self._heap, (at, channel_id))
+        self._forget_stale()
+        return self._heap[0][1] == channel_id
+
+    def first(self) -> datetime | None:
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
-    def take_due(self, now: datetime) -> deque[str]:
-        """Return the channels that have to be looked at by `now`; they are watched again after that."""
-        channels: deque[str] = deque()
-        self._drop_stale()
-        while self._heap and self._heap[0][0] <= now:
-            channels.append(heappop(self._heap)[1])
-            self._next.pop(channels[-1], None)
-            self._drop_stale()
-        return channels
-
-    def put_back(self, channels: Iterable[str], now: datetime) -> None:
-        """These were taken and could not be looked at."""
-        for channel_id in channels:
-            self._next[channel_id] = now
-            heappush(self._heap, (now, channel_id))
-
-    def due(self, entry: Entry, now: datetime) -> list[Deadline]:
-        """What has fallen due on the channel."""
-        return [one for one in self._due(entry) if one.at <= now]
-
-    def seconds_left(self, entry: Entry, now: datetime) -> float:
-        """Until the channel's next deadline; 0 if it has passed."""
-        due = self._due(entry)
-        return max((due[0].at - now) / timedelta(seconds=1), 0.0) if due else 0.0
-
-    def pause_until_next(self, now: datetime, at_most_seconds: float) -> float:
-        """Seconds until something falls due, or until it is time to look anyway."""
-        at = self.next_at()
-        if at is None:
-            return at_most_seconds
-        return min(max((at - now) / timedelta(seconds=1), 0.0), at_most_seconds)
-
-    def _due(self, entry: Entry) -> Sequence[Deadline]:
-        """What falls due on the channel, by this hub's clock."""
-        known, awake_since = self._ahead.get(entry.channel_id, ()), self.awake_since
-        awake_since = max(awake_since, self._since.get(entry.channel_id, awake_since))
-        if not known:
-            return entry.adapter.due(entry.state, awake_since)
-        found = [
-            replace(one, at=one.at - ahead)
-            for ahead in {_NOTHING, *(ahead for _, ahead in known)}
-            for one in entry.adapter.due(entry.state, awake_since + ahead)
-            if _ahead_at(known, _measured_from(one)) == ahead
-        ]
-        return sorted(found, key=lambda one: one.at)
+    def take(self, now: datetime) -> Iterable[str]:
+        """Yield the channels whose moment has come, and forget the moment."""
+        while (at := self.first()) is not None and at <= now:
+            channel_id = heappop(self._heap)[1]
+            self._next.pop(channel_id, None)
+            yield channel_id
 
     def _forget_stale(self) -> None:
         """A channel leaves a moment behind whenever it moves on; one that is far ahead would stay long."""
@@ -147,17 +94,160 @@ class Timers:
             heappop(self._heap)
 
 
-def _ahead_at(known: Iterable[tuple[int, timedelta]], seq: int) -> timedelta:
-    """By how much the line at `seq` was ahead of this hub's clock."""
-    ahead = _NOTHING
-    for first, one in known:
-        if first <= seq:
-            ahead = one
-    return ahead
+class Timers:
+    """The deadlines of one hub."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._start = clock.now()
+        self._started = clock.monotonic()
+        self.awake_since = self._start
+        """Since when nothing has kept the participants from answering: a start, or the end of an outage."""
+        self._ahead: dict[str, _Shifts] = {}
+        self._since: dict[str, datetime] = {}
+        """Channel -> when it was met, where its deadlines can only be counted from then."""
+        self._met: dict[str, int] = {}
+        """Channel -> the last line that was met; an entry may be forgotten, and read again."""
+        self._pauses: dict[str, int] = {}
+        """Channel -> the line of the pause that it was met in."""
+        self._rest: dict[str, timedelta] = {}
+        """Channel -> by how much its pauses lasted longer than the times of their lines say."""
+        self._moments = Moments()
+        self._wall_moments = Moments()
+        self.sooner = Bell()
+        """Rung when something falls due earlier than a sweep that sleeps until then expects."""
+
+    def __len__(self) -> int:
+        return len(self._moments) + len(self._wall_moments)
+
+    def now(self) -> datetime:
+        """Return the timers' own time."""
+        return self._start + timedelta(seconds=self._clock.monotonic() - self._started)
+
+    def start_from(self, newest: datetime) -> timedelta:
+        """Start from the newest line's time if the clock is far behind it. Returns by how much it is behind.
+
+        Call it before anything has been met; what was watched has to be watched again.
+        """
+        behind = newest - self._start
+        if behind <= BEHIND:
+            return _NOTHING
+        self._start = self.awake_since = newest
+        return behind
+
+    def wake(self) -> None:
+        """An outage ends just now."""
+        self.awake_since = self.now()
+
+    def met(self, entry: Entry) -> None:
+        """The channel's last line has landed just now, with all that was not met before."""
+        channel_id, state, now = entry.channel_id, entry.state, self.now()
+        first = max(self._met.pop(channel_id, 0), entry.told_seq) + 1
+        if state.is_over:
+            for kept in (self._ahead, self._since, self._pauses, self._rest):
+                kept.pop(channel_id, None)
+            return
+        self._met[channel_id] = state.seq
+        ahead = state.last_at - now
+        ahead = ahead if abs(ahead) >= SAME_TIME else _NOTHING
+        if first == 1 and max(abs(ahead), state.last_at - state.created_at) >= SAME_TIME:
+            self._since[channel_id] = now  # Of lines before the last one nobody knows when they landed.
+        known = self._ahead.get(channel_id, ())
+        if abs(ahead - _ahead_at(known, state.seq)) >= SAME_TIME:
+            known = self._ahead[channel_id] = (*_needed(known, state), (first, ahead))
+        self._measure_rest(state, known)
+
+    def watch(self, entry: Entry) -> None:
+        """Note when the channel has to be looked at next."""
+        due = self._due(entry)
+        for moments, wall in ((self._moments, False), (self._wall_moments, True)):
+            at = next((one.at for one in due if one.follows_wall is wall), None)
+            if moments.set(entry.channel_id, at):
+                self.sooner.ring()
+
+    def take_due(self) -> deque[str]:
+        """Return the channels that have to be looked at by now; they are watched again after that."""
+        due = [*self._moments.take(self.now()), *self._wall_moments.take(self._clock.now())]
+        return deque(dict.fromkeys(due))
+
+    def put_back(self, channels: Iterable[str]) -> None:
+        """These were taken and could not be looked at."""
+        for channel_id in channels:
+            self._moments.set(channel_id, self.now())
+
+    def due(self, entry: Entry) -> list[Deadline]:
+        """Return what has fallen due on the channel."""
+        return [one for one in self._due(entry) if self._left(one) <= 0]
+
+    def seconds_left(self, entry: Entry) -> float:
+        """Return the seconds until the channel's next deadline; 0 if it has passed, or there is none."""
+        return max(min((self._left(one) for one in self._due(entry)), default=0.0), 0.0)
+
+    def seconds_since(self, line: Envelope) -> float:
+        """Return how long ago a line was written."""
+        ahead = _ahead_at(self._ahead.get(line.channel_id, ()), line.seq)
+        return max((self.now() - (line.created_at - ahead)).total_seconds(), 0.0)
+
+    def pause_until_next(self, at_most_seconds: float) -> float:
+        """Return the seconds until something falls due, or until it is time to look anyway.
+
+        A clock that is set is noticed after `at_most_seconds`.
+        """
+        left = at_most_seconds
+        for at, now in (
+            (self._moments.first(), self.now()),
+            (self._wall_moments.first(), self._clock.now()),
+        ):
+            if at is not None:
+                left = min(left, (at - now).total_seconds())
+        return max(left, 0.0)
+
+    def _left(self, deadline: Deadline) -> float:
+        now = self._clock.now() if deadline.follows_wall else self.now()
+        return (deadline.at - now).total_seconds()
+
+    def _measure_rest(self, state: State, known: _Shifts) -> None:
+        """Note how long a pause was, for a TTL does not count it. Its lines are wrong after a jump."""
+        channel_id, live = state.channel_id, state.pause.seq if state.pause and state.is_ttl_stopped else 0
+        before = self._pauses.pop(channel_id, 0)
+        if live:
+            self._pauses[channel_id] = live
+        if before not in (0, live):
+            more = _ahead_at(known, before) - _ahead_at(known, state.seq)
+            self._rest[channel_id] = self._rest.get(channel_id, _NOTHING) + more
+
+    def _due(self, entry: Entry) -> Sequence[Deadline]:
+        """Return what falls due on the channel, by the timers' own time, or by the clock (`follows_wall`)."""
+        known, awake_since = self._ahead.get(entry.channel_id, ()), self.awake_since
+        awake_since = max(awake_since, self._since.get(entry.channel_id, awake_since))
+        if not known:
+            return entry.adapter.due(entry.state, awake_since)
+        rest = self._rest.get(entry.channel_id, _NOTHING).total_seconds()
+        state = replace(entry.state, rested_seconds=entry.state.rested_seconds + rest)
+        found = [
+            one if one.follows_wall else replace(one, at=one.at - ahead)
+            for ahead in {_NOTHING, *(ahead for _, ahead in known)}
+            for one in entry.adapter.due(state, awake_since + ahead)
+            if _ahead_at(known, one.line) == ahead
+        ]
+        return sorted(found, key=lambda one: one.at)
 
 
-def _measured_from(deadline: Deadline) -> int:
-    """The line whose time a deadline is measured from."""
-    data = deadline.event_data
-    seq = data.get("since", data.get("pause", 1))
-    return seq if isinstance(seq, int) else 1
+def _needed(known: _Shifts, state: State) -> _Shifts:
+    """Return the last changes of clock, and those that the channel's deadlines are measured by."""
+    pause = 0 if state.pause is None else state.pause.seq
+    measured = {_shift_at(known, seq) for seq in (1, state.floor_line, state.spoken_seq, pause)}
+    return tuple(one for one in known if one in measured or one in known[-_KEPT:])
+
+
+def _shift_at(known: _Shifts, seq: int) -> tuple[int, timedelta]:
+    found = (0, _NOTHING)
+    for one in known:
+        if one[0] <= seq:
+            found = one
+    return found
+
+
+def _ahead_at(known: _Shifts, seq: int) -> timedelta:
+    """Return by how much the line at `seq` was ahead of the timers' time."""
+    return _shift_at(known, seq)[1]

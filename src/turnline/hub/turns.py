@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -19,7 +20,7 @@ from turnline.core import event_types as ev
 from turnline.core.claims import LEASE_SECONDS
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.state import Claim, State
-from turnline.errors import BadDraft, ClaimLost, NotStuck, TurnlineError, TurnTaken
+from turnline.errors import BadDraft, ClaimLost, NotStuck, TurnTaken
 from turnline.hub import worker
 from turnline.hub.clock import Clock
 from turnline.hub.heartbeat import beating
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 UNITS: Final = (ev.EV_TURN_MODEL, ev.EV_TURN_TOOL)
 """What a turn records."""
+LET_GO_SECONDS: Final = 1.0
+"""How long a cancelled worker tries to release its claim. Then the claim ends with its lease."""
 LOOK_SECONDS: Final = 2.0
 """How often somebody who waits for a worker of this host looks whether its process is still there."""
 
@@ -296,8 +299,21 @@ class Turns:
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:
-            with suppress(TurnlineError):
-                first = (await writing)[0]
-                if first.event_type == ev.EV_TURN_CLAIMED:
-                    await self.release(channel_id, first.seq)
+            await let_go(self._unclaim(channel_id, writing))
             raise
+
+    async def _unclaim(self, channel_id: str, writing: asyncio.Future[tuple[Envelope, ...]]) -> None:
+        """Release the claim that is being written, if it lands."""
+        first = (await writing)[0]
+        if first.event_type == ev.EV_TURN_CLAIMED:
+            await self.release(channel_id, first.seq)
+
+
+async def let_go(release: Coroutine[Any, Any, None]) -> None:
+    """Release a claim from a task that is being cancelled, within `LET_GO_SECONDS`.
+
+    The process may be ending, and its log may be gone already: whatever goes wrong is not told.
+    """
+    releasing = asyncio.ensure_future(release)
+    releasing.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.wait((releasing,), timeout=LET_GO_SECONDS)

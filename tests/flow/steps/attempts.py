@@ -54,7 +54,9 @@ class Attempt:
         """Perform the step; a pause is written down."""
         done = await self.call()
         if isinstance(done, Paused):
-            until = {} if done.until is None else {"until": done.until.isoformat()}
+            until: JsonObject = {} if done.until is None else {"until": done.until.isoformat()}
+            until |= {} if done.seconds is None else {"seconds": done.seconds}
+            until |= {"times_out": True} if done.times_out else {}
             noted = {"reason": done.reason, "key": done.key, "data": done.data}
             self._write(ev.EV_TURN_PAUSED, {"agent_id": "step-it", "turn": self._turn, **noted, **until})
         return done
@@ -117,6 +119,7 @@ class Attempt:
             private=dict(self._private),
             history=tuple(self.history),
             now=self.now,
+            elapsed_seconds=(self.now - self.history[0].created_at).total_seconds() if self.history else 0.0,
             services=Services(),
             children=self.children,
             journal=Unwritten(),

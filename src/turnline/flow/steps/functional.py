@@ -13,7 +13,6 @@ there; in any other flow they are made when the node asks for one.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
@@ -25,6 +24,7 @@ from turnline.errors import BadDraft, BadReturn, MissingContextKey, NoDatabase, 
 from turnline.flow.context import difference, is_private, public
 from turnline.flow.definition.steps import FunctionalStep
 from turnline.flow.work import DEFAULT, LIVE_KEYS, Done, Node, UnitOfWork, Work
+from turnline.threads import in_thread
 
 
 class _Ctx(dict[str, Any]):
@@ -99,7 +99,7 @@ async def _called(node: Node, ctx: dict[str, Any]) -> object:
     if iscoroutinefunction(node):
         return await node(ctx)
     # A plain function may well block; it must not hold up everybody else.
-    answer = await asyncio.to_thread(node, ctx)
+    answer = await in_thread(node, ctx)
     return await answer if isawaitable(answer) else answer
 
 

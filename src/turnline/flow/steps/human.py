@@ -7,7 +7,6 @@ the other refuses.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Final
 
 import msgspec
@@ -51,7 +50,7 @@ def _task(work: Work[HumanStep]) -> Paused:
     return Paused(
         reason="person",
         key=task_id(work.run_id, work.turn),
-        until=None if block.expires is None else work.now + timedelta(seconds=block.expires),
+        seconds=block.expires,
         data={
             "title": render(block.title, work.public, at="human.title"),
             "description": render(block.description, work.public, at="human.description"),

@@ -1,6 +1,7 @@
 """`wait`: for a time, until a time, or for an event somebody posts to the run.
 
-A time without an offset is UTC. One that has passed is not waited for.
+A time without an offset is UTC. One that has passed is not waited for. `until` follows the clock that people
+read; `for` and `expires` are counted, and a clock that is set changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from turnline.errors.base import short
 from turnline.flow.context import from_outside
 from turnline.flow.definition.base import MAX_DURATION_SECONDS
 from turnline.flow.definition.steps import WaitStep
-from turnline.flow.pauses import object_of, waited
+from turnline.flow.pauses import object_of, timed_out, waited
 from turnline.flow.values import render
 from turnline.flow.work import Done, Paused, Work
 
@@ -33,6 +34,8 @@ async def perform(work: Work[WaitStep]) -> Done | Paused:
             return _begun(work)
         case Paused() as still:
             return still
+        case Envelope(event_type=ev.EV_TIMER_FIRED) if timed_out(work.history, work.now):
+            raise TimeoutError  # The step's own `timeout`, which was shorter.
         case Envelope(event_type=ev.EV_TIMER_FIRED) if block.event is None:
             return Done()
         case Envelope(event_type=ev.EV_TIMER_FIRED):
@@ -44,10 +47,9 @@ async def perform(work: Work[WaitStep]) -> Done | Paused:
 def _begun(work: Work[WaitStep]) -> Done | Paused:
     block, now = work.step.wait, work.now
     if block.event is not None:
-        expires = None if block.expires is None else now + timedelta(seconds=block.expires)
-        return Paused(reason="event", key=block.event, until=expires)
+        return Paused(reason="event", key=block.event, seconds=block.expires)
     if block.for_ is not None:
-        return Paused(reason="time", until=now + timedelta(seconds=block.for_))
+        return Paused(reason="time", seconds=block.for_)
     until = _moment(render(block.until or "", work.public, at="wait.until"), now)
     return Done() if until <= now else Paused(reason="time", until=until)
 
