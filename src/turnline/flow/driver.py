@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
-from copy import deepcopy
 from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -24,6 +23,7 @@ from turnline import tracing
 from turnline.core import event_types as ev
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.governance import Passport
+from turnline.core.json import copied
 from turnline.core.state import Claim, State
 from turnline.core.step_targets import STEP_PREFIX
 from turnline.errors import (
@@ -274,8 +274,8 @@ class Driver:
             flow=flow,
             turn=state.turn,
             attempt=tries,
-            public=deepcopy(state.context_vars),
-            private=deepcopy(state.private_vars),
+            public=copied(state.context_vars),
+            private=copied(state.private_vars),
             history=history,
             now=self.hub.clock.now(),
             services=self.services,

@@ -102,7 +102,7 @@ class FlowRoutes:
         key = idempotency_key(request)
         body = await json_body(request, self._house.settings)
         given, labels = _read(body)
-        data = checked(flow, given, within=["body", "input"])
+        data = await checked(flow, given, within=["body", "input"])
         run_id = await start(self._house, flow, data, principal, key=key, labels=labels)
         told = {"run_id": run_id, "status": "running", "links": run_links(request, run_id)}
         return success(told, status=CREATED, headers=run_headers(request, run_id))

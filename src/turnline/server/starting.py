@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -15,6 +16,7 @@ from turnline.flow.body import checked_body
 from turnline.flow.definition.flow import Flow
 from turnline.flow.fields import Problem
 from turnline.server.auth.principal import Principal
+from turnline.server.body import off_the_loop, size_of
 from turnline.server.house import House
 from turnline.server.problems import BAD_REQUEST, TOO_LARGE, RequestRefused, invalid
 
@@ -23,11 +25,11 @@ _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 _PREFIX: Final = "key-"
 
 
-def checked(
+async def checked(
     flow: Flow, data: JsonObject, *, within: Sequence[str], in_path: Collection[str] = ()
 ) -> JsonObject:
     """Return the input with its defaults, as the trigger says. Reserved keys pass: `start` drops them."""
-    clean, problems = checked_body(flow, data)
+    clean, problems = await off_the_loop(partial(checked_body, flow), data, size=size_of(data))
     if problems:
         raise invalid([_placed(one, within, in_path) for one in problems])
     return clean
