@@ -403,7 +403,7 @@ class Hub:
     async def _invite(self, request: OpenRequest, opener: Registration) -> str:
         spec = await self._spec(request, opener)
         await self._may_open(opener, spec)
-        await self._opening.invite(spec, worker=request.worker)
+        await self._opening.invite(spec, worker=request.worker, is_own=not opener.user)
         return spec.channel_id
 
     async def _may_open(self, opener: Registration, spec: ChannelSpec) -> None:
