@@ -13,7 +13,7 @@ secrets then, so no representation shows them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from pydantic import Field, model_validator
 
@@ -26,6 +26,13 @@ from turnline.flow.yaml_document import read_yaml
 
 SETTINGS_FILE: Final = "turnline.yaml"
 BODY_BYTES: Final = 1024 * 1024
+_OF_SERVER: Final = {
+    "body_bytes",
+    "connections",
+    "connections_per_address",
+    "header_seconds",
+    "body_seconds",
+}
 
 
 class ProjectLimits(Part):
@@ -37,6 +44,19 @@ class ProjectLimits(Part):
     """Runs at once, of all flows; more are refused."""
     timeout: Duration | None = None
     """Of a run whose flow does not say."""
+    connections: int | None = Field(default=None, ge=1)
+    """Of a server, at once. This and the following: without it, as `ServerSettings` says."""
+    connections_per_address: int | None = Field(default=None, ge=1)
+    """Of one address, without a token; behind a trusted proxy, requests at once."""
+    header_seconds: Duration | None = None
+    """How long the headers of a request may take to arrive."""
+    body_seconds: Duration | None = None
+    """How long the body of a request may take to arrive."""
+
+    def of_server(self) -> dict[str, Any]:
+        """What `ServerSettings` takes of it: what is set."""
+        told = self.model_dump(include=_OF_SERVER)
+        return {name: value for name, value in told.items() if value is not None}
 
 
 class McpServer(Part):

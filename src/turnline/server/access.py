@@ -25,6 +25,7 @@ from turnline.server.auth.credentials import Credentials, credentials_of
 from turnline.server.auth.keys import RootKey
 from turnline.server.auth.operations import authorise, covers
 from turnline.server.auth.principal import Principal
+from turnline.server.limits import note_token
 from turnline.server.runtime import Runtime
 
 _OF_ONES_OWN: Final = frozenset({"runs.read", "runs.stream"})
@@ -77,20 +78,20 @@ class Access:
         """Return who may start a run of `flow`."""
         trigger = flow.spec.trigger
         if trigger is not None and trigger.public:
-            return self._note(await authenticate_public(self._known(), _credentials(request)))
+            return self._note(await authenticate_public(self._known(), _credentials(request)), request)
         principal = await self.admit(request, "runs.start", flow.name)
         self._check_scopes(principal, flow, trigger.scopes if trigger else ())
         return principal
 
     async def admit(self, request: Request, operation: str, resource: str = "") -> Principal:
         """Return who is asking, who may do this. Raises `Unauthenticated` or `Forbidden` otherwise."""
-        principal = self._note(await self._known().authenticate(_credentials(request)))
+        principal = self._note(await self._known().authenticate(_credentials(request)), request)
         self.check(principal, operation, resource)
         return principal
 
     async def admit_to_run(self, request: Request, operation: str, run_id: str) -> Principal:
         """Return who may do this to the run; whoever may not even read it is told there is none."""
-        principal = self._note(await self._known().authenticate(_credentials(request)))
+        principal = self._note(await self._known().authenticate(_credentials(request)), request)
         try:
             self.check(principal, operation, run_id)
         except Forbidden as forbidden:
@@ -128,9 +129,10 @@ class Access:
                     principal.user_id, operation="runs.start", resource=flow.name, because=because
                 )
 
-    def _note(self, principal: Principal) -> Principal:
-        """Keep the user's id from being registered by another user over a link."""
+    def _note(self, principal: Principal, request: Request) -> Principal:
+        """Keep the user's id from being registered by another user over a link, and note the token."""
         if not principal.is_anonymous:
+            note_token(request.scope)
             self._runtime.hub.note_user(principal.user_id)
         return principal
 

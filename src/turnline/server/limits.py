@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final, Protocol
+
+from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
 from turnline.core.channel import ChannelMetadata
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE
 from turnline.flow.definition.flow import Flow
-from turnline.server.problems import UNAVAILABLE, RequestRefused
+from turnline.server.problems import TOO_MANY, UNAVAILABLE, RequestRefused
 
 
 class Places:
@@ -39,6 +43,62 @@ class Places:
             yield
         finally:
             self.taken -= 1
+
+
+class Addresses:
+    """Requests at once of clients that have not shown a token, by their address."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._counts: Counter[str] = Counter()
+
+    @contextmanager
+    def one(self, request: HTTPConnection) -> Iterator[None]:
+        """Count a request until it is over, or has shown a token (`note_token`)."""
+        address = request.client.host if request.client else ""
+        if self._counts[address] >= self._most:
+            message = (
+                f"{self._most} requests without a token come from this address already "
+                f"(connections_per_address); wait for an answer, or send a token."
+            )
+            raise RequestRefused(TOO_MANY, "too_many_requests", message, headers={"Retry-After": "1"})
+        self._counts[address] += 1
+        released = False
+
+        def release() -> None:
+            nonlocal released
+            if not released:
+                released = True
+                self._counts[address] -= 1
+                if not self._counts[address]:
+                    del self._counts[address]
+
+        request.scope.setdefault("state", {})[_STRANGER_KEY] = release
+        try:
+            yield
+        finally:
+            release()
+
+
+class KnowsToken(Protocol):
+    """A connection that counts differently once its client is known."""
+
+    def note_token(self) -> None: ...
+
+
+CONNECTION_KEY: Final = "turnline_connection"
+"""Where a server puts the `KnowsToken` of a request, in its scope's state."""
+_STRANGER_KEY: Final = "turnline_stranger"
+
+
+def note_token(scope: Scope) -> None:
+    """Count a request, and the connection it came over, no longer among those of strangers."""
+    state = scope.get("state", {})
+    release, connection = state.get(_STRANGER_KEY), state.get(CONNECTION_KEY)
+    if release is not None:
+        release()
+    if connection is not None:
+        connection.note_token()
 
 
 class OpenRuns:
