@@ -186,18 +186,21 @@ async def _serve(
     from turnline.server.serving import DrainingServer
     from turnline.server.settings import ServerSettings
     from turnline.server.workers import secret_of_parent, tell_ready
+    from turnline.server.ws_settings import PRESENCES_PER_USER, WsSettings
 
     host = place.host
     secret = secret_of_parent() if place.is_worker else ""
     shared = RootKey.from_text(secret, where="--dev") if secret else None
     key = (shared or development_key()) if dev else None
     opened = _authenticator(project.root, os.environ, host=host, key=key)
+    limits = project.settings.limits
     settings = ServerSettings(
         drain_seconds=grace,
         hosts=place.names,
         same_origin=True,
         trusted_proxies=place.trusted_proxies,
-        **project.settings.limits.of_server(),
+        ws=WsSettings(presences_per_user=limits.presences_per_user or PRESENCES_PER_USER),
+        **limits.of_server(),
     )
     with place.listen() as listening:
         address = _address(host, listening)

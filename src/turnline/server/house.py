@@ -47,7 +47,12 @@ def house_of(runtime: Runtime, access: Access, settings: ServerSettings) -> Hous
         access=access,
         settings=settings,
         requests=Places(settings.requests, "requests", retry_after_seconds=seconds),
-        streams=Places(settings.streams, "streams", retry_after_seconds=seconds),
+        streams=Places(
+            settings.streams,
+            "streams",
+            retry_after_seconds=seconds,
+            per_user=("streams_per_user", settings.streams_per_user),
+        ),
         addresses=Addresses(settings.connections_per_address),
         facts=KnownFacts(lambda: runtime.hub.lines),
     )

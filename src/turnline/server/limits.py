@@ -15,17 +15,27 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from turnline.core.channel import ChannelMetadata
-from turnline.core.envelope import Envelope
+from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE
 from turnline.flow.definition.flow import Flow
 from turnline.server.problems import TOO_MANY, UNAVAILABLE, RequestRefused
+
+OPEN_RUNS_PER_USER: Final = 1_000
+"""Runs that one user has started and that have not ended, those that wait included."""
+OPEN_RUNS_OF_STRANGERS: Final = 10_000
+"""The same of all callers without a token together."""
 
 
 class Places:
     """At most so many of something at once."""
 
-    def __init__(self, most: int, what: str, *, retry_after_seconds: int) -> None:
+    def __init__(
+        self, most: int, what: str, *, retry_after_seconds: int, per_user: tuple[str, int] | None = None
+    ) -> None:
+        """`per_user` names the limit of one user, and says how many it allows."""
         self._most = most
+        self._per_user = per_user
+        self._of_user: Counter[str] = Counter()
         self._what = what
         self._retry_after = retry_after_seconds
         self.taken = 0
@@ -33,16 +43,25 @@ class Places:
         """How many found no place, since the server started."""
 
     @contextmanager
-    def one(self) -> Iterator[None]:
-        """Take a place, or raise what says that there is none."""
+    def one(self, user: str = "") -> Iterator[None]:
+        """Take a place, also among those of a user, or raise what says that there is none."""
+        if user and self._per_user is not None and self._of_user[user] >= self._per_user[1]:
+            self.refused += 1
+            name, most = self._per_user
+            message = f"you have {most} {self._what} open already ({name}); close one first."
+            raise RequestRefused(TOO_MANY, "too_many_requests", message)
         if self.taken >= self._most:
             self.refused += 1
             raise busy(f"{self.taken} {self._what} are served already", self._retry_after)
         self.taken += 1
+        self._of_user[user] += 1
         try:
             yield
         finally:
             self.taken -= 1
+            self._of_user[user] -= 1
+            if not self._of_user[user]:
+                del self._of_user[user]
 
 
 class Addresses:
@@ -104,53 +123,82 @@ def note_token(scope: Scope) -> None:
 class OpenRuns:
     """The open runs of a project that limits them. One that waits counts; one below another does not."""
 
-    def __init__(self, flows: Mapping[str, Flow], *, in_all: int | None = None) -> None:
+    def __init__(
+        self,
+        flows: Mapping[str, Flow],
+        *,
+        in_all: int | None = None,
+        per_user: int = OPEN_RUNS_PER_USER,
+        of_strangers: int = OPEN_RUNS_OF_STRANGERS,
+    ) -> None:
         limits = {name: flow.spec.limits.concurrency for name, flow in flows.items()}
         self._most = {name: most for name, most in limits.items() if most is not None}
         self._in_all = in_all
+        self._per_user = per_user
+        self._of_strangers = of_strangers
+        self._user_of: dict[str, str] = {}
+        """Open run -> who started it; empty: somebody without a token."""
+        self._of_user: Counter[str] = Counter()
         self._flow_of: dict[str, str] = {}
         """Open run -> its flow."""
         self._counts: Counter[str] = Counter()
         """Flow -> its runs that are open, or being started."""
 
-    @property
-    def is_needed(self) -> bool:
-        return bool(self._most) or self._in_all is not None
-
     def __call__(self, envelope: Envelope) -> None:
         """See `hub.governance.Listener`."""
-        if not self.is_needed:
-            return
-        if envelope.event_type == EV_CHANNEL_INVITE and envelope.event_data.get("parent_id") is None:
-            self._opened(envelope.channel_id, envelope.event_data.get("labels", {}).get("flow"))
+        data = envelope.event_data
+        if envelope.event_type == EV_CHANNEL_INVITE and data.get("parent_id") is None:
+            self._opened(envelope.channel_id, data.get("labels", {}).get("flow"), data.get("knobs", {}))
         elif envelope.event_type == EV_CHANNEL_CLOSED and envelope.channel_id in self._flow_of:
             self._counts[self._flow_of.pop(envelope.channel_id)] -= 1
+            self._of_user[self._user_of.pop(envelope.channel_id)] -= 1
 
     def take_over(self, channel: ChannelMetadata) -> None:
         """Count a run that was open before this process began."""
         if channel.parent_id is None:
-            self._opened(channel.channel_id, channel.labels.get("flow"))
+            self._opened(channel.channel_id, channel.labels.get("flow"), channel.knobs)
 
     @contextmanager
-    def starting(self, flow: str) -> Iterator[None]:
+    def starting(self, flow: str, user: str = "") -> Iterator[None]:
         """Keep a place for a run that is being started; raises if there is none left."""
-        if not self.is_needed:
-            yield
-            return
+        self._check_user(user)
         if flow in self._most and self._counts[flow] >= self._most[flow]:
             raise busy(f"{self._most[flow]} runs of {flow!r} are open already", 1)
         if self._in_all is not None and self._counts.total() >= self._in_all:
             raise busy(f"{self._in_all} runs are open already", 1)
         self._counts[flow] += 1
+        self._of_user[user] += 1
         try:
             yield
         finally:  # Once it is open it is counted as that.
             self._counts[flow] -= 1
+            self._of_user[user] -= 1
 
-    def _opened(self, run_id: str, flow: str | None) -> None:
+    def _check_user(self, user: str) -> None:
+        most = self._per_user if user else self._of_strangers
+        if self._of_user[user] >= most:
+            whose = "you have" if user else "callers without a token have"
+            name = "open_runs_per_user" if user else "open_runs_of_strangers"
+            message = (
+                f"{whose} {most} open runs already ({name}); wait until one has ended, cancel one, "
+                f"or let the operator raise limits.{name} in turnline.yaml."
+            )
+            raise RequestRefused(TOO_MANY, "too_many_requests", message, headers={"Retry-After": "1"})
+
+    def _opened(self, run_id: str, flow: str | None, knobs: JsonObject) -> None:
         if flow is not None and run_id not in self._flow_of:
             self._flow_of[run_id] = flow
+            self._user_of[run_id] = user = _starter(knobs)
             self._counts[flow] += 1
+            self._of_user[user] += 1
+
+
+def _starter(knobs: JsonObject) -> str:
+    """The user who started a run, as its first line says."""
+    match knobs:
+        case {"flow": {"private": {"_user_id": str(user)}}}:
+            return user
+    return ""
 
 
 def busy(because: str, retry_after_seconds: int) -> RequestRefused:

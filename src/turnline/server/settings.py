@@ -22,6 +22,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """Requests at once; more are answered 503."""
     streams: int = 1_000
     """Event streams at once, beside the requests."""
+    streams_per_user: int = 100
+    """Event streams of one user at once."""
     connections: int = 10_000
     """Connections at once, and fewer where the process may not have as many descriptors."""
     connections_per_address: int = 100

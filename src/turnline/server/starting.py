@@ -66,12 +66,12 @@ async def start(
     user_id = principal.user_id or None
     try:
         if not key:
-            with house.runtime.open_runs.starting(flow.name):
+            with house.runtime.open_runs.starting(flow.name, principal.user_id):
                 return await runs.start(flow, data, user_id=user_id, labels=labels)
         run_id = run_id_for(flow.name, principal.user_id, key)
         if await _is_there(house, run_id):
             return await runs.start(flow, data, run_id=run_id, user_id=user_id, labels=labels)
-        with house.runtime.open_runs.starting(flow.name):
+        with house.runtime.open_runs.starting(flow.name, principal.user_id):
             return await runs.start(flow, data, run_id=run_id, user_id=user_id, labels=labels)
     except (BadDraft, BadSpec) as error:
         # It was good JSON; what is left is a size or a depth that no line of the log holds.

@@ -61,7 +61,7 @@ class Streams:
         if state.is_over and after >= state.seq:
             return respond(None, status=NO_CONTENT, headers=headers)
         place = ExitStack()
-        place.enter_context(self._house.streams.one())
+        place.enter_context(self._house.streams.one(principal.user_id))
         return EventStream(self._told(run_id, after, principal), place, {**STREAM_HEADERS, **headers})
 
     async def _told(self, run_id: str, after: int, principal: Principal) -> AsyncIterator[bytes]:

@@ -52,17 +52,17 @@ class ChannelStreams:
         after = last_seen(request)
         if state.is_over and after >= state.seq:
             return respond(None, status=NO_CONTENT)
-        return self._stream(self._told(state.channel_id, after, sight))
+        return self._stream(self._told(state.channel_id, after, sight), sight)
 
     async def of_all(self, sight: Sight) -> Response:
         """Which channels something happens on, from now on."""
         heads = await self._house.runtime.hub.lines.channels()
         after = max((head.position for head in heads), default=0)
-        return self._stream(self._heads(after, sight))
+        return self._stream(self._heads(after, sight), sight)
 
-    def _stream(self, content: AsyncIterator[bytes]) -> EventStream:
+    def _stream(self, content: AsyncIterator[bytes], sight: Sight) -> EventStream:
         place = ExitStack()
-        place.enter_context(self._house.streams.one())
+        place.enter_context(self._house.streams.one(sight.principal.user_id))
         return EventStream(content, place, dict(STREAM_HEADERS))
 
     async def _told(self, channel_id: str, after: int, sight: Sight) -> AsyncIterator[bytes]:
