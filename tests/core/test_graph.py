@@ -26,7 +26,15 @@ from turnline.core.conditions import (
     conditions,
 )
 from turnline.core.envelope import JsonObject
-from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
+from turnline.core.graph import (
+    MAX_COST,
+    MAX_TRANSITIONS,
+    Transition,
+    TransitionGraph,
+    cost_of,
+    round_robin,
+    sequence,
+)
 from turnline.core.step_targets import FanOutTarget, NestedTarget
 from turnline.core.targets import (
     AgentTarget,
@@ -37,7 +45,7 @@ from turnline.core.targets import (
     TransitionTarget,
     targets,
 )
-from turnline.errors import BadGraph, UnknownName
+from turnline.errors import BadExpression, BadGraph, UnknownName
 
 from .customs import Both, HighestRankedReviewer, LongText, PlainCondition, PlainTarget
 from .strategies import json_values
@@ -253,3 +261,33 @@ def test_w5_both_factories_are_functions_too() -> None:
     assert round_robin(participants=["a", "b"], max_turns=4) == TransitionGraph.round_robin(
         participants=["a", "b"], max_turns=4
     )
+
+
+def test_a_graph_of_too_many_transitions_is_refused() -> None:
+    rules = [Transition(Always(), AgentTarget("b"))] * (MAX_TRANSITIONS + 1)
+
+    with pytest.raises(BadGraph, match="MAX_TRANSITIONS"):
+        TransitionGraph("a", rules, TerminateTarget())
+
+
+def test_a_graph_that_costs_too_much_is_refused_before_any_expression_is_compiled() -> None:
+    def graph(count: int) -> JsonObject:
+        bad = {"name": "expr", "args": {"expression": "a + + + b ("}}
+        many = {"name": "any_of", "args": {"conditions": [{"$": "condition", **bad}] * count}}
+        rule = {"when": many, "then": targets.to_dict(AgentTarget("b"))}
+        default = targets.to_dict(TerminateTarget())
+        return {"initial_speaker": "a", "transitions": [rule], "default_target": default}
+
+    with pytest.raises(BadExpression):
+        TransitionGraph.loads(graph(1))
+    with pytest.raises(BadGraph, match="MAX_COST"):
+        TransitionGraph.loads(graph(MAX_COST // 7 + 1))
+
+
+def test_the_cost_of_a_graph_counts_its_conditions_words_and_signs_and_those_of_nested_graphs() -> None:
+    rule = Transition(Expr("a > 5 and b") & FromSpeaker("a"), AgentTarget("b"))
+    inner = TransitionGraph("a", [rule], TerminateTarget())
+    outer = TransitionGraph("a", [], NestedTarget(inner))
+
+    assert cost_of(inner.to_dict()) == 5 + 3 + 2  # Words and signs; conditions; targets.
+    assert cost_of(outer.to_dict()) == cost_of(inner.to_dict()) + 1

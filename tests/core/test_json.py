@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+import sys
+from collections import Counter, OrderedDict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import IntEnum
+from types import FrameType
 
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
 from turnline.core.channel import ChannelState
-from turnline.core.json import MAX_BYTES, MAX_DEPTH, MAX_KEY_CHARACTERS, normalised
+from turnline.core.envelope import JsonObject
+from turnline.core.json import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_INTEGER_BITS,
+    MAX_KEY_CHARACTERS,
+    MAX_VALUES,
+    Flaw,
+    flaw_in,
+    normalised,
+)
 from turnline.errors import BadDraft
 
 
@@ -181,3 +194,58 @@ def test_e2_an_integer_no_reader_could_hold_is_refused() -> None:
     with pytest.raises(BadDraft) as refused:
         normalised({"n": 10**5000})
     assert refused.value.field == "event_data.n"
+
+
+def test_data_of_more_than_the_most_values_is_refused_and_of_exactly_as_many_taken() -> None:
+    most: JsonObject = {"a": [[]] * (MAX_VALUES - 2)}
+    error = refused({"a": [[]] * (MAX_VALUES - 1)})
+
+    assert normalised(most) == most
+    assert (error.field, error.found) == ("event_data", f"JSON of more than {MAX_VALUES} values")
+
+
+def test_the_calls_of_a_check_do_not_grow_with_the_values() -> None:
+    """A stranger's data costs a few calls a level, not some for each value."""
+
+    def calls_for(count: int) -> int:
+        data = {"a": [[1, "x", 1.5, {"k": None}] for _ in range(count)]}
+        return calls_while(lambda: normalised(data))
+
+    assert calls_for(10_000) == calls_for(10)
+
+
+def calls_while(work: Callable[[], object]) -> int:
+    """The calls of our functions that `work` makes on this thread."""
+    calls = Counter[str]()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if "turnline" in frame.f_code.co_filename:
+            calls[event] += 1
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls["call"]
+
+
+@pytest.mark.parametrize(
+    ("value", "flaw"),
+    [
+        ({"a": "\0"}, Flaw.NUL),
+        ({"\0": 1}, Flaw.NUL),
+        ({"a": ["\ud800", "\udc00"]}, Flaw.SURROGATE),
+        ([[1 << MAX_INTEGER_BITS]], Flaw.LONG_NUMBER),
+        ([-math.inf], Flaw.NOT_FINITE),
+        ({"k" * (MAX_KEY_CHARACTERS + 1): 1}, Flaw.LONG_KEY),
+        ({"a": (1,)}, Flaw.OTHER_TYPE),
+        ({1: 1}, Flaw.OTHER_TYPE),
+        ([ChannelState.ACTIVE], Flaw.OTHER_TYPE),
+        (nested(MAX_DEPTH + 1), Flaw.TOO_DEEP),
+        (nested(MAX_DEPTH), None),
+        ([True, None, 1, 1.5, "ü", {"": []}], None),
+    ],
+)
+def test_each_flaw_has_a_name(value: object, flaw: Flaw | None) -> None:
+    assert flaw_in(value) is flaw

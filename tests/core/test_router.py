@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Sequence
+from types import FrameType
 
 import pytest
 
 from turnline.core.adapters import WorkflowAdapter
 from turnline.core.channel import Participant
 from turnline.core.conditions import (
+    AllOf,
     Always,
+    AnyOf,
     AtTurn,
     Condition,
     ContextEquals,
@@ -21,7 +26,7 @@ from turnline.core.conditions import (
 )
 from turnline.core.envelope import Basis, Close, Draft, JsonObject, Speak
 from turnline.core.graph import Transition, TransitionGraph, sequence
-from turnline.core.router import compile_graph
+from turnline.core.router import MAX_DECISION_STEPS, compile_graph
 from turnline.core.state import WorkflowState
 from turnline.core.targets import (
     AgentTarget,
@@ -33,7 +38,20 @@ from turnline.core.targets import (
 from turnline.errors import BadTarget, RoutingFailed
 
 from .customs import AnswersNonsense, Both, Breaks, HighestRankedReviewer, PlainCondition, PlainTarget
-from .scenes import Scene, basis, claims, decided, fails, invited, live, packs, says, workflow, writes
+from .scenes import (
+    Scene,
+    basis,
+    claims,
+    decided,
+    fails,
+    invited,
+    live,
+    packs,
+    says,
+    spec_of,
+    workflow,
+    writes,
+)
 
 PEOPLE = ("alice", "bob", "carol")
 BOB, CAROL, OVER = AgentTarget("bob"), AgentTarget("carol"), TerminateTarget("over")
@@ -347,3 +365,66 @@ def test_a_users_condition_that_says_no_is_passed_over() -> None:
         basis(scene(Transition(PlainCondition({"holds": False}), BOB)).accept(says("alice"))).kind
         == "default"
     )
+
+
+# --- what a decision may cost ---
+
+BIG = {"big": [0] * 3_000}
+COSTLY = Expr("9 in big")
+"""Looks at all of `big`: a step for each item, and a few for itself."""
+COSTLY_STEPS = 3_000 + 3 + 1
+
+
+def test_all_conditions_of_one_decision_share_one_budget_of_steps() -> None:
+    many = scene(*[Transition(COSTLY, BOB) for _ in range(100)], knobs={"context_vars": BIG})
+    said = many.accept(says("alice"))
+
+    assert decided(said) == Close(
+        "out_of_steps",
+        Basis(kind="out_of_steps", index=MAX_DECISION_STEPS // COSTLY_STEPS, condition=repr(COSTLY)),
+    )
+
+
+@pytest.mark.parametrize(
+    "when", [AllOf(~COSTLY, ~COSTLY, *[~COSTLY] * 8), AnyOf(*[COSTLY] * 10), Not(AnyOf(*[COSTLY] * 10))]
+)
+def test_the_conditions_inside_a_condition_share_the_budget_too(when: Condition) -> None:
+    said = scene(Transition(when, BOB), knobs={"context_vars": BIG}).accept(says("alice"))
+
+    assert decided(said).by.kind == "out_of_steps"
+
+
+def test_a_turn_whose_decision_costs_too_much_is_on_the_log_and_the_channel_says_why_it_closed() -> None:
+    costly = scene(*[Transition(COSTLY, BOB) for _ in range(100)], knobs={"context_vars": BIG})
+    said = costly.accept(says("alice", "my words"))
+
+    assert [one.event_type for one in said] == ["text", "channel.closed"]
+    assert said[0].event_data == {"text": "my words"}
+    assert (costly.state.is_over, costly.state.pending_close_reason) == (True, "out_of_steps")
+
+
+def test_a_decision_within_its_steps_is_made_as_before() -> None:
+    rules = [Transition(COSTLY, CAROL) for _ in range(MAX_DECISION_STEPS // COSTLY_STEPS - 1)]
+    said = scene(*rules, Transition(Expr("0 in big"), BOB), knobs={"context_vars": BIG}).accept(says("alice"))
+
+    assert basis(said).index == len(rules)
+
+
+def test_names_are_looked_up_once_for_a_graph_not_once_for_each_mention() -> None:
+    """With 1,000 participants and 2,000 transitions the difference is a second."""
+    many = [f"p{number}" for number in range(1_000)]
+    rules = [Transition(FromSpeaker(name), AgentTarget(name)) for name in many]
+    spec = spec_of(WorkflowAdapter(), *many)
+    made = TransitionGraph("p0", rules, OVER).to_dict()
+    calls = Counter[str]()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        calls[frame.f_code.co_name] += event == "call"
+
+    sys.setprofile(count)
+    try:
+        compile_graph(made, spec)
+    finally:
+        sys.setprofile(None)
+
+    assert calls["names"] == 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from turnline.core.envelope import JsonObject
-from turnline.core.variables import applied, check, is_number
+from turnline.core.variables import applied, check, check_size, is_number
 from turnline.errors import BadDraft, ContextMismatch
 
 from .strategies import json_values
@@ -120,3 +120,13 @@ def test_numbers_are_numbers(value: object) -> None:
 @pytest.mark.parametrize("value", [True, "1", None, float("nan"), float("inf"), 10**400])
 def test_everything_else_is_not(value: object) -> None:
     assert not is_number(value)
+
+
+def test_an_update_that_makes_the_context_too_large_is_refused_by_name_and_one_that_shrinks_it_taken() -> (
+    None
+):
+    large: JsonObject = {"a": "x" * 100}
+    with pytest.raises(BadDraft, match=r"108 bytes with this update; expected at most 50 \(context_bytes\)"):
+        check_size({}, large, 50)
+    check_size({}, large, 108)
+    check_size(large | {"b": 1}, large, 50)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from pydantic import TypeAdapter
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadExpression
 from turnline.flow.definition.fields import Fields
-from turnline.flow.fields import MOST_PROBLEMS, Problem, check, json_schema
+from turnline.flow.fields import MOST_DEFAULTS, MOST_PROBLEMS, Problem, check, json_schema
 
 
 def fields(**spec: Any) -> Fields:
@@ -240,3 +241,30 @@ def test_json_schema_of_closed_nullable_and_described_fields() -> None:
         },
         "additionalProperties": False,
     }
+
+
+def test_a_check_ends_after_the_most_problems() -> None:
+    looked_at = Counter[str]()
+
+    class Item(dict[str, object]):
+        def __contains__(self, key: object) -> bool:
+            looked_at["items"] += 1
+            return super().__contains__(key)
+
+    item = {"type": "object", "properties": {"n": {"type": "integer", "required": True}}}
+    bad = [Item() for _ in range(10_000)]
+    _, found = check(fields(a={"type": "array", "items": item}), {"a": bad}, extra=False)
+
+    assert len(found) == MOST_PROBLEMS
+    assert looked_at["items"] <= MOST_PROBLEMS
+
+
+def test_defaults_are_filled_in_only_so_often() -> None:
+    item = {"type": "object", "properties": {"x": {"type": "any", "default": [1]}}}
+    spec = fields(a={"type": "array", "items": item})
+    clean, none = check(spec, {"a": [{}] * MOST_DEFAULTS}, extra=False)
+    _, found = check(spec, {"a": [{}] * (MOST_DEFAULTS + 1)}, extra=False)
+
+    assert not none
+    assert clean["a"][-1] == {"x": [1]}
+    assert "defaults" in found[0].message

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from turnline.core.channel import ChannelMetadata, ChannelSpec
-from turnline.core.envelope import Draft, Envelope
-from turnline.core.governance import Registration, Rule
-from turnline.errors import Denied
+from turnline.core.envelope import Draft, Envelope, JsonObject
+from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_TURN_FAILED
+from turnline.core.governance import Passport, Registrar, Registration, Rule
+from turnline.errors import BadDraft, Denied
+from turnline.hub.request import OpenRequest
 from turnline.log.memory import MemoryLog
 
 from ..logs import OpenLog
-from .scenes import A_B, A_B_A, House, add_one, house, refused
+from .scenes import A_B, A_B_A, House, add_one, answers, closed, house, refused
 
 
 async def ruled(home: House, **fields: Any) -> None:
@@ -226,3 +228,86 @@ async def test_a_listener_sees_what_is_already_on_the_log() -> None:
 
         assert len(seen) == 15
         assert all(seen)
+
+
+# --- quotas ---
+
+
+@pytest.mark.parametrize("many", [{"set": {"big": "x" * 2_000}}, {"append": {"list": "x" * 2_000}}])
+async def test_the_context_of_a_channel_has_a_limit_with_a_name(many: JsonObject) -> None:
+    async with house(MemoryLog(), "alice", "bob", context_bytes=1_000) as home:
+        channel = await home.talk()
+        error = await refused(BadDraft, channel.send(event_type=EV_CONTEXT_SET, event_data=many))
+        await channel.send(event_type=EV_CONTEXT_SET, event_data={"set": {"small": 1}})
+        context = (await channel.state()).context_vars
+
+    assert "context_bytes" in str(error)
+    assert context == {"small": 1}
+
+
+async def test_a_packet_whose_updates_do_not_fit_fails_its_turn_and_is_not_tried_for_ever() -> None:
+    async with house(MemoryLog(), "alice", "bob", context_bytes=1_000) as home:
+        home["bob"].on_turn(answers({"body": "here", "context_updates": {"big": "x" * 2_000}}))
+        channel = await home.open(A_B)
+        await channel.send("your turn")
+        await closed(channel)
+        failure = [one for one in await home.wal(channel) if one.event_type == EV_TURN_FAILED]
+
+    assert len(failure) == 1
+    assert "context_bytes" in str(failure[0].event_data)
+
+
+async def test_a_channel_is_not_opened_with_a_context_that_is_too_large() -> None:
+    async with house(MemoryLog(), "alice", "bob", context_bytes=100) as home:
+        error = await refused(BadDraft, home.talk(knobs={"context_vars": {"big": "x" * 200}}))
+
+    assert "context_bytes" in str(error)
+
+
+class User:
+    """A user of a server, with agents of their own."""
+
+    def __init__(self, home: House, *agents: Registration) -> None:
+        self._home = home
+        self._agents = agents
+
+    async def open(self, agent: int = 0) -> str:
+        """Open a conversation with bob; return its id."""
+        request = OpenRequest(type="conversation", target=["bob"])
+        return await self._home.hub.open_channel(request, self._agents[agent].agent_id)
+
+
+async def user(home: House, name: str) -> User:
+    passports = [Passport(name=f"{name}-{number}", owner=name) for number in (1, 2)]
+    by = Registrar(name)
+    return User(home, *[await home.hub.enrol(one, None, None, by=by) for one in passports])
+
+
+async def test_a_user_has_a_limit_of_open_channels_over_all_their_agents_and_closing_one_makes_room() -> None:
+    async with house(MemoryLog(), "bob", "carol", open_channels_per_user=2) as home:
+        ann, ben = await user(home, "ann"), await user(home, "ben")
+        first = await ann.open(0)
+        await ann.open(1)
+        await denied(home, ann.open(0), "open_channels_per_user")
+        await denied(home, ann.open(1), "has 2 open channels")
+        await ben.open()
+        for _ in range(3):
+            await home.talk(by="bob", to="carol")  # The project has no quota.
+        await home.hub.write(first, EV_CHANNEL_CLOSED, {"reason": "enough"})
+        await ann.open(1)
+
+
+async def test_channels_opened_at_the_same_moment_do_not_pass_the_limit() -> None:
+    async with house(MemoryLog(), "bob", open_channels_per_user=3) as home:
+        ann = await user(home, "ann")
+        outcomes = await asyncio.gather(*(ann.open() for _ in range(20)), return_exceptions=True)
+
+    assert sum(isinstance(one, Denied) for one in outcomes) == 17
+
+
+async def test_a_hub_that_is_opened_again_counts_what_is_open() -> None:
+    log = MemoryLog()
+    async with house(log, "bob", open_channels_per_user=1) as home:
+        await (await user(home, "ann")).open()
+    async with house(log, "bob", open_channels_per_user=1) as home:
+        await denied(home, (await user(home, "ann")).open(), "open_channels_per_user")

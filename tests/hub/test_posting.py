@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 
 from turnline.client.channel import Channel, set_context
+from turnline.core.conditions import TransitionCondition, register_condition
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.targets import StayTarget, TerminateTarget
 from turnline.errors import (
     BadDraft,
     ChannelBusy,
@@ -24,6 +28,7 @@ from turnline.errors import (
 )
 from turnline.hub.posting import MAX_WAITING
 from turnline.log.memory import MemoryLog
+from turnline.testing.manual_clock import ManualClock
 
 from ..logs import OpenLog
 from .scenes import (
@@ -372,3 +377,41 @@ async def test_a_draft_is_answered_although_the_task_before_it_was_cancelled_bef
         async with asyncio.timeout(SAFETY_SECONDS):
             assert await channel.send("the second")
             assert await posting
+
+
+class RunningClock(ManualClock):
+    """Every look at the monotonic clock is a second later."""
+
+    def monotonic(self) -> float:
+        self.advance(1)
+        return super().monotonic()
+
+
+async def test_a_batch_of_costly_decisions_lets_others_work_between_them() -> None:
+    rounds = 0
+    seen = list[int]()
+
+    async def others() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    @register_condition
+    @dataclass(frozen=True)
+    class Costly(TransitionCondition):
+        name: ClassVar[str] = "costly_in_a_batch"
+
+        def evaluate(self, state: Any, envelope: Envelope) -> bool:
+            seen.append(rounds)
+            return True
+
+    graph = TransitionGraph("alice", [Transition(Costly(), StayTarget())], TerminateTarget())
+    async with house(MemoryLog(), "alice", "bob", clock=RunningClock()) as home:
+        channel = await home.open(graph)
+        working = begin(others())
+        await asyncio.gather(*(channel.send(f"{number}") for number in range(20)))
+        working.cancel()
+
+    assert len(seen) == 20
+    assert len(set(seen)) == 20

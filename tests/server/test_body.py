@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from turnline.server.body import parsed
@@ -44,6 +47,8 @@ BAD = {
     "something behind it": b'{"a": 1} {"b": 2}',
     "a comment": b'{"a": 1} // yes',
     "a trailing comma": b'{"a": 1,}',
+    "a megabyte of empty lists": b'{"a": [' + b"[]," * 340_000 + b"[]]}",
+    "a megabyte of empty objects": b'{"a": [' + b"{}," * 340_000 + b"{}]}",
     "a key of a kilobyte": b'{"' + b"k" * 1025 + b'": 1}',
 }
 
@@ -63,6 +68,43 @@ def test_what_json_allows_is_taken_as_it_is() -> None:
     body = '{"": 1, "a": [1.5, -0.0, 1e3, true, null, "ä\\ud83d\\ude00\\n"], "b": {"_c": {}}}'
 
     assert parsed(body.encode()) == {"": 1, "a": [1.5, -0.0, 1000.0, True, None, "ä😀\n"], "b": {"_c": {}}}
+
+
+def test_commas_and_brackets_inside_a_text_are_no_values() -> None:
+    text = ',[{"\\' * 150_000
+
+    assert parsed(msgspec.json.encode({"a": text})) == {"a": text}
+
+
+@pytest.mark.parametrize("text", ['{"a": "' + '\\"' * 150_000 + "," * 150_000, "[" * 150_000 + '"\\'])
+def test_a_text_that_does_not_end_is_refused_in_linear_time(text: str) -> None:
+    with pytest.raises(RequestRefused, match="cannot be read"):
+        parsed(text.encode())
+
+
+async def test_no_value_of_a_large_body_is_validated_on_the_loop() -> None:
+    """What the loop does for a request does not grow with the items in its body."""
+    flow = """
+    {trigger: {path: /echo, input: {a: {type: array, items: {type: object, properties:
+    {n: {type: integer, required: true, min: 0}, tag: {type: string, default: new}}}}}},
+    steps: [{id: only, runner: work}]}
+    """
+
+    async def calls_for(count: int) -> int:
+        body = {"a": [{"n": n, "tag": "x" * 30} for n in range(count)]}
+        async with served(flow, work=nothing) as server:
+            calls = Counter[str]()
+            sys.setprofile(lambda frame, event, arg: calls.update([event]))
+            try:
+                answer = await server.post("/echo", body)
+            finally:
+                sys.setprofile(None)
+        assert answer.status_code == 200
+        return calls["call"]
+
+    few, many = await calls_for(2_000), await calls_for(12_000)
+
+    assert many < few + 1_000  # Validating on the loop would take several calls for each item.
 
 
 def test_an_error_names_the_place() -> None:

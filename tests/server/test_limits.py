@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from starlette.requests import HTTPConnection
 
 from tests.flow.stage import flows_of
 from turnline.client.hub_client import HubClient
@@ -15,7 +16,7 @@ from turnline.core.graph import TransitionGraph
 from turnline.core.targets import TerminateTarget
 from turnline.flow.work import Services
 from turnline.log.memory import MemoryLog
-from turnline.server.limits import Places
+from turnline.server.limits import Addresses, Places, note_token
 from turnline.server.problems import RequestRefused
 from turnline.server.runtime import Runtime
 from turnline.testing.manual_clock import ManualClock
@@ -96,3 +97,69 @@ def test_two_starts_at_once_do_not_share_the_last_place() -> None:
 
     assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": "7"})
     assert (places.taken, places.refused) == (0, 1)
+
+
+async def test_a_user_has_a_limit_of_open_runs_and_one_that_ends_makes_room() -> None:
+    quotas = {"open_runs_per_user": 2, "open_runs_of_strangers": 1}
+    services = Services(flows=flows_of(ASK))
+    runtime = Runtime(
+        services, open_log=MemoryLog, clock=ManualClock(), quotas=quotas, sweep_seconds=0, grace_seconds=0
+    )
+
+    async def start(user: str) -> str:
+        with runtime.open_runs.starting("main", user):
+            return await runtime.runs.start("main", {}, user_id=user or None)
+
+    async with runtime:
+        first = await start("ann")
+        await start("ann")
+        with pytest.raises(RequestRefused, match=r"2 open runs already \(open_runs_per_user\)") as caught:
+            await start("ann")
+        await start("ben")
+        await start("")
+        with pytest.raises(RequestRefused, match="open_runs_of_strangers"):
+            await start("")
+        await runtime.runs.cancel(first)
+        await start("ann")
+
+    assert caught.value.status == 429
+
+
+async def test_a_server_that_starts_again_counts_the_open_runs_of_its_users() -> None:
+    log = MemoryLog()
+
+    def runtime() -> Runtime:
+        services = Services(flows=flows_of(ASK))
+        quotas = {"open_runs_per_user": 1}
+        return Runtime(services, open_log=lambda: log, clock=ManualClock(), quotas=quotas, grace_seconds=0)
+
+    async with runtime() as first:
+        await first.runs.start("main", {}, user_id="ann")
+    async with runtime() as second:
+        with (
+            pytest.raises(RequestRefused, match="open_runs_per_user"),
+            second.open_runs.starting("main", "ann"),
+        ):
+            pass
+
+
+def test_requests_without_a_token_are_counted_by_address_until_they_show_one() -> None:
+    addresses = Addresses(1)
+
+    def request(address: str) -> HTTPConnection:
+        return HTTPConnection({"type": "http", "client": (address, 1)})
+
+    first = request("1.1.1.1")
+    with addresses.one(first):
+        with addresses.one(request("2.2.2.2")):
+            pass
+        with (
+            pytest.raises(RequestRefused, match="connections_per_address"),
+            addresses.one(request("1.1.1.1")),
+        ):
+            pass
+        note_token(first.scope)
+        with addresses.one(request("1.1.1.1")):
+            pass
+    with addresses.one(request("1.1.1.1")):
+        pass

@@ -460,3 +460,16 @@ class Deaf:
     """A receiver that does not listen."""
 
     def wake(self, channel_id: str, seq: int) -> None: ...
+
+
+async def test_one_user_has_a_limit_of_clients_and_others_are_let_in() -> None:
+    async with (
+        served(both(), WsSettings(presences_per_user=1)) as (_, serving),
+        raw(serving.url, token="ann"),
+        raw(serving.url) as second,
+        raw(serving.url, token="ben"),
+    ):
+        bye = await second.hello("ann")
+
+    assert (bye["kind"], bye["reason"]) == ("bye", "too_many")
+    assert "presences_per_user" in bye["error"]["message"]

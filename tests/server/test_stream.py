@@ -353,3 +353,20 @@ async def test_more_streams_than_the_server_takes_are_503_and_a_closed_one_makes
 
     assert refused.status_code == 503
     assert first["type"] == "started"
+
+
+async def test_one_user_has_a_limit_of_streams_and_others_are_served() -> None:
+    async with served(EVENT, settings=ServerSettings(streams_per_user=1)) as server:
+        run_id = (await server.post("/pay", {})).headers["x-run-id"]
+        async with listening(server, run_id) as stream:
+            await stream.next()
+            refused = await server.get(f"/runs/{run_id}/events")
+            others = Listening(server.app, f"/runs/{run_id}/events", token="reader")
+            first = read(await others.next())
+            await others.close()
+        async with listening(server, run_id) as again:
+            await again.next()
+
+    assert refused.status_code == 429
+    assert "streams_per_user" in refused.json()["error"]["message"]
+    assert first["type"] == "started"

@@ -64,6 +64,14 @@ AllowHost = Annotated[
     list[str] | None,
     typer.Option("--allow-host", metavar="NAME", help="A name this server is also known by, behind a proxy."),
 ]
+TrustedProxy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trusted-proxy",
+        metavar="ADDRESS",
+        help="An address or network (10.0.0.0/8) of a proxy. Its X-Forwarded-For header says who is asking.",
+    ),
+]
 AccessLog = Annotated[bool, typer.Option("--access-log", help="Tell every request.")]
 
 
@@ -75,6 +83,7 @@ def serve(
     log: LogAddress = None,
     dev: Dev = False,
     allow_host: AllowHost = None,
+    trusted_proxy: TrustedProxy = None,
     access_log: AccessLog = False,
     workers: WorkerCount = 1,
     grace: Grace = 10.0,
@@ -91,6 +100,7 @@ def serve(
 
     from turnline.errors.flows import BadDocuments
     from turnline.flow.project import load_project
+    from turnline.server.connections import trusted_proxies
     from turnline.server.origin import known_names
     from turnline.server.runtime import runtime_of
 
@@ -106,9 +116,11 @@ def serve(
     if workers > 1:
         given = _given(directory, host=host, log=log, dev=dev, access_log=access_log, grace=grace)
         given[-1:-1] = [word for name in allow_host or [] for word in ("--allow-host", name)]
+        given[-1:-1] = [word for one in trusted_proxy or [] for word in ("--trusted-proxy", one)]
         address = log or project.log_address
         raise typer.Exit(asyncio.run(_supervise(given, workers, address, host=host, port=port, dev=dev)))
-    place = _Place(host, port, socket_number, known_names(host, allow_host or []))
+    names = known_names(host, allow_host or [])
+    place = _Place(host, port, socket_number, names, trusted_proxies(trusted_proxy or []))
     provider = tracing.export(os.environ)
     try:
         asyncio.run(_serve(project, runtime, place, dev=dev, access_log=access_log, grace=grace))
@@ -126,6 +138,7 @@ class _Place(NamedTuple):
     """Of the parent's socket, in a worker."""
     names: tuple[str, ...] | None
     """The names that requests may be for."""
+    trusted_proxies: tuple[str, ...]
 
     @property
     def is_worker(self) -> bool:
@@ -174,16 +187,20 @@ async def _serve(
     from turnline.server.serving import DrainingServer
     from turnline.server.settings import ServerSettings
     from turnline.server.workers import secret_of_parent, tell_ready
+    from turnline.server.ws_settings import PRESENCES_PER_USER, WsSettings
 
     host = place.host
     secret = secret_of_parent() if place.is_worker else ""
     key = (secret or new_api_key()) if dev else None
     opened = _authenticator(project.root, os.environ, host=host, key=key)
+    limits = project.settings.limits
     settings = ServerSettings(
-        body_bytes=project.settings.limits.body_bytes,
         drain_seconds=grace,
         hosts=place.names,
         same_origin=True,
+        trusted_proxies=place.trusted_proxies,
+        ws=WsSettings(presences_per_user=limits.presences_per_user or PRESENCES_PER_USER),
+        **limits.of_server(),
     )
     with place.listen() as listening:
         address = _address(host, listening)

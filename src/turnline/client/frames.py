@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from turnline.client.strict_json import BadJson, check, loads
 from turnline.core.envelope import JsonObject
-from turnline.core.json import MAX_DEPTH
+from turnline.core.json import MAX_DEPTH, MAX_VALUES
 from turnline.errors import BadFrame
 
 VERSION: Final = 1
@@ -38,6 +38,10 @@ PAYLOAD_BYTES: Final = 16 * 1024 * 1024
 """Of one frame, all its parts together."""
 MAX_FRAME_DEPTH: Final = MAX_DEPTH + 8
 """What an envelope may hold, and what is around it."""
+CLIENT_FRAME_VALUES: Final = MAX_VALUES + 1_000
+"""Values in the frame of a client: an envelope's, and what is around it."""
+SERVER_FRAME_VALUES: Final = 3 * MAX_VALUES
+"""Values in the frame of a server: an envelope's, and those of smaller ones beside it."""
 
 _ERROR_CHARACTERS: Final = 300
 
@@ -195,20 +199,20 @@ def encode(frame: Frame) -> str:
 def check_readable(value: object) -> None:
     """Refuse what the other side would not read as it is, before it is sent. Raises `BadFrame`."""
     try:
-        check(value, depth=MAX_FRAME_DEPTH - 1)
+        check(value, depth=MAX_FRAME_DEPTH - 1, values=CLIENT_FRAME_VALUES)
     except BadJson as error:
         raise BadFrame(_shortened(error.because)) from None
 
 
 def decode_from_client(text: str | bytes) -> FromClient:
     """Return the frame a client sent. Raises `BadFrame`."""
-    frame: FromClient = _decoded(text, FromClient)
+    frame: FromClient = _decoded(text, FromClient, CLIENT_FRAME_VALUES)
     return frame
 
 
 def decode_from_server(text: str | bytes) -> FromServer:
     """Return the frame a server sent. Raises `BadFrame`."""
-    frame: FromServer = _decoded(text, FromServer)
+    frame: FromServer = _decoded(text, FromServer, SERVER_FRAME_VALUES)
     return frame
 
 
@@ -220,12 +224,12 @@ def converted(value: object, kind: type[F]) -> F:
         raise BadFrame(_shortened(str(error))) from None
 
 
-def _decoded(text: str | bytes, kinds: Any) -> Any:
+def _decoded(text: str | bytes, kinds: Any, values: int) -> Any:
     if isinstance(text, bytes):
         raise BadFrame("it is a binary message; expected text")
     try:
-        data = loads(text, depth=MAX_FRAME_DEPTH)
-        check(data, depth=MAX_FRAME_DEPTH)
+        data = loads(text, depth=MAX_FRAME_DEPTH, values=values)
+        check(data, depth=MAX_FRAME_DEPTH, values=values)
     except BadJson as error:
         raise BadFrame(_shortened(error.because)) from None
     return converted(data, kinds)

@@ -119,13 +119,24 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def resolve(self, name: str) -> str:
         """Return the id of the participant known by this id or name (L2)."""
-        names = self.names()
-        if name not in names:
-            raise UnknownParticipant(name, (participant.name for participant in self.participants))
-        return names[name]
+        return Names(self).resolve(name)
 
     def participant(self, agent_id: str) -> Participant | None:
         return next((one for one in self.participants if one.agent_id == agent_id), None)
+
+
+class Names:
+    """The participants of a channel by id and name: made once, asked for each name in a graph."""
+
+    def __init__(self, spec: ChannelSpec) -> None:
+        self._spec = spec
+        self._ids = spec.names()
+
+    def resolve(self, name: str) -> str:
+        """Return the id of the participant known by this id or name (L2)."""
+        if name not in self._ids:
+            raise UnknownParticipant(name, (participant.name for participant in self._spec.participants))
+        return self._ids[name]
 
 
 class ChannelMetadata(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,9 @@ A condition is a frozen dataclass with a `name` and `evaluate(state, envelope)`.
 The state it sees includes the envelope: the turn is counted, its sender is the
 last speaker, its context updates are applied (W2). `&`, `|` and `~` combine.
 
+What a decision may cost is limited: `holds` evaluates a condition and pays for it with the
+decision's steps. A condition whose cost grows with data or parts has `evaluate_within`.
+
 A condition only reads. It runs while a turn is decided on, never while a log is
 folded, so rewriting one changes no history.
 """
@@ -22,6 +25,7 @@ from turnline.core.registry import Registry
 from turnline.core.state import State
 from turnline.errors import BadGraph
 from turnline.expressions import Expression, compile_expression
+from turnline.expressions.functions import Steps
 
 
 class Condition(Protocol):
@@ -214,6 +218,9 @@ class Expr(TransitionCondition):
     def evaluate(self, state: State, envelope: Envelope) -> bool:
         return self.compiled.holds(state.context_vars)
 
+    def evaluate_within(self, state: State, envelope: Envelope, steps: Steps) -> bool:
+        return self.compiled.holds_within(state.context_vars, steps)
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class _Combination(TransitionCondition):
@@ -237,6 +244,9 @@ class AllOf(_Combination):
     def evaluate(self, state: State, envelope: Envelope) -> bool:
         return all(condition.evaluate(state, envelope) for condition in self.conditions)
 
+    def evaluate_within(self, state: State, envelope: Envelope, steps: Steps) -> bool:
+        return all(holds(condition, state, envelope, steps) for condition in self.conditions)
+
 
 @conditions.built_in
 @dataclass(frozen=True, slots=True, init=False)
@@ -247,6 +257,9 @@ class AnyOf(_Combination):
 
     def evaluate(self, state: State, envelope: Envelope) -> bool:
         return any(condition.evaluate(state, envelope) for condition in self.conditions)
+
+    def evaluate_within(self, state: State, envelope: Envelope, steps: Steps) -> bool:
+        return any(holds(condition, state, envelope, steps) for condition in self.conditions)
 
 
 @conditions.built_in
@@ -263,6 +276,18 @@ class Not(TransitionCondition):
 
     def evaluate(self, state: State, envelope: Envelope) -> bool:
         return not self.condition.evaluate(state, envelope)
+
+    def evaluate_within(self, state: State, envelope: Envelope, steps: Steps) -> bool:
+        return not holds(self.condition, state, envelope, steps)
+
+
+def holds(condition: Condition, state: State, envelope: Envelope, steps: Steps) -> bool:
+    """Evaluate `condition`, paid for with `steps`. Raises `OutOfSteps`."""
+    steps.pay(1)
+    evaluate_within = getattr(condition, "evaluate_within", None)
+    if evaluate_within is None:
+        return condition.evaluate(state, envelope)
+    return bool(evaluate_within(state, envelope, steps))
 
 
 def speaker_of(envelope: Envelope) -> str:

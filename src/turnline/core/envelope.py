@@ -27,8 +27,8 @@ class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a decision rests on: the answer to "why did the floor move?" (W7)."""
 
     kind: str
-    """One of: `initial`, `transition`, `default`, `handoff`, `finish`, `max_turns`, `turn_failed`, `retry`,
-    `adapter`, `empty_reply`, `agent_turns`."""
+    """One of: `initial`, `transition`, `default`, `handoff`, `finish`, `max_turns`, `out_of_steps`,
+    `turn_failed`, `retry`, `adapter`, `empty_reply`, `agent_turns`."""
     index: int | None = None
     """Which transition of the graph, as the graph lists them."""
     condition: str = ""

@@ -21,6 +21,8 @@ from turnline.errors import BadDraft, Denied, NestedTooDeep
 KINDS: Final = ("agent", "human", "remote_agent")
 NAMES_PER_USER: Final = 1_000
 """Names that one user of a server may have registered. A program that opens the log has no quota."""
+OPEN_CHANNELS_PER_USER: Final = 1_000
+"""Open channels of the participants of one user of a server. A program that opens the log has no quota."""
 REGISTRATION_BYTES: Final = 64 * 1024
 """Passport, resume and rule of a user's registration together, as JSON. Every hub keeps them in memory."""
 _NAME_CHARACTERS: Final = 128
@@ -143,6 +145,16 @@ def check_open(opener: Registration, spec: ChannelSpec) -> None:
         raise Denied(
             who, what=f"delegate {spec.depth} deep", because=f"its rule allows {rule.delegation_depth}"
         )
+
+
+def check_open_channels(opener: Registration, count: int, most: int) -> None:
+    """Refuse one more channel of a user who has `count` open ones, if `most` are allowed."""
+    if opener.user and count >= most:
+        because = (
+            f"the user {opener.user!r} has {count} open channels, and the hub allows {most} per user "
+            f"(open_channels_per_user). Close some first, or let the operator raise it"
+        )
+        raise Denied(opener.name, what="open another channel", because=because)
 
 
 def check_invited(invitee: Registration, opener: Registration, waited_for: int) -> None:

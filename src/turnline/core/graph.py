@@ -8,13 +8,17 @@ first whose condition holds wins; if none does, `default_target` answers (W2).
 
 Rule 2: a graph is data. It can be written before anyone has registered, with
 names instead of ids, and `loads(to_dict())` gives an equal one (W1, L2).
+
+Rule 3: what a graph costs is known before any of it is compiled (`cost_of`). `loads`, and so
+`open`, refuses one that costs more than `MAX_COST`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -22,6 +26,11 @@ from turnline.core.conditions import Always, AtTurn, Condition, FromSpeaker, con
 from turnline.core.envelope import JsonObject
 from turnline.core.targets import AgentTarget, RoundRobinTarget, TerminateTarget, TransitionTarget, targets
 from turnline.errors import BadGraph
+
+MAX_TRANSITIONS: Final = 2_000
+MAX_COST: Final = 10_000
+"""Of a graph and those nested in it: 1 for each condition, target, and word or sign of an expression."""
+_WORDS: Final = re.compile(r"\w+|[^\w\s]")
 
 if TYPE_CHECKING:
     from turnline.core.study.exploration import Exploration
@@ -115,7 +124,9 @@ class TransitionGraph:
     @classmethod
     def loads(cls, data: JsonObject | str) -> TransitionGraph:
         """Return the graph that `to_dict` or `dumps` gave."""
-        match _parsed(data) if isinstance(data, str) else data:
+        data = _parsed(data) if isinstance(data, str) else data
+        _check_cost(data)
+        match data:
             case {
                 "initial_speaker": initial_speaker,
                 "transitions": list(transitions),
@@ -141,6 +152,30 @@ def round_robin(participants: Iterable[str], max_turns: int | None = None) -> Tr
     return TransitionGraph.round_robin(participants, max_turns)
 
 
+def cost_of(data: object) -> int:
+    """Return what compiling and asking a graph costs, from its data: conditions, words and signs."""
+    cost, left = 0, [data]
+    while left:
+        match left.pop():
+            case {"name": str(), "args": dict(args), **rest}:
+                cost += 1
+                expression = args.get("expression")
+                cost += len(_WORDS.findall(expression)) if isinstance(expression, str) else 0
+                left += [*args.values(), *rest.values()]
+            case dict(found):
+                left += found.values()
+            case list(found):
+                left += found
+    return cost
+
+
+def _check_cost(data: object) -> None:
+    cost = cost_of(data)
+    if cost > MAX_COST:
+        expected = f"at most {MAX_COST} conditions, targets and words (MAX_COST); split it"
+        raise BadGraph("the graph", found=f"of {cost}", expected=expected)
+
+
 def _parsed(text: str) -> JsonObject:
     try:
         return msgspec.json.decode(text, type=JsonObject)
@@ -164,6 +199,9 @@ def _check(graph: TransitionGraph) -> None:
         )
     if not hasattr(graph.default_target, "resolve"):
         raise BadGraph("default_target", found=repr(graph.default_target)[:80], expected="a target")
+    if len(graph.transitions) > MAX_TRANSITIONS:
+        found, expected = f"{len(graph.transitions)} of them", f"at most {MAX_TRANSITIONS} (MAX_TRANSITIONS)"
+        raise BadGraph("transitions", found=found, expected=expected)
     for index, one in enumerate(graph.transitions):
         if not isinstance(one, Transition):
             raise BadGraph(f"transitions[{index}]", found=repr(one)[:80], expected="a Transition(when, then)")

@@ -3,10 +3,16 @@
 `normalised` refuses what would not read back equal (NaN, tuples, keys that are
 not strings, text that is not Unicode) and names the place; what it returns is
 the caller's data as a restart would read it, sharing nothing with the original.
+
+Rule: data of a stranger is looked at level by level, many values in one call of the
+interpreter (`flaw_in`). Only data with a flaw is walked value by value, to name the place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import Enum, auto
+from itertools import chain
 from math import isfinite
 from typing import Any, Final
 
@@ -18,21 +24,102 @@ from turnline.errors import BadDraft
 MAX_DEPTH: Final = 64
 MAX_BYTES: Final = 1024 * 1024
 """Of one envelope's data. Bigger things belong in a blob store; put their address on the channel."""
+MAX_VALUES: Final = 100_000
+"""Of one envelope's data: texts, numbers, lists, objects and the rest, on all levels together."""
 MAX_KEY_CHARACTERS: Final = 1024
 MAX_INTEGER_BITS: Final = 1024
 
 _encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(JsonObject)
 
 
 def normalised(data: object, *, field: str = "event_data", max_bytes: int = MAX_BYTES) -> JsonObject:
     """Return `data` as it reads back from a log, or raise `BadDraft` naming the place."""
     if not isinstance(data, dict):
         raise BadDraft(field, found=_describe(data), expected="a JSON object (a dict with string keys)")
-    plain = _plain_object(data, field, 1)
-    size = len(_encoder.encode(plain))
-    if size > max_bytes:
-        raise BadDraft(field, found=f"{size} bytes of JSON", expected=f"at most {max_bytes}")
-    return plain
+    flaw = flaw_in(data)
+    if flaw is Flaw.TOO_MANY:
+        raise BadDraft(field, found=f"JSON of more than {MAX_VALUES} values", expected="fewer (MAX_VALUES)")
+    encoded = _encoder.encode(data if flaw is None else _plain_object(data, field, 1))
+    if len(encoded) > max_bytes:
+        raise BadDraft(field, found=f"{len(encoded)} bytes of JSON", expected=f"at most {max_bytes}")
+    return _decoder.decode(encoded)
+
+
+def copied(data: JsonObject) -> JsonObject:
+    """Return a copy of what came from a log, sharing nothing with it."""
+    return _decoder.decode(_encoder.encode(data))
+
+
+class Flaw(Enum):
+    """A reason why a value is not JSON that reads back as it is."""
+
+    TOO_MANY = auto()
+    TOO_DEEP = auto()
+    NUL = auto()
+    SURROGATE = auto()
+    LONG_NUMBER = auto()
+    NOT_FINITE = auto()
+    LONG_KEY = auto()
+    OTHER_TYPE = auto()
+    """A value or key of another type than JSON's own; a subclass is one."""
+
+
+def flaw_in(value: object, *, depth: int = MAX_DEPTH, values: int = MAX_VALUES) -> Flaw | None:
+    """Return a flaw of `value`, or None if it is JSON of at most `depth` levels and `values` values."""
+    level: list[Any] = [value]
+    count, texts = 1, list[str]()
+    for _ in range(depth + 1):
+        flaw = _flaw_of(level, texts)
+        if flaw is not None:
+            return flaw
+        lists = [one for one in level if type(one) is list]
+        objects = [one for one in level if type(one) is dict]
+        if not lists and not objects:
+            return _flaw_of_text("".join(texts))
+        flaw = _flaw_of_keys(list(chain.from_iterable(objects)), texts)
+        if flaw is not None:
+            return flaw
+        count += sum(map(len, lists)) + sum(map(len, objects))
+        if count > values:
+            return Flaw.TOO_MANY
+        level = [*chain.from_iterable(lists), *chain.from_iterable(map(dict.values, objects))]
+    return Flaw.TOO_DEEP
+
+
+def _flaw_of(level: Sequence[Any], texts: list[str]) -> Flaw | None:
+    """Look at the values of one level; their texts are added to `texts`."""
+    kinds = set(map(type, level))
+    if not kinds <= _KINDS:
+        return Flaw.OTHER_TYPE
+    if str in kinds:
+        texts.append("".join([one for one in level if type(one) is str]))
+    if float in kinds and not all(map(isfinite, [one for one in level if type(one) is float])):
+        return Flaw.NOT_FINITE
+    if int in kinds:
+        bits = max(map(int.bit_length, [one for one in level if type(one) is int]))
+        return Flaw.LONG_NUMBER if bits > MAX_INTEGER_BITS else None
+    return None
+
+
+def _flaw_of_keys(keys: Sequence[Any], texts: list[str]) -> Flaw | None:
+    if not set(map(type, keys)) <= {str}:
+        return Flaw.OTHER_TYPE
+    texts.append("".join(keys))
+    return Flaw.LONG_KEY if max(map(len, keys), default=0) > MAX_KEY_CHARACTERS else None
+
+
+def _flaw_of_text(text: str) -> Flaw | None:
+    if "\0" in text:
+        return Flaw.NUL
+    try:
+        text.isascii() or text.encode()
+    except UnicodeEncodeError:
+        return Flaw.SURROGATE
+    return None
+
+
+_KINDS: Final = frozenset({type(None), bool, str, int, float, list, dict})
 
 
 def _plain(value: object, path: str, depth: int) -> Any:

@@ -5,6 +5,8 @@
 
 Rule: for a turn, `Finish` goes before `Handoff`, before the transitions, before
 the default; `max_turns` closes unless the turn closed the channel anyway (W3).
+All conditions of one decision share `MAX_DECISION_STEPS`. Where they cost more, the
+turn stands and the channel closes with `out_of_steps`: nothing is retried or lost.
 For a turn that was given up, only transitions that speak of `TurnFailed` are
 tried; without one the channel closes with `turn_failed` (T5).
 """
@@ -16,15 +18,19 @@ from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from turnline.core.channel import ChannelSpec
-from turnline.core.conditions import Condition, ToolCalled, TurnFailed, parts_of, routing_of
+from turnline.core.channel import ChannelSpec, Names
+from turnline.core.conditions import Condition, ToolCalled, TurnFailed, holds, parts_of, routing_of
 from turnline.core.envelope import Basis, Close, Decision, Envelope, JsonObject, Speak
 from turnline.core.event_types import EV_TURN_FAILED
 from turnline.core.graph import TransitionGraph
 from turnline.core.state import State
 from turnline.core.targets import TransitionDecision, TransitionTarget
 from turnline.errors import BadGraph, BadTarget, RoutingFailed
+from turnline.expressions.functions import OutOfSteps, Steps
 
+MAX_DECISION_STEPS: Final = 20_000
+"""What the conditions of one decision may cost together; see `expressions.functions.MAX_STEPS`."""
+OUT_OF_STEPS: Final = "out_of_steps"
 _TEXT_CHARACTERS: Final = 200
 """How much of a condition or target is written on the envelope."""
 
@@ -35,14 +41,15 @@ class Router:
     """Answers where the floor goes."""
 
     def __init__(self, graph: TransitionGraph, spec: ChannelSpec) -> None:
-        self.initial_speaker = spec.resolve(graph.initial_speaker)
+        names = Names(spec)
+        self.initial_speaker = names.resolve(graph.initial_speaker)
         self._spec = spec
         self.max_turns = graph.max_turns
-        ready = [Ready(i, t.when, t.then, spec) for i, t in enumerate(graph.transitions)]
+        ready = [Ready(i, t.when, t.then, names) for i, t in enumerate(graph.transitions)]
         priorities = [t.priority for t in graph.transitions]
         self.on_turn = sorted(ready, key=lambda one: priorities[one.index])
         self.on_failure = [one for one in self.on_turn if one.is_about_failure]
-        self._default = resolved(graph.default_target, spec)
+        self._default = resolved(graph.default_target, names)
         self.default_text = _text(graph.default_target)
         self.routing_tools = frozenset(_tool_names(t.when for t in graph.transitions))
         """The tools that some transition waits for: what a round looks for among its calls (T4)."""
@@ -77,8 +84,14 @@ class Router:
         return Speak(self._on_channel(f"the handoff to {target!r}", target), basis)
 
     def _first(self, ready: Iterable[Ready], state: State, envelope: Envelope) -> Decision | None:
+        steps = Steps(MAX_DECISION_STEPS)
         for one in ready:
-            if _guarded(one.when_text, one.index, partial(one.when.evaluate, state, envelope)):
+            try:
+                is_next = _guarded(one.when_text, one.index, partial(holds, one.when, state, envelope, steps))
+            except OutOfSteps:
+                basis = Basis(kind=OUT_OF_STEPS, index=one.index, condition=one.when_text)
+                return Close(OUT_OF_STEPS, basis)
+            if is_next:
                 basis = Basis(
                     kind="transition", index=one.index, condition=one.when_text, target=one.then_text
                 )
@@ -115,10 +128,10 @@ def compile_graph(data: JsonObject, spec: ChannelSpec) -> Router:
 class Ready:
     """A transition with names looked up, and the texts that go on the envelope."""
 
-    def __init__(self, index: int, when: Condition, then: TransitionTarget, spec: ChannelSpec) -> None:
+    def __init__(self, index: int, when: Condition, then: TransitionTarget, names: Names) -> None:
         self.index = index
-        self.when = resolved(when, spec)
-        self.then = resolved(then, spec)
+        self.when = resolved(when, names)
+        self.then = resolved(then, names)
         self.when_text = _text(when)
         self.then_text = _text(then)
         self.is_about_failure = any(isinstance(part, TurnFailed) for part in parts_of(when))
@@ -132,28 +145,28 @@ def _is_decision(answer: object) -> bool:
     )
 
 
-def resolved(thing: T, spec: ChannelSpec) -> T:
+def resolved(thing: T, names: ChannelSpec | Names) -> T:
     """`thing` with ids where names were written, at any depth."""
     agent_fields: tuple[str, ...] = getattr(thing, "agent_fields", ())
     changes: dict[str, Any] = {}
     for f in fields(thing):  # type: ignore[arg-type]  # conditions and targets are dataclasses
         value = getattr(thing, f.name)
         if f.name in agent_fields and (value is not None or f.default is not None):
-            changes[f.name] = _ids(value, spec, f"{type(thing).__name__}.{f.name}")
+            changes[f.name] = _ids(value, names, f"{type(thing).__name__}.{f.name}")
         elif isinstance(value, list | tuple) and any(is_dataclass(item) for item in value):
-            inner = (resolved(item, spec) if is_dataclass(item) else item for item in value)
+            inner = (resolved(item, names) if is_dataclass(item) else item for item in value)
             changes[f.name] = type(value)(inner)
         elif is_dataclass(value):
-            changes[f.name] = resolved(value, spec)
+            changes[f.name] = resolved(value, names)
     return replace(thing, **changes) if changes else thing  # type: ignore[type-var]
 
 
-def _ids(value: object, spec: ChannelSpec, field: str) -> str | list[str] | tuple[str, ...]:
+def _ids(value: object, names: ChannelSpec | Names, field: str) -> str | list[str] | tuple[str, ...]:
     match value:
         case str():
-            return spec.resolve(value)
+            return names.resolve(value)
         case list() | tuple() if all(isinstance(one, str) for one in value):
-            return type(value)(map(spec.resolve, value))
+            return type(value)(map(names.resolve, value))
     raise BadGraph(field, found=repr(value)[:80], expected="a participant's id or name")
 
 
@@ -164,6 +177,8 @@ def _tool_names(whens: Iterable[Condition]) -> Iterable[str]:
 def _guarded(what: str, index: int | None, ask: Callable[[], T]) -> T:
     try:
         return ask()
+    except OutOfSteps:
+        raise
     except (
         Exception
     ) as error:  # A user's own class may raise anything; the turn is refused, the channel lives.

@@ -16,12 +16,18 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Any, Final, TypeGuard
 
+import msgspec
+
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadDraft, ContextMismatch
 
+MAX_CONTEXT_BYTES: Final = 1024 * 1024
+"""Of all context variables of one channel together, as JSON, unless the hub was opened with another limit."""
 _PARTS: Final = ("expect", "delete", "set", "increment", "append")
 
 Variables = dict[str, Any]
+
+_encoder = msgspec.json.Encoder()
 
 
 def check(channel_id: str, variables: Variables, update: JsonObject, *, field: str = "event_data") -> None:
@@ -41,6 +47,17 @@ def check(channel_id: str, variables: Variables, update: JsonObject, *, field: s
     for key in update.get("append", {}):
         if not isinstance(after.get(key, []), list):
             raise _wrong_kind(key, after[key], field, "append", "a list, or not set")
+
+
+def check_size(before: Variables, after: Variables, most: int) -> None:
+    """Refuse an update that makes the variables larger than `most` bytes. One that shrinks them is taken."""
+    if after is before:
+        return
+    size = len(_encoder.encode(after))
+    if size > most and size > len(_encoder.encode(before)):
+        found = f"{size} bytes with this update"
+        expected = f"at most {most} (context_bytes). Delete variables, keep large data elsewhere, or raise it"
+        raise BadDraft("the channel's context", found=found, expected=expected)
 
 
 def applied(variables: Variables, update: JsonObject) -> Variables:

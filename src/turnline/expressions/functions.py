@@ -22,9 +22,11 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Final, cast
 
-MAX_STEPS: Final = 100_000
-"""One step is one part of the expression, one item looked at, or `CHARACTERS_PER_STEP` of text."""
+MAX_STEPS: Final = 50_000
+"""Of one evaluation. A step is a part of the expression, an item, or `CHARACTERS_PER_STEP` of text."""
 CHARACTERS_PER_STEP: Final = 64
+_STEPS_TO_LOOK_INSIDE: Final = 3
+"""Comparing a list or an object takes some time before the first item is compared."""
 MAX_INTEGER_BITS: Final = 256
 """Small enough that an integer always converts to a float; larger ones are None."""
 MAX_RESULT_CHARACTERS: Final = 65_536
@@ -104,6 +106,7 @@ def equal(left: Json, right: Json, steps: Steps) -> bool:
     steps.pay(1)
     if not isinstance(left, list | dict):
         return _same_scalar(left, right, steps)
+    steps.pay(_STEPS_TO_LOOK_INSIDE)
     pending: list[tuple[Json, Json]] = [(left, right)]
     while pending:
         match pending.pop():

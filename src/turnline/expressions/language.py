@@ -79,12 +79,15 @@ class Expression:
 
     def holds(self, names: Names, *, steps: Steps | None = None) -> bool:
         """Whether it comes to anything but None, false, zero, or something empty."""
-        steps = Steps() if steps is None else steps
         try:
-            steps.pay(self._size)
-            return bool(self._part(names, steps))
+            return self.holds_within(names, Steps() if steps is None else steps)
         except OutOfSteps:
             return False
+
+    def holds_within(self, names: Names, steps: Steps) -> bool:
+        """`holds`, for who has to know that the steps were not enough: raises `OutOfSteps`."""
+        steps.pay(self._size)
+        return bool(self._part(names, steps))
 
 
 def compile_expression(text: str) -> Expression:

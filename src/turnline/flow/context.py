@@ -12,8 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from turnline.core.envelope import JsonObject
 from turnline.core.json import normalised
+
+_encoder = msgspec.json.Encoder()
 
 
 def is_private(key: str) -> bool:
@@ -36,17 +40,24 @@ def from_outside(data: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
 
 def difference(before: JsonObject, after: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
     """Return the keys that were set, and those that were deleted. Raises `BadDraft` for what is not JSON."""
-    now = {key: normalised({key: value}, field="ctx")[key] for key, value in after.items()}
+    now = normalised(dict(after), field="ctx")
     updates = {key: value for key, value in now.items() if key not in before or not _same(before[key], value)}
     return updates, [key for key in before if key not in now]
 
 
 def _same(one: Any, other: Any) -> bool:
     """Equal as JSON: 1, 1.0 and true are three values."""
+    if _encoder.encode(one) == _encoder.encode(other):
+        return True
+    return bool(one == other) and _same_values(one, other)
+
+
+def _same_values(one: Any, other: Any) -> bool:
+    """Compare value by value what differs at most in the order of keys, or as 1, 1.0 and true do."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_same_values(one[key], other[key]) for key in one)
     if isinstance(one, list):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(_same_values, one, other))
     return bool(one == other)

@@ -14,7 +14,6 @@ import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from copy import deepcopy
 from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -25,6 +24,7 @@ from turnline import tracing
 from turnline.core import event_types as ev
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.governance import Passport
+from turnline.core.json import copied
 from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import Claim, State, WorkflowState
 from turnline.core.step_targets import STEP_PREFIX
@@ -323,8 +323,8 @@ class Driver:
             flow=flow,
             turn=state.turn,
             attempt=tries,
-            public=deepcopy(state.context_vars),
-            private=deepcopy(state.private_vars),
+            public=copied(state.context_vars),
+            private=copied(state.private_vars),
             history=history,
             now=self.hub.clock.now(),
             elapsed_seconds=self.hub.seconds_since(history[0]) if history else 0.0,

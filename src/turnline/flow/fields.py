@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from math import isfinite
 from typing import Any, Final
 from uuid import UUID
@@ -33,9 +34,13 @@ from turnline.errors.base import short
 from turnline.flow.definition.fields import Fields, FieldSpec
 
 MOST_PROBLEMS: Final = 50
-"""Whoever has made more mistakes hears of the first ones."""
+"""After so many mistakes the check ends."""
+MOST_DEFAULTS: Final = 100_000
+"""Fields that one check fills in: an item of two bytes may have many fields with defaults."""
 MAX_EMAIL_CHARACTERS: Final = 320
 _PATTERNS: Final = 256
+_COMPARED: Final = 100
+"""Keys that are compared with the name of a missing field."""
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
@@ -61,7 +66,10 @@ def check(fields: Fields, data: object, *, extra: bool) -> tuple[JsonObject, lis
     every level that names its fields.
     """
     found = _Check(extra=extra)
-    clean = found.mapping(fields, data, ())
+    try:
+        clean = found.mapping(fields, data, ())
+    except _Enough:
+        clean = {}
     return clean if isinstance(clean, dict) else {}, found.problems
 
 
@@ -77,12 +85,17 @@ def json_schema(fields: Fields, *, extra: bool = True) -> JsonObject:
     return schema if extra else schema | {"additionalProperties": False}
 
 
+class _Enough(Exception):
+    """The check found `MOST_PROBLEMS`, or more values than there may be."""
+
+
 class _Check:
     """One check: what was found wrong so far."""
 
     def __init__(self, *, extra: bool) -> None:
         self.problems: list[Problem] = []
         self._extra = extra
+        self._defaults = 0
 
     def mapping(self, fields: Fields, data: object, at: Location) -> Any:
         if not isinstance(data, Mapping):
@@ -95,11 +108,18 @@ class _Check:
             if name in data:
                 clean[name] = self.value(spec, data[name], (*at, name))
             elif _has_default(spec):
-                clean[name] = deepcopy(spec.default)
+                clean[name] = self._default(spec, (*at, name))
             elif spec.required:
-                typo = _typo(name, [key for key in data if key not in fields])
+                typo = _typo(name, islice((key for key in data if key not in fields), _COMPARED))
                 self._wrong((*at, name), f"it is missing; expected {_TYPES[spec.type][0]}{typo}")
         return clean
+
+    def _default(self, spec: FieldSpec, at: Location) -> Any:
+        self._defaults += 1
+        if self._defaults > MOST_DEFAULTS:
+            self._wrong(at, f"expected at most {MOST_DEFAULTS} fields that are left to their defaults")
+            raise _Enough
+        return deepcopy(spec.default)
 
     def value(self, spec: FieldSpec, value: object, at: Location) -> Any:
         if value is None and (spec.nullable or spec.type == "any"):
@@ -133,8 +153,9 @@ class _Check:
             self._wrong(at, f"expected text that matches {spec.pattern!r}")
 
     def _wrong(self, at: Location, message: str) -> None:
-        if len(self.problems) < MOST_PROBLEMS:
-            self.problems.append(Problem(at, message))
+        self.problems.append(Problem(at, message))
+        if len(self.problems) >= MOST_PROBLEMS:
+            raise _Enough
 
 
 def _typo(name: str, found: Iterable[object]) -> str:

@@ -13,7 +13,7 @@ secrets then, so no representation shows them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from pydantic import Field, model_validator
 
@@ -26,6 +26,15 @@ from turnline.flow.yaml_document import read_yaml
 
 SETTINGS_FILE: Final = "turnline.yaml"
 BODY_BYTES: Final = 1024 * 1024
+_OF_SERVER: Final = {
+    "body_bytes",
+    "connections",
+    "connections_per_address",
+    "header_seconds",
+    "body_seconds",
+    "streams_per_user",
+}
+_QUOTAS: Final = {"open_runs_per_user", "open_runs_of_strangers", "open_channels_per_user", "context_bytes"}
 
 
 class ProjectLimits(Part):
@@ -37,6 +46,38 @@ class ProjectLimits(Part):
     """Runs at once, of all flows; more are refused."""
     timeout: Duration | None = None
     """Of a run whose flow does not say."""
+    connections: int | None = Field(default=None, ge=1)
+    """Of a server, at once. This and the following: without it, as `ServerSettings` says."""
+    connections_per_address: int | None = Field(default=None, ge=1)
+    """Of one address, without a token; behind a trusted proxy, requests at once."""
+    header_seconds: Duration | None = None
+    """How long the headers of a request may take to arrive."""
+    body_seconds: Duration | None = None
+    """How long the body of a request may take to arrive."""
+
+    streams_per_user: int | None = Field(default=None, ge=1)
+    """Event streams of one user at once."""
+    presences_per_user: int | None = Field(default=None, ge=1)
+    """Clients of one user that are connected to `/ws`, or gone for a moment."""
+    open_runs_per_user: int | None = Field(default=None, ge=1)
+    """Runs of one user that have not ended, those that wait included."""
+    open_runs_of_strangers: int | None = Field(default=None, ge=1)
+    """The same of all callers without a token together."""
+    open_channels_per_user: int | None = Field(default=None, ge=1)
+    """Open channels of the participants of one user."""
+    context_bytes: int | None = Field(default=None, ge=1)
+    """Of all context variables of one channel or run, as JSON."""
+
+    def quotas(self) -> dict[str, int]:
+        """The limits of the log's users and channels that are set."""
+        return self._set(_QUOTAS)
+
+    def of_server(self) -> dict[str, Any]:
+        """What `ServerSettings` takes of it: what is set."""
+        return self._set(_OF_SERVER)
+
+    def _set(self, names: set[str]) -> dict[str, Any]:
+        return {name: value for name, value in self.model_dump(include=names).items() if value is not None}
 
 
 class McpServer(Part):

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from turnline.core.envelope import JsonObject
 from turnline.core.lifecycle import CANCELLED
+from turnline.core.router import OUT_OF_STEPS
 from turnline.core.state import WorkflowState
 from turnline.core.step_targets import STEP_PREFIX
 from turnline.flow.context import public
@@ -99,6 +100,7 @@ def _error(state: WorkflowState) -> RunError:
 _REASONS: Final = {
     UNROUTED: (UNROUTED, "the step ended with a signal that no route takes"),
     "max_turns": ("max_steps", "the run took more steps than its limit"),
+    OUT_OF_STEPS: (OUT_OF_STEPS, "the conditions cost more steps than one decision has"),
     "ttl_expired": ("timeout", "the run took longer than its limits.timeout"),
     CANCELLED: (CANCELLED, "the run was cancelled"),
 }

@@ -9,14 +9,21 @@ change nothing.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from turnline.core.channel import ChannelMetadata, ChannelSpec
 from turnline.core.directory import Directory
 from turnline.core.envelope import Draft, Envelope
-from turnline.core.governance import Allowance, Registration, check_invited, check_open
+from turnline.core.governance import (
+    Allowance,
+    Registration,
+    check_invited,
+    check_open,
+    check_open_channels,
+)
 from turnline.core.state import State, metadata_of
 from turnline.errors import Denied
 from turnline.hub.audit import AuditLog
@@ -33,6 +40,40 @@ class Arbiter(Protocol):
     async def may_open(self, opener: Registration, spec: ChannelSpec) -> None: ...
 
     async def may_post(self, sender: Registration, draft: Draft, channel: ChannelMetadata) -> None: ...
+
+
+class OpenChannels:
+    """How many open channels each user of a server has. Channels that are being opened count."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._users: dict[str, str] = {}
+        """Open channel -> the user whose participant opened it."""
+        self._counts: Counter[str] = Counter()
+
+    def note(self, state: State, opener: Registration | None) -> None:
+        """Count the channel as its state is now."""
+        channel_id = state.channel_id
+        if state.is_over:
+            user = self._users.pop(channel_id, "")
+            self._counts[user] -= bool(user)
+        elif opener is not None and opener.user and channel_id not in self._users:
+            self._users[channel_id] = opener.user
+            self._counts[opener.user] += 1
+
+    def check(self, opener: Registration) -> None:
+        """Raise `Denied` if the opener's user has all the channels they may have."""
+        check_open_channels(opener, self._counts[opener.user], self._most)
+
+    @contextmanager
+    def opening(self, opener: Registration) -> Iterator[None]:
+        """Keep a place for a channel that is being opened. Raises `Denied` if there is none left."""
+        self.check(opener)
+        self._counts[opener.user] += 1
+        try:
+            yield
+        finally:  # Once it is open it is counted as that.
+            self._counts[opener.user] -= 1
 
 
 class Rates:
@@ -56,16 +97,26 @@ class Rates:
 class Gate:
     """Where rules and the arbiter are asked before anything is decided. A no is audited."""
 
-    def __init__(self, arbiter: Arbiter | None, audit: AuditLog) -> None:
+    def __init__(self, arbiter: Arbiter | None, audit: AuditLog, *, open_channels_per_user: int) -> None:
         self._arbiter = arbiter
         self._audit = audit
         self._rates = Rates()
+        self.open_channels = OpenChannels(open_channels_per_user)
+
+    @contextmanager
+    def opening(self, opener: Registration) -> Iterator[None]:
+        """Keep a place among the user's open channels. Raises `Denied` if there is none left."""
+        with ExitStack() as place:
+            with self._audited(None):
+                place.enter_context(self.open_channels.opening(opener))
+            yield
 
     async def may_open(
         self, opener: Registration, spec: ChannelSpec, directory: Directory, waited_for: Callable[[str], int]
     ) -> None:
         """Raise `Denied` if the opener's rule, an invitee's or the arbiter says no."""
         with self._audited(None):
+            self.open_channels.check(opener)
             check_open(opener, spec)
             for agent_id in spec.invited:
                 invitee = directory.by_id.get(agent_id)

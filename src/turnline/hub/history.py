@@ -8,6 +8,7 @@ Rule 2: what is asked of the past changes nothing. `fork` opens a channel of its
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -97,7 +98,7 @@ class History:
         adapter, before = await self._before(channel_id, seq)
         async with reading(self._lines.read(channel_id, after=seq - 1)) as lines:
             line = await anext(lines)
-        return why(before, line, adapter)
+        return await asyncio.to_thread(why, before, line, adapter)
 
     async def fork(self, channel_id: str, *, at: int, by: str | None = None) -> str:
         """Open a channel with the past that this one had after line `at`; return its id.

@@ -27,8 +27,16 @@ from turnline.core.claims import LEASE_SECONDS
 from turnline.core.directory import DIRECTORY_CHANNEL, RECLAIMED
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.expectations import Deadline
-from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
+from turnline.core.governance import (
+    OPEN_CHANNELS_PER_USER,
+    Passport,
+    Registrar,
+    Registration,
+    Resume,
+    Rule,
+)
 from turnline.core.state import State, metadata_of
+from turnline.core.variables import MAX_CONTEXT_BYTES
 from turnline.errors import ChannelQuarantined, HubClosed, LogConflict, NameTaken, UnknownChannel
 from turnline.hub import worker
 from turnline.hub.audit import AuditLog
@@ -72,12 +80,13 @@ class Hub:
         self.log = log
         self.lines = with_forks(log)
         """The log as channels are read and written: a fork reads on from the past it shares."""
-        known = built_in()
+        known = built_in(context_bytes=options.get("context_bytes", MAX_CONTEXT_BYTES))
         for adapter in options.get("adapters", ()):
             known.register(adapter)
         self.audit_log = AuditLog(log, self.clock, self.new_id)
         self._audit_log = self.audit_log  # The name a seed uses.
-        self._gate = Gate(options.get("arbiter"), self.audit_log)
+        most = options.get("open_channels_per_user", OPEN_CHANNELS_PER_USER)
+        self._gate = Gate(options.get("arbiter"), self.audit_log, open_channels_per_user=most)
         self._listeners = list(options.get("listeners", ()))
         self._channels = Channels(self.lines, known, cached=options.get("cached_channels", CACHED_CHANNELS))
         self._directory = HubDirectory(log, self.clock, self.new_id)
@@ -422,6 +431,8 @@ class Hub:
             self._open.discard(entry.channel_id)
         else:
             self._open.add(entry.channel_id)
+        opener = self._directory.known.by_id.get(entry.state.creator_id)
+        self._gate.open_channels.note(entry.state, opener)
         self._timers.watch(entry)
         self._delivery.observe(entry.state)
 
@@ -444,7 +455,8 @@ class Hub:
         spec = await self._spec(request, opener)
         await self._may_open(opener, spec)
         await self.tree.note_child(spec)
-        await self._opening.invite(spec, worker=request.worker)
+        with self._gate.opening(opener):
+            await self._opening.invite(spec, worker=request.worker, is_own=not opener.user)
         if spec.parent_id is not None:
             # The parent may have closed between the two lines, and found no child to close.
             await self.tree.close_if_cut_off(spec.channel_id)

@@ -48,9 +48,11 @@ class Opening:
         self._begun: dict[str, asyncio.Event] = {}
         """The channels whose first line is on its way, and what is set when it is not any more."""
 
-    async def invite(self, spec: ChannelSpec, *, worker: str = "") -> None:
+    async def invite(self, spec: ChannelSpec, *, worker: str = "", is_own: bool = True) -> None:
         """Write the channel's first line; with nobody to ask, it is open now.
 
+        Traps are looked for in graphs of the project's own: a user of a server would not see the warning,
+        and looking costs far more than opening.
         Raises `LogConflict` if there is a channel of that id.
         """
         adapter = self._channels.adapter(spec.type)
@@ -64,7 +66,8 @@ class Opening:
             goes_on=worker,
         )
         await self._begin(entry, draft)
-        self._traps.tell(entry.state)
+        if is_own:
+            self._traps.tell(entry.state)
 
     async def fork(self, adapter: AnyAdapter, past: State, origin: ForkedFrom, *, by: str) -> None:
         """Write the first line of a fork's own, after the `past` it has from its origin."""

@@ -23,6 +23,10 @@ class HubOptions(TypedDict, total=False):
     listeners: Sequence[Listener]
     cached_channels: int
     """How many channels are kept in memory at a time."""
+    context_bytes: int
+    """Of all context variables of one channel together."""
+    open_channels_per_user: int
+    """Open channels of the participants that one user has registered over a link."""
     follow: bool
     """Whether to follow what other processes append to the same log."""
     lease_seconds: float

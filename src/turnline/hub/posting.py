@@ -49,6 +49,8 @@ MAX_WAITING: Final = 10_000
 """Drafts that wait for one channel; more are refused."""
 RETRY_SECONDS: Final = 1.0
 """Until what others appended is read again where it could not be."""
+HOLD_SECONDS: Final = 0.01
+"""After so long a batch lets others on the loop work before its next decision."""
 CONFLICTS: Final = 1000
 """So many conflicts in a row mean that something is wrong with the log, not with the timing."""
 
@@ -158,7 +160,7 @@ class Posting:
         """Append what can be accepted, then answer everybody."""
         within = batch[0].within if batch else None
         for _ in range(CONFLICTS):
-            outcomes, state = self._decide(entry, batch)
+            outcomes, state = await self._decide(entry, batch)
             envelopes = [envelope for one in outcomes if not isinstance(one, Exception) for envelope in one]
             try:
                 await self._append(entry, envelopes, within)
@@ -196,9 +198,15 @@ class Posting:
         if head is not None and head.seq > entry.state.seq:
             raise LogConflict(entry.channel_id, after=entry.state.seq, found=head.seq)
 
-    def _decide(self, entry: Entry, batch: Sequence[Waiting]) -> tuple[list[Outcome], State]:
+    async def _decide(self, entry: Entry, batch: Sequence[Waiting]) -> tuple[list[Outcome], State]:
         state, outcomes = entry.state, list[Outcome]()
+        since = self._clock.monotonic()
         for waiting in batch:
+            if self._clock.monotonic() - since > HOLD_SECONDS:
+                await asyncio.sleep(
+                    0
+                )  # Others on the loop do not wait for a whole batch of costly decisions.
+                since = self._clock.monotonic()
             try:
                 envelopes = entry.adapter.decide(state, waiting.draft, self._clock.now())
             except (UnknownName, BadSpec) as error:

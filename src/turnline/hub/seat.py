@@ -8,7 +8,6 @@ distance; this is the one in the hub's own process.
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from copy import deepcopy
 from functools import partial
 from typing import Final
 
@@ -20,6 +19,7 @@ from turnline.core.channel import ChannelMetadata, ChannelState
 from turnline.core.claims import check_has_turn
 from turnline.core.envelope import Draft, Envelope, JsonObject, shown_to
 from turnline.core.governance import Passport, Registration, may_address
+from turnline.core.json import copied
 from turnline.core.state import Claim, State, metadata_of
 from turnline.core.study.spent import Spent
 from turnline.core.views import state_for
@@ -89,7 +89,8 @@ class Seat:
 
     async def channels(self) -> list[ChannelMetadata]:
         """Return the open channels the participant is on."""
-        return deepcopy(await self._hub.list_channels(agent_id=self.agent_id, state=ChannelState.ACTIVE))
+        found = await self._hub.list_channels(agent_id=self.agent_id, state=ChannelState.ACTIVE)
+        return [replace(one, knobs=copied(one.knobs), participants=[*one.participants]) for one in found]
 
     async def open(self, request: OpenRequest) -> str:
         """Open a channel; below another one (`parent_id`) only as a member of that, and in no circle (T7)."""
@@ -154,7 +155,7 @@ class Seat:
         Its context variables are the caller's own copy.
         """
         state = state_for(self.agent_id, await self._member(channel_id))
-        return replace(state, context_vars=deepcopy(state.context_vars))
+        return replace(state, context_vars=copied(state.context_vars))
 
     async def metadata(self, channel_id: str) -> ChannelMetadata:
         return metadata_of(await self.state(channel_id))

@@ -103,7 +103,7 @@ class FlowRoutes:
         key = idempotency_key(request)
         body = await json_body(request, self._house.settings)
         given, labels = _read(body)
-        data = checked(flow, given, within=["body", "input"])
+        data = await checked(flow, given, within=["body", "input"])
         run_id = await start(
             self._house, flow, data, principal, key=key, peer=peer_of(request), labels=labels
         )

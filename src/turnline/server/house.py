@@ -13,7 +13,7 @@ from turnline.core.channel import ID_PATTERN
 from turnline.errors import HubClosed, UnknownRun
 from turnline.server.access import Access
 from turnline.server.channels.facts import KnownFacts
-from turnline.server.limits import Places
+from turnline.server.limits import Addresses, Places
 from turnline.server.operation import Handler
 from turnline.server.runtime import Runtime
 from turnline.server.settings import ServerSettings
@@ -28,6 +28,7 @@ class House:
     settings: ServerSettings
     requests: Places
     streams: Places
+    addresses: Addresses
     facts: KnownFacts
 
     @contextmanager
@@ -46,7 +47,13 @@ def house_of(runtime: Runtime, access: Access, settings: ServerSettings) -> Hous
         access=access,
         settings=settings,
         requests=Places(settings.requests, "requests", retry_after_seconds=seconds),
-        streams=Places(settings.streams, "streams", retry_after_seconds=seconds),
+        streams=Places(
+            settings.streams,
+            "streams",
+            retry_after_seconds=seconds,
+            per_user=("streams_per_user", settings.streams_per_user),
+        ),
+        addresses=Addresses(settings.connections_per_address),
         facts=KnownFacts(lambda: runtime.hub.lines),
     )
 
@@ -62,7 +69,7 @@ def placed(house: House, handler: Handler) -> Handler:
     """The handler, for as many requests at once as the server takes."""
 
     async def answer(request: Request) -> Response:
-        with house.request():
+        with house.request(), house.addresses.one(request):
             return await handler(request)
 
     return answer

@@ -64,6 +64,7 @@ GONE: Final = 410
 TOO_LARGE: Final = 413
 WRONG_TYPE: Final = 415
 INVALID: Final = 422
+TOO_MANY: Final = 429
 INTERNAL: Final = 500
 UNAVAILABLE: Final = 503
 TIMED_OUT: Final = 504

@@ -80,8 +80,8 @@ class RunRoutes:
         return await self._shown(request, run_id, who)
 
     async def events(self, request: Request) -> Response:
-        run_id, _ = await self._admitted(request, "runs.stream")
-        return await self._streams.answer(request, run_id)
+        run_id, who = await self._admitted(request, "runs.stream")
+        return await self._streams.answer(request, run_id, who)
 
     async def _page(
         self, flow: str | None, status: str | None, after: str, limit: int

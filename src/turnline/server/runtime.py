@@ -27,7 +27,9 @@ from weakref import WeakSet
 from turnline.agent.agent import Agent
 from turnline.client.embedded import Hub
 from turnline.core.directory import check_not_reserved
+from turnline.core.governance import OPEN_CHANNELS_PER_USER
 from turnline.core.state import WorkflowState
+from turnline.core.variables import MAX_CONTEXT_BYTES
 from turnline.errors import BadKey, HubClosed
 from turnline.flow.data.definition import ModelDefinition
 from turnline.flow.data.late import LateData
@@ -44,7 +46,7 @@ from turnline.flow.work import Data, Services
 from turnline.hub.clock import Clock, SystemClock
 from turnline.log.address import MEMORY, open_log
 from turnline.log.base import Log
-from turnline.server.limits import OpenRuns
+from turnline.server.limits import OPEN_RUNS_OF_STRANGERS, OPEN_RUNS_PER_USER, OpenRuns
 
 if TYPE_CHECKING:
     from turnline.flow.data.database import Database
@@ -71,6 +73,7 @@ class Runtime:
         clock: Clock | None = None,
         sources: Mapping[str, str] | None = None,
         runs_at_once: int | None = None,
+        quotas: Mapping[str, int] | None = None,
         sweep_seconds: float = SWEEP_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
     ) -> None:
@@ -78,7 +81,13 @@ class Runtime:
         self.status: Status = "new"
         self.sources: Mapping[str, str] = sources or {}
         """Flow -> the file it was read from, as its author wrote it."""
-        self.open_runs = OpenRuns(services.flows, in_all=runs_at_once)
+        self._quotas = dict(quotas or {})
+        self.open_runs = OpenRuns(
+            services.flows,
+            in_all=runs_at_once,
+            per_user=self._quotas.get("open_runs_per_user", OPEN_RUNS_PER_USER),
+            of_strangers=self._quotas.get("open_runs_of_strangers", OPEN_RUNS_OF_STRANGERS),
+        )
         self.stopping = asyncio.Event()
         """Set when the runtime is told to stop; who waits for long waits for it too."""
         self.on_failed: OnFailed | None = None
@@ -169,6 +178,8 @@ class Runtime:
             ttl_sweep_interval=self._sweep_seconds,
             clock=self.clock,
             listeners=[self.open_runs],
+            context_bytes=self._quotas.get("context_bytes", MAX_CONTEXT_BYTES),
+            open_channels_per_user=self._quotas.get("open_channels_per_user", OPEN_CHANNELS_PER_USER),
             follow=True,  # Another process may serve the same log: `turnline run`, or a second server.
         )
         self._stack.push_async_callback(hub.close)
@@ -182,10 +193,9 @@ class Runtime:
         driver = Driver(hub, services, trust_key=self._find_trust_key(), on_failed=self._tell_failed)
         await driver.start()
         self._stack.push_async_callback(self._drained, hub, driver)
-        if self.open_runs.is_needed:
-            self.open_runs.driver_id = driver.agent_id
-            for channel in await hub.list_channels(agent_id=driver.agent_id, state="active"):
-                self.open_runs.take_over(await hub.state(channel.channel_id))
+        self.open_runs.driver_id = driver.agent_id
+        for channel in await hub.list_channels(agent_id=driver.agent_id, state="active"):
+            self.open_runs.take_over(await hub.state(channel.channel_id))
         self._hub, self._driver = hub, driver
 
     def _tell_failed(self, state: WorkflowState, error: RunError) -> None:
@@ -243,6 +253,7 @@ def runtime_of(
         clock=clock,
         sources=_sources(project),
         runs_at_once=settings.limits.concurrency,
+        quotas=settings.limits.quotas(),
         grace_seconds=grace_seconds,
     )
 

@@ -163,6 +163,9 @@ class _Wire:
         except ConnectionClosed:
             raise WireClosed from None
 
+    def note_token(self) -> None:
+        """See `Wire`: this server counts its connections by itself."""
+
     async def close(self, reason: str) -> None:
         try:
             async with asyncio.timeout(1):

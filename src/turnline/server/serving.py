@@ -15,17 +15,18 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from functools import partial
+from typing import Final, cast
 
 import uvicorn
 from fastapi import FastAPI
 
 from turnline.errors import NameTaken, UnknownName
 from turnline.server.auth.credentials import is_loopback
+from turnline.server.connections import MAX_BACKLOG, Connections, Guarded, OneLength, descriptors
 from turnline.server.runtime import Runtime
 from turnline.server.settings import ServerSettings
 
-BACKLOG: Final = 2048
 LEEWAY_SECONDS: Final = 2.0
 """Between giving up whoever still waits, and cutting connections."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -39,14 +40,19 @@ class DrainingServer(uvicorn.Server):
     """Tells the runtime before it closes connections, and leaves the process to whoever started it."""
 
     def __init__(self, app: FastAPI, runtime: Runtime, settings: ServerSettings, *, access_log: bool) -> None:
+        self._connections = Connections(settings, descriptors=descriptors())
         super().__init__(
             uvicorn.Config(
-                app,
+                OneLength(app),
+                http=cast("type[asyncio.Protocol]", partial(Guarded, self._connections)),
+                backlog=self._connections.backlog,
                 lifespan="off",  # Whoever serves has opened the runtime, and closes it.
                 log_config=None,
                 log_level="info" if access_log else "warning",
                 access_log=access_log,
-                proxy_headers=False,  # Who is asking is at the other end of the connection, not in a header.
+                # Who asks is at the other end of the connection; a header counts from a trusted proxy only.
+                proxy_headers=bool(settings.trusted_proxies),
+                forwarded_allow_ips=list(settings.trusted_proxies),
                 server_header=False,
                 ws_max_size=settings.ws.frame_bytes,
                 ws_max_queue=4,
@@ -61,6 +67,7 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and tell."""
+        asyncio.get_running_loop().set_exception_handler(self._connections.handle_loop_error)
         await super().startup(sockets)
         if self.tell_started is not None:
             self.tell_started()
@@ -97,7 +104,7 @@ def bind(host: str, port: int) -> socket.socket:
         if os.name == "posix":  # Elsewhere it would take the port from whoever has it.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(BACKLOG)
+        listening.listen(MAX_BACKLOG)
     except OSError as error:
         listening.close()
         if error.errno not in _TAKEN:

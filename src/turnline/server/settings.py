@@ -22,6 +22,20 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """Requests at once; more are answered 503."""
     streams: int = 1_000
     """Event streams at once, beside the requests."""
+    streams_per_user: int = 100
+    """Event streams of one user at once."""
+    connections: int = 10_000
+    """Connections at once, and fewer where the process may not have as many descriptors."""
+    connections_per_address: int = 100
+    """Of them, those of one address that have not shown a token. Behind a trusted proxy: requests at once."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks whose `X-Forwarded-For` says who is asking: `10.0.0.7`, `10.0.0.0/8`."""
+    header_seconds: float = 10.0
+    """How long the headers of a request may take to arrive, from the connection's or their first byte on."""
+    linger_seconds: float = 5.0
+    """How long a connection that was answered before its body had come stays open for the answer."""
+    linger_bytes: int = 64 * 1024 * 1024
+    """Of such a body, what is read and dropped."""
     heartbeat_seconds: float = 15.0
     """A stream that has nothing to tell says so this often."""
     drain_seconds: float = 10.0

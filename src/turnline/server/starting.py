@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -20,6 +21,7 @@ from turnline.flow.body import checked_body
 from turnline.flow.definition.flow import Flow, digest
 from turnline.flow.fields import Problem
 from turnline.server.auth.principal import Principal
+from turnline.server.body import off_the_loop, size_of
 from turnline.server.house import House
 from turnline.server.problems import BAD_REQUEST, TOO_LARGE, RequestRefused, invalid
 
@@ -28,11 +30,11 @@ _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 _PREFIX: Final = "key-"
 
 
-def checked(
+async def checked(
     flow: Flow, data: JsonObject, *, within: Sequence[str], in_path: Collection[str] = ()
 ) -> JsonObject:
     """Return the input with its defaults, as the trigger says. Reserved keys pass: `start` drops them."""
-    clean, problems = checked_body(flow, data)
+    clean, problems = await off_the_loop(partial(checked_body, flow), data, size=size_of(data))
     if problems:
         raise invalid([_placed(one, within, in_path) for one in problems])
     return clean
@@ -74,13 +76,13 @@ async def start(
     user_id = principal.user_id or None
     try:
         if not key:
-            with house.runtime.open_runs.starting(flow.name):
+            with house.runtime.open_runs.starting(flow.name, principal.user_id):
                 return await runs.start(flow, data, user_id=user_id, labels=labels)
         caller = (peer, digest(data)) if principal.is_anonymous else (principal.user_id,)
         run_id = run_id_for(flow.name, key, *caller)
         if await _is_there(house, run_id):
             return await runs.start(flow, data, run_id=run_id, user_id=user_id, labels=labels)
-        with house.runtime.open_runs.starting(flow.name):
+        with house.runtime.open_runs.starting(flow.name, principal.user_id):
             return await runs.start(flow, data, run_id=run_id, user_id=user_id, labels=labels)
     except (BadDraft, BadSpec) as error:
         # It was good JSON; what is left is a size or a depth that no line of the log holds.

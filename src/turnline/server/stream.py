@@ -32,6 +32,7 @@ from turnline.errors import HubClosed
 from turnline.flow.events import RunEvent, event_of
 from turnline.server.answers import JSON, respond, run_headers, success
 from turnline.server.auth.authenticator import until_refused
+from turnline.server.auth.principal import Principal
 from turnline.server.house import House
 from turnline.server.parameters import last_seen
 from turnline.server.problems import NO_CONTENT
@@ -56,7 +57,7 @@ class Streams:
     def __init__(self, house: House) -> None:
         self._house = house
 
-    async def answer(self, request: Request, run_id: str) -> Response:
+    async def answer(self, request: Request, run_id: str, principal: Principal) -> Response:
         """Return the run's events: as a stream, or as a list for whoever accepts JSON only."""
         state = await self._house.runtime.runs.state(run_id)
         after = last_seen(request)
@@ -68,7 +69,7 @@ class Streams:
         if state.is_over and after >= state.seq:
             return respond(None, status=NO_CONTENT, headers=headers)
         admit = partial(self._house.access.admit_to_run, request, "runs.stream", run_id)
-        return open_stream(self._house, self._told(run_id, after), admit, headers=headers)
+        return open_stream(self._house, self._told(run_id, after), admit, principal, headers=headers)
 
     async def _told(self, run_id: str, after: int) -> AsyncIterator[bytes]:
         """Yield what goes over the wire, until the run has ended or the server stops."""
@@ -165,12 +166,13 @@ def open_stream(
     house: House,
     content: AsyncIterator[bytes],
     admit: Callable[[], Awaitable[object]],
+    principal: Principal,
     *,
     headers: Mapping[str, str] | None = None,
 ) -> EventStream:
-    """Return a stream for whoever `admit` has let in, and for as long as it would again."""
+    """Return a stream for `principal`, whom `admit` has let in, for as long as it would again."""
     place = ExitStack()
-    place.enter_context(house.streams.one())
+    place.enter_context(house.streams.one(principal.user_id))
     watch = partial(until_refused, admit, house.runtime.clock)
     return EventStream(content, place, {**STREAM_HEADERS, **(headers or {})}, watch)
 

@@ -86,7 +86,7 @@ class TriggerRoute:
         path = {name: value_of(self._fields.get(name), text) for name, text in texts.items()}
         if where == "query" or path:
             data = _as_json(data | path)
-        return checked(self._flow, data, within=[where], in_path=path)
+        return await checked(self._flow, data, within=[where], in_path=path)
 
     async def _answer(self, request: Request, run_id: str, principal: Principal) -> Response:
         try:

@@ -82,6 +82,10 @@ class Wire(Protocol):
 
     async def close(self, reason: str) -> None: ...
 
+    def note_token(self) -> None:
+        """The client has said who it is."""
+        ...
+
 
 class Door(Protocol):
     """What a connection needs of the door it came in by."""
@@ -137,6 +141,7 @@ class Connection:
             await say_bye(self._wire, _not_let_in(error))
             return
         try:
+            self._wire.note_token()
             self._frame_bytes = hello.frame_bytes
             self._welcome(presence, is_back=is_back)
             await self._both_ways(presence)

@@ -77,7 +77,8 @@ class WsDoor:
         is_back = known is not None and known.principal.user_id == principal.user_id
         if known is None or not is_back:
             if len(self._presences) >= self.settings.presences:
-                raise AccessBusy(f"{len(self._presences)} clients are here already")
+                raise AccessBusy(f"{len(self._presences)} clients are here already (ws.presences)")
+            self._check_user(principal.user_id)
             known = Presence(self._new_secret(), principal, self._desk)
             self._presences[known.id] = known
             self.counters.presences += 1
@@ -88,6 +89,13 @@ class WsDoor:
             known.outbox.end("replaced")  # The client has noticed before us that it was cut off.
         known.principal, known.outbox, known.payload_bytes = principal, outbox, hello.payload_bytes
         return known, is_back
+
+    def _check_user(self, user: str) -> None:
+        most = self.settings.presences_per_user
+        count = sum(one.principal.user_id == user for one in self._presences.values())
+        if count >= most and not self._desk.is_open:
+            because = f"{user!r} has {count} clients here, the most for one user (ws.presences_per_user)"
+            raise AccessBusy(f"{because}; close one, or wait until the server gives it up")
 
     def left(self, presence: Presence, outbox: Outbox, *, for_good: bool) -> None:
         """A connection has ended. Its client may come back, for a while."""

@@ -14,6 +14,7 @@ from turnline.server.access import Access
 from turnline.server.auth.credentials import Credentials, credentials_of
 from turnline.server.auth.principal import Principal
 from turnline.server.house import House
+from turnline.server.limits import note_token
 from turnline.server.ws_connection import WireClosed
 from turnline.server.ws_door import WsDoor
 
@@ -109,6 +110,9 @@ class _Wire:
 
     async def send(self, text: str) -> None:
         await self._out({"type": "websocket.send", "text": text})
+
+    def note_token(self) -> None:
+        note_token(self._scope)
 
     async def close(self, reason: str) -> None:
         await self._out({"type": "websocket.close", "code": 1000, "reason": reason})

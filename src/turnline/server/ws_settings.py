@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
 from turnline.client.frames import FRAME_BYTES, PAYLOAD_BYTES
 from turnline.core.governance import NAMES_PER_USER
 from turnline.server.auth.authenticator import AUTHENTICATE_WITHIN_SECONDS, RECHECK_SECONDS
+
+PRESENCES_PER_USER: Final = 100
 
 
 class WsSettings(Struct, frozen=True, kw_only=True):
@@ -20,6 +24,8 @@ class WsSettings(Struct, frozen=True, kw_only=True):
     connections: int = 1_000
     presences: int = 2_000
     """Clients that are held: connected, or gone for less than the grace."""
+    presences_per_user: int = PRESENCES_PER_USER
+    """Of them, those of one user."""
     grace_seconds: float = 30.0
     """For so long a client that is gone keeps its seats, and what it claimed."""
     requests: int = 4_000

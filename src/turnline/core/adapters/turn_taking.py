@@ -61,6 +61,8 @@ class TurnTaking(ABC, Generic[S]):
     state_type: type[S]
     on_failure: str = STAY
     """What a failed turn does to a channel whose knob `on_failure` says nothing."""
+    context_bytes: int = variables.MAX_CONTEXT_BYTES
+    """Of the context variables of one channel."""
 
     # What a subclass says.
 
@@ -102,6 +104,7 @@ class TurnTaking(ABC, Generic[S]):
             raise ChannelClosed(state.channel_id, reason=state.pending_close_reason)
         batch = Batch(self.fold, state, self._checked(state, draft), now)
         _ROWS.get(draft.event_type, TurnTaking._keep)(self, batch)
+        variables.check_size(state.context_vars, batch.state.context_vars, self.context_bytes)
         return tuple(batch.envelopes)
 
     def fold(self, state: S, envelope: Envelope) -> S:
@@ -291,6 +294,7 @@ class TurnTaking(ABC, Generic[S]):
                 "knobs.context_vars", found=f"a {type(state.context_vars).__name__}", expected="an object"
             )
         variables.check_keys(state.context_vars, "knobs.context_vars")
+        variables.check_size({}, state.context_vars, self.context_bytes)
         check_expectations(self._expectations(spec))
         check_seconds(spec.ack_timeout_seconds, "ack_timeout")
         if spec.ttl_seconds is not None:

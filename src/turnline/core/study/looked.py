@@ -11,15 +11,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from turnline.core import conditions as known
 from turnline.core.channel import ChannelSpec
-from turnline.core.conditions import Condition, routing_of, speaker_of
+from turnline.core.conditions import Condition, holds, routing_of, speaker_of
 from turnline.core.envelope import Envelope
 from turnline.core.state import State
+from turnline.expressions.functions import OutOfSteps, Steps
 
 _CHARACTERS: Final = 80
+_VALUE_BYTES: Final = 2_000
+"""Of one value that is shown as it is."""
+
+_encoder = msgspec.json.Encoder()
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,19 +49,19 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
         ]
 
 
-def look(condition: Condition, written: Condition, state: State, envelope: Envelope) -> Part:
-    """Evaluate a condition as the graph does, and say what it looked at.
+def look(condition: Condition, written: Condition, state: State, envelope: Envelope, steps: Steps) -> Part:
+    """Evaluate a condition as the graph does, paid for with `steps`, and say what it looked at.
 
     `written` is the same one as the graph's author wrote it, with names where `condition` has ids.
     """
-    held, error = _answer(condition, state, envelope)
+    held, error = _answer(condition, state, envelope, steps)
     reads = _READS.get(type(condition))
     return Part(
         text=_short(written),
         held=held,
-        values={} if reads is None else reads(condition, state, envelope),
+        values={} if reads is None else _told(reads(condition, state, envelope)),
         parts=[
-            look(part, as_written, state, envelope)
+            look(part, as_written, state, envelope, steps)
             for part, as_written in zip(_inside(condition), _inside(written), strict=True)
         ],
         error=error,
@@ -73,9 +79,20 @@ def shown(values: dict[str, Any]) -> str:
     return ", ".join(f"{name} = {_short(value)}" for name, value in values.items())
 
 
-def _answer(condition: Condition, state: State, envelope: Envelope) -> tuple[bool | None, str]:
+def _told(values: dict[str, Any]) -> dict[str, Any]:
+    """The values; of a large one only its size, for many conditions may look at it."""
+    sizes = {name: len(_encoder.encode(value)) for name, value in values.items()}
+    return {
+        name: value if sizes[name] <= _VALUE_BYTES else f"({sizes[name]} bytes of JSON)"
+        for name, value in values.items()
+    }
+
+
+def _answer(condition: Condition, state: State, envelope: Envelope, steps: Steps) -> tuple[bool | None, str]:
     try:
-        return bool(condition.evaluate(state, envelope)), ""
+        return bool(holds(condition, state, envelope, steps)), ""
+    except OutOfSteps:
+        return None, "the conditions cost more steps than there are"
     except Exception as error:  # A user's own class may raise anything.
         return None, f"{type(error).__name__}: {error}"
 

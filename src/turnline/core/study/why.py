@@ -23,10 +23,13 @@ from turnline.core.conditions import routing_of, speaker_of
 from turnline.core.envelope import Basis, Close, Decision, Envelope, Rest, Speak
 from turnline.core.fold import taken
 from turnline.core.graph import TransitionGraph
-from turnline.core.router import Ready, Router
+from turnline.core.router import MAX_DECISION_STEPS, Ready, Router
 from turnline.core.state import State
 from turnline.core.study.looked import Part, look, name_of, shown
+from turnline.expressions.functions import Steps
 
+WHY_DECISIONS: Final = 10
+"""An explanation may cost as much as so many decisions: it asks every rule, and the parts of each."""
 _TURNS: Final = (*sorted(ev.SUBSTANTIVE), ev.EV_TURN_FAILED)
 
 
@@ -133,10 +136,15 @@ def _rules(seen: State, envelope: Envelope, adapter: object) -> tuple[list[Rule]
     except Exception as error:  # A class that nobody registers any more; the log still says what it did.
         recorded = Rule(kind=by.kind, text=by.condition, target=by.target, index=by.index)
         return [recorded], f"the graph cannot be read any more: {error}"
+    steps = Steps(WHY_DECISIONS * MAX_DECISION_STEPS)
     is_failure = envelope.event_type == ev.EV_TURN_FAILED
     first = [] if is_failure else _packet_rules(envelope)
     order = ready.on_failure if is_failure else ready.on_turn
-    asked = [*first, *(_transition(one, graph, seen, envelope) for one in order), _last(ready, is_failure)]
+    asked = [
+        *first,
+        *(_transition(one, graph, seen, envelope, steps) for one in order),
+        _last(ready, is_failure),
+    ]
     return [*_in_order(asked), *_limit(ready, seen)], ""
 
 
@@ -148,9 +156,9 @@ def _packet_rules(envelope: Envelope) -> list[Rule]:
     return [finish, Rule(kind="handoff", text="the packet hands off", held=kind == "handoff", values=values)]
 
 
-def _transition(one: Ready, graph: TransitionGraph, seen: State, envelope: Envelope) -> Rule:
+def _transition(one: Ready, graph: TransitionGraph, seen: State, envelope: Envelope, steps: Steps) -> Rule:
     written = graph.transitions[one.index]
-    part = look(one.when, written.when, seen, envelope)
+    part = look(one.when, written.when, seen, envelope, steps)
     return Rule(
         kind="transition",
         text=one.when_text,
@@ -225,6 +233,7 @@ def _named(decision: Decision) -> str:
 _BECAUSE: Final = {
     "default": "no transition held, so the default target answered",
     "max_turns": "max_turns was reached",
+    "out_of_steps": "the conditions cost more steps than one decision has",
     "finish": "the packet finished",
     "turn_failed": "the turn failed and no rule takes it",
     "empty_reply": "the reply was empty",

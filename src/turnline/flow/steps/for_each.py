@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from turnline.core.envelope import JsonObject
@@ -22,7 +23,7 @@ INNER: Final = "each"
 async def perform(work: Work[ForEachStep]) -> Done | Paused:
     """Run the inner steps for each item; return their results when the last has closed."""
     block = work.step.for_each
-    items = _items(block.items, work.public)
+    items = await asyncio.to_thread(_items, block.items, work.public)
 
     async def open_one(index: int) -> None:
         context = _context(block, work.public, items[index], index)

@@ -54,14 +54,14 @@ class ChannelStreams:
         if state.is_over and after >= state.seq:
             return respond(None, status=NO_CONTENT)
         admit = partial(seen, self._house, request, "channels.stream")
-        return open_stream(self._house, self._told(state.channel_id, after, sight), admit)
+        return open_stream(self._house, self._told(state.channel_id, after, sight), admit, sight.principal)
 
     async def of_all(self, request: Request, sight: Sight) -> Response:
         """Return which channels something happens on, from now on."""
         heads = await self._house.runtime.hub.lines.channels()
         after = max((head.position for head in heads), default=0)
         admit = partial(sight_of, self._house, request, "channels.stream")
-        return open_stream(self._house, self._heads(after, sight), admit)
+        return open_stream(self._house, self._heads(after, sight), admit, sight.principal)
 
     async def _told(self, channel_id: str, after: int, sight: Sight) -> AsyncIterator[bytes]:
         """Yield what goes over the wire, until the channel has ended or the server stops."""

@@ -1,0 +1,319 @@
+"""Connections of `turnline serve`, over real sockets: what is slow, too much or ambiguous ends."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from turnline.errors import UnknownName
+from turnline.server.connections import RESERVED_DESCRIPTORS, Connections, trusted_proxies
+from turnline.server.settings import ServerSettings
+
+from .test_serve import WITHIN_SECONDS, Served, project, serving
+
+FLOWS = """
+kind: Workflow
+metadata: {name: slow}
+spec: {trigger: {path: /slow, public: true}, steps: [{id: wait, runner: wait_for_go}]}
+---
+kind: Workflow
+metadata: {name: ask}
+spec: {steps: [{id: ask, kind: human, human: {title: "Sure?", group: sales}}]}
+"""
+HEALTH = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+WORKERS = pytest.mark.parametrize("workers", [1, 2])
+
+Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Limited:
+    """A server process, and connections to it that are closed in the end."""
+
+    def __init__(self, served: Served) -> None:
+        self.served = served
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def connect(self, sent: bytes = b"") -> Wire:
+        host, port = self.served.address.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        self.writers.append(writer)
+        writer.write(sent)
+        return reader, writer
+
+    async def ask(self, request: bytes) -> bytes:
+        """The answer to one request on a connection of its own."""
+        head, _, body = request.partition(b"\r\n\r\n")
+        return await everything(await self.connect(head + b"\r\nConnection: close\r\n\r\n" + body))
+
+
+@asynccontextmanager
+async def limited(
+    folder: Path, *options: str, workers: int = 1, go_port: int = 0, **limits: object
+) -> AsyncIterator[Limited]:
+    project(folder, FLOWS)
+    (folder / "turnline.yaml").write_text(msgspec.json.encode({"limits": limits}).decode())
+    several = ("--workers", str(workers)) if workers > 1 else ()
+    async with serving(folder, *several, *options, go_port=go_port) as served:
+        server = Limited(served)
+        try:
+            async with asyncio.timeout(WITHIN_SECONDS):
+                yield server
+        finally:
+            for writer in server.writers:
+                writer.close()
+
+
+class Door:
+    """Where the runs of the flow `slow` knock, and wait."""
+
+    def __init__(self) -> None:
+        self.knocked: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    async def knock(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.knocked.put_nowait(writer)
+        await reader.read()
+        writer.close()
+
+
+@asynccontextmanager
+async def door() -> AsyncIterator[tuple[Door, int]]:
+    one = Door()
+    async with await asyncio.start_server(one.knock, "127.0.0.1", 0) as listening:
+        yield one, listening.sockets[0].getsockname()[1]
+
+
+async def everything(wire: Wire) -> bytes:
+    """What comes until the server closes the connection."""
+    try:
+        return await wire[0].read()
+    except ConnectionResetError:
+        return b"(reset)"
+
+
+@WORKERS
+async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path, workers: int) -> None:
+    async with limited(tmp_path, workers=workers, header_seconds=0.2) as served:
+        assert await everything(await served.connect()) == b""
+
+
+@WORKERS
+@pytest.mark.parametrize("begun", [b"G", b"GET /health HTTP/1.1\r\nHost: 127.0", HEALTH + b"GET /hea"])
+async def test_headers_that_do_not_end_are_answered_and_the_connection_closed(
+    tmp_path: Path, workers: int, begun: bytes
+) -> None:
+    async with limited(tmp_path, workers=workers, header_seconds=0.2) as served:
+        wire = await served.connect()
+        wire[1].write(begun)
+        said = await everything(wire)
+
+    assert b"HTTP/1.1 408" in said
+    assert b"header_seconds" in said
+
+
+async def test_headers_that_come_byte_by_byte_have_the_same_time(tmp_path: Path) -> None:
+    """Each byte would start the time again, if the time were between bytes."""
+    async with limited(tmp_path, header_seconds=0.3) as served:
+        reader, writer = await served.connect()
+        answer = asyncio.ensure_future(reader.read())
+        sent = 0
+        while not answer.done():
+            writer.write(b"G" if not sent else b"E")
+            sent += 1
+            await asyncio.wait([answer], timeout=0.02)
+
+        assert b"408" in await answer
+
+
+async def test_a_body_that_does_not_come_is_answered_and_the_connection_closed(tmp_path: Path) -> None:
+    async with limited(tmp_path, body_seconds=0.2) as served:
+        wire = await served.connect()
+        wire[1].write(b"POST /slow HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 10\r\n\r\n{")
+        said = await everything(wire)
+
+    assert said.startswith(b"HTTP/1.1 400")
+    assert b"too_slow" in said
+
+
+@WORKERS
+async def test_an_oversized_body_gets_413_and_no_reset(tmp_path: Path, workers: int) -> None:
+    body = b"x" * (8 * 1024 * 1024)
+    head = b"POST /slow HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with limited(tmp_path, workers=workers) as served:
+        for _ in range(5):  # A reset is a matter of timing.
+            reader, writer = await served.connect()
+            writer.write(head + body)
+            await writer.drain()  # All of it is taken, though none is wanted.
+            said = await everything((reader, writer))
+
+            assert said.startswith(b"HTTP/1.1 413")
+            assert b"at most 1048576 bytes" in said
+
+
+async def test_an_oversized_body_in_chunks_gets_413_and_no_reset(tmp_path: Path) -> None:
+    head = b"POST /slow HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with limited(tmp_path) as served:
+        reader, writer = await served.connect()
+        writer.write(head)
+        for _ in range(64):
+            writer.write(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+            await writer.drain()
+        said = await everything((reader, writer))
+
+    assert said.startswith(b"HTTP/1.1 413")
+
+
+async def send_without_end(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+        await writer.drain()
+
+
+async def test_a_body_without_end_is_not_read_without_end(tmp_path: Path) -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with limited(tmp_path) as served:
+        _, writer = await served.connect(head)
+        with pytest.raises(ConnectionError):
+            await send_without_end(writer)
+        healthy = await served.ask(HEALTH)
+
+    assert healthy.startswith(b"HTTP/1.1 200")
+
+
+async def test_a_length_that_is_said_in_two_ways_closes_the_connection(tmp_path: Path) -> None:
+    both = (
+        b"POST /slow HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"0\r\n\r\n"
+    )
+    async with limited(tmp_path) as served:
+        wire = await served.connect()
+        wire[1].write(both + HEALTH)  # Who reads the other length sees another second request.
+        said = await everything(wire)
+
+    assert said.startswith(b"HTTP/1.1 400")
+    assert b"Transfer-Encoding" in said
+    assert said.count(b"HTTP/1.1") == 1
+
+
+async def test_of_one_address_only_so_many_connections_are_kept_without_a_token(tmp_path: Path) -> None:
+    async with limited(tmp_path, connections_per_address=3) as served:
+        kept = [await served.connect() for _ in range(3)]
+        for _, writer in kept:
+            writer.write(b"GET ")
+        refused = await everything(await served.connect())
+        kept.pop()[1].close()
+        while not (again := await served.ask(HEALTH)).startswith(b"HTTP/1.1 200"):
+            pass
+
+    assert refused.startswith(b"HTTP/1.1 503")
+    assert b"connections_per_address" in refused
+    assert again.endswith(b"}")
+
+
+async def test_connections_that_have_shown_a_token_do_not_count_for_their_address(tmp_path: Path) -> None:
+    async with limited(tmp_path, "--dev", connections_per_address=2) as served:
+        request = (
+            b"GET /flows HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n\r\n"
+            % served.served.key.encode()
+        )
+        wires = []
+        for _ in range(6):
+            reader, writer = await served.connect()
+            writer.write(request)
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            wires.append((reader, writer))
+
+
+async def test_a_full_server_closes_the_connection_that_has_waited_longest(tmp_path: Path) -> None:
+    """Idle connections do not lock others out, whatever their number."""
+    async with limited(tmp_path, connections=5) as served:
+        idle = [await served.connect() for _ in range(5)]
+        for _, writer in idle:
+            writer.write(b"GET ")
+        healthy = await served.ask(HEALTH)
+        closed = await everything(idle[0])
+
+    assert healthy.startswith(b"HTTP/1.1 200")
+    assert closed in (b"", b"(reset)")
+
+
+async def test_a_server_that_is_full_of_requests_refuses_and_says_which_limit(tmp_path: Path) -> None:
+    async with door() as (inner, port), limited(tmp_path, connections=2, go_port=port) as served:
+        wires = [await served.connect() for _ in range(2)]
+        for _, writer in wires:
+            writer.write(b"POST /slow HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}")
+        inside = [await inner.knocked.get() for _ in wires]
+        refused = await everything(await served.connect())
+        for writer in inside:
+            writer.write(b"go\n")
+            writer.close()
+        answers = [await reader.readline() for reader, _ in wires]
+
+    assert refused.startswith(b"HTTP/1.1 503")
+    assert b"(connections)" in refused
+    assert answers == [b"HTTP/1.1 200 OK\r\n"] * 2
+
+
+async def test_behind_a_trusted_proxy_the_forwarded_address_counts(tmp_path: Path) -> None:
+    def started(address: bytes) -> bytes:
+        forwarded = b"X-Forwarded-For: 1.2.3.4, " + address
+        return b"POST /slow HTTP/1.1\r\nHost: 127.0.0.1\r\n" + forwarded + b"\r\nContent-Length: 2\r\n\r\n{}"
+
+    proxy = ("--trusted-proxy", "127.0.0.0/8")
+    limits = {"connections_per_address": 1}
+    async with door() as (inner, port), limited(tmp_path, *proxy, go_port=port, **limits) as served:
+        wires = [await served.connect() for _ in range(2)]
+        for (_, writer), address in zip(wires, (b"9.9.9.1", b"9.9.9.2"), strict=True):
+            writer.write(started(address))
+        inside = [await inner.knocked.get() for _ in wires]
+        refused = await served.ask(started(b"9.9.9.1"))
+        for writer in inside:
+            writer.close()
+
+    assert refused.startswith(b"HTTP/1.1 429")
+    assert b"connections_per_address" in refused
+
+
+async def test_without_a_trusted_proxy_nobody_believes_what_a_header_says(tmp_path: Path) -> None:
+    async with limited(tmp_path, connections_per_address=1) as served:
+        await served.connect(b"GET ")
+        refused = await served.ask(HEALTH.replace(b"\r\n\r\n", b"\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n"))
+
+    assert b"503" in refused
+
+
+@pytest.mark.parametrize(("descriptors", "most"), [(20_000, 10_000), (1_024, 1_024 - 256 - 128), (100, 1)])
+def test_there_are_fewer_connections_than_descriptors(descriptors: int, most: int) -> None:
+    connections = Connections(ServerSettings(), descriptors=descriptors)
+
+    assert connections.most == most
+    assert (
+        connections.most == 1 or connections.most + connections.backlog + RESERVED_DESCRIPTORS <= descriptors
+    )
+
+
+async def test_a_process_without_descriptors_says_so_once_and_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(Connections(ServerSettings(), descriptors=100).handle_loop_error)
+    for _ in range(2_048):  # What asyncio does each second.
+        error = OSError(24, "Too many open files")
+        loop.call_exception_handler(
+            {"message": "socket.accept() out of system resource", "exception": error, "socket": socket.socket}
+        )
+
+    assert len(caplog.records) == 1
+    assert "ulimit -n" in caplog.text
+    assert caplog.records[0].exc_info is None
+
+
+def test_a_proxy_is_an_address_or_a_network() -> None:
+    assert trusted_proxies(["10.0.0.7", "10.0.0.0/8", "::1"]) == ("10.0.0.7", "10.0.0.0/8", "::1")
+    with pytest.raises(UnknownName, match=r"proxy\.example\.com"):
+        trusted_proxies(["proxy.example.com"])
