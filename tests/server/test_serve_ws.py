@@ -57,6 +57,17 @@ async def talk(client: Raw, by: str, to: str, channel_id: str = "story", **reque
     return channel_id
 
 
+async def at_work(ann: Raw, ben: Raw, *others: str) -> tuple[str, str]:
+    """Alice of ann's and bob of ben's are on a workflow channel; return their ids. Alice has the floor."""
+    alice, bob = await ann.join("alice"), await ben.join("bob")
+    request = {"type": "workflow", "knobs": {"graph": A_B.to_dict()}, "target": [bob, *others]}
+    opening = asyncio.ensure_future(talk(ann, alice, bob, "story", **request))
+    assert (await ben.receive())["kind"] == "wake"
+    await ben.ask("answer_invite", seat=bob, channel_id="story")
+    await opening
+    return alice, bob
+
+
 async def accepting(hub: Hub, name: str) -> str:
     """Somebody of the hub's own process, who accepts whatever it is invited to."""
     return (await hub.register(None, Passport(name=name))).agent_id
@@ -326,13 +337,7 @@ async def test_a_claim_of_somebody_else_on_the_channel_is_not_ones_own() -> None
         raw(serving.url, "ann") as ann,
         raw(serving.url, "ben") as ben,
     ):
-        alice, bob = await ann.join("alice"), await ben.join("bob")
-        opening = asyncio.ensure_future(
-            talk(ann, alice, bob, type="workflow", knobs={"graph": A_B.to_dict()})
-        )
-        assert (await ben.receive())["kind"] == "wake"
-        await ben.ask("answer_invite", seat=bob, channel_id="story")
-        await opening
+        alice, bob = await at_work(ann, ben)
         claim = (await ann.ask("claim", seat=alice, channel_id="story", turn=1))["result"]["seq"]
 
         assert await ben.refused("release", seat=bob, channel_id="story", claim=claim) == "ClaimLost"
@@ -349,13 +354,7 @@ async def test_words_are_sent_only_to_clients_that_the_packet_is_for() -> None:
         raw(serving.url, "ann") as ann,
         raw(serving.url, "ben") as ben,
     ):
-        alice, bob = await ann.join("alice"), await ben.join("bob")
-        opening = asyncio.ensure_future(
-            talk(ann, alice, bob, type="workflow", knobs={"graph": A_B.to_dict()})
-        )
-        assert (await ben.receive())["kind"] == "wake"
-        await ben.ask("answer_invite", seat=bob, channel_id="story")
-        await opening
+        alice, bob = await at_work(ann, ben)
         await ann.ask("claim", seat=alice, channel_id="story", turn=1)
         await ben.ask("listen", seat=bob, channel_id="story")
         for text, audience in (
@@ -380,15 +379,10 @@ async def test_another_agent_over_a_link_answers_no_question_and_reads_no_units(
         raw(serving.url, "ann") as ann,
         raw(serving.url, "ben") as ben,
     ):
-        alice, bob = await ann.join("alice"), await ben.join("bob")
         user = await hub_person(hub, "user")
-        request = {"type": "workflow", "knobs": {"graph": A_B.to_dict()}, "target": [bob, "user"]}
-        opening = asyncio.ensure_future(talk(ann, alice, bob, **request))
-        assert (await ben.receive())["kind"] == "wake"
-        await ben.ask("answer_invite", seat=bob, channel_id="story")
-        await opening
+        alice, bob = await at_work(ann, ben, "user")
         claim = (await ann.ask("claim", seat=alice, channel_id="story", turn=1))["result"]["seq"]
-        unit = {"event_type": "turn.tool", "data": {"entry": {"call_id": "1", "text": "canary"}}}
+        unit: dict[str, Any] = {"event_type": "turn.tool", "data": {"entry": {"text": "canary"}}}
         await ann.ask("record", seat=alice, channel_id="story", claim=claim, **unit)
         asked = {"request_id": "q" * 32, "question": "pay?", "turn": 1, "call": "1.1", "position": 1}
         question = {
