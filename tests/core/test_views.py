@@ -20,7 +20,7 @@ from turnline.core.views import (
     view_for,
     views,
 )
-from turnline.errors import BadGraph, BadSpec, UnknownName, UnknownParticipant
+from turnline.errors import BadGraph, BadSpec, ContextMismatch, UnknownName, UnknownParticipant
 
 from .scenes import Scene, claims, draft, fails, hub, line, live, packs, says, workflow, writes
 
@@ -208,3 +208,14 @@ def test_a_variable_that_is_set_for_everybody_is_shown_to_everybody() -> None:
     for scene in (by_others, by_turn, by_packet):
         assert seen(scene)["cyd"] == ["open", "salary"]
         assert scene.state.var_audiences == {}
+
+
+def test_a_variable_that_is_hidden_cannot_be_found_out_by_writing() -> None:
+    scene = whispered()
+    expects = writes("cyd", expect={"salary": 1}, set={"open": 2})
+    refused = scene.refusal(expects, ContextMismatch)
+    scene.accept(writes("cyd", append={"salary": "x"}))
+
+    assert refused.found is None
+    assert scene.state.context_vars["salary"] == 42
+    assert "salary" not in str(state_for("cyd", scene.state))

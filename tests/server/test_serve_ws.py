@@ -19,6 +19,7 @@ from tests.server.auth.scenes import InlineReader, minted, reading
 from tests.server.ws_raw import Raw, Tokens, raw, served
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
+from turnline.client.link import LocalLink
 from turnline.client.ws_link import WsLink
 from turnline.core.governance import Passport, Registration, Rule
 from turnline.errors import (
@@ -59,6 +60,17 @@ async def talk(client: Raw, by: str, to: str, channel_id: str = "story", **reque
     answer = await client.ask("open", seat=by, request=request)
     assert "error" not in answer, answer
     return channel_id
+
+
+async def at_work(ann: Raw, ben: Raw, *others: str) -> tuple[str, str]:
+    """Alice of ann's and bob of ben's are on a workflow channel; return their ids. Alice has the floor."""
+    alice, bob = await ann.join("alice"), await ben.join("bob")
+    request = {"type": "workflow", "knobs": {"graph": A_B.to_dict()}, "target": [bob, *others]}
+    opening = asyncio.ensure_future(talk(ann, alice, bob, "story", **request))
+    assert (await ben.receive())["kind"] == "wake"
+    await ben.ask("answer_invite", seat=bob, channel_id="story")
+    await opening
+    return alice, bob
 
 
 async def accepting(hub: Hub, name: str) -> str:
@@ -351,13 +363,7 @@ async def test_a_claim_of_somebody_else_on_the_channel_is_not_ones_own() -> None
         raw(serving.url, "ann") as ann,
         raw(serving.url, "ben") as ben,
     ):
-        alice, bob = await ann.join("alice"), await ben.join("bob")
-        opening = asyncio.ensure_future(
-            talk(ann, alice, bob, type="workflow", knobs={"graph": A_B.to_dict()})
-        )
-        assert (await ben.receive())["kind"] == "wake"
-        await ben.ask("answer_invite", seat=bob, channel_id="story")
-        await opening
+        alice, bob = await at_work(ann, ben)
         claim = (await ann.ask("claim", seat=alice, channel_id="story", turn=1))["result"]["seq"]
 
         assert await ben.refused("release", seat=bob, channel_id="story", claim=claim) == "ClaimLost"
@@ -366,6 +372,79 @@ async def test_a_claim_of_somebody_else_on_the_channel_is_not_ones_own() -> None
         state = await hub.state("story")
         assert state.claim is not None
         assert state.claim.seq == claim
+
+
+async def test_words_are_sent_only_to_clients_that_the_packet_is_for() -> None:
+    async with (
+        served(both()) as (_, serving),
+        raw(serving.url, "ann") as ann,
+        raw(serving.url, "ben") as ben,
+    ):
+        alice, bob = await at_work(ann, ben)
+        await ann.ask("claim", seat=alice, channel_id="story", turn=1)
+        await ben.ask("listen", seat=bob, channel_id="story")
+        for text, audience in (
+            ("to myself", [alice]),
+            ("to nobody", []),
+            ("to bob", ["bob"]),
+            ("to all", None),
+        ):
+            words = {"kind": "text", "channel_id": "story", "agent_id": alice, "text": text}
+            await ann.send(words | {"audience": audience})
+        heard = list[str]()
+        while "to all" not in heard:
+            frame = await ben.receive()
+            heard += [frame["text"]] if frame["kind"] == "text" else []
+
+        assert heard == ["to bob", "to all"]
+
+
+async def test_another_agent_over_a_link_answers_no_question_and_reads_no_units() -> None:
+    async with (
+        served(both()) as (hub, serving),
+        raw(serving.url, "ann") as ann,
+        raw(serving.url, "ben") as ben,
+    ):
+        user = await hub_person(hub, "user")
+        alice, bob = await at_work(ann, ben, "user")
+        claim = (await ann.ask("claim", seat=alice, channel_id="story", turn=1))["result"]["seq"]
+        unit: dict[str, Any] = {"event_type": "turn.tool", "data": {"entry": {"text": "canary"}}}
+        await ann.ask("record", seat=alice, channel_id="story", claim=claim, **unit)
+        asked = {"request_id": "q" * 32, "question": "pay?", "turn": 1, "call": "1.1", "position": 1}
+        question = {
+            "event_type": "human.requested",
+            "event_data": asked,
+            "audience": ["user"],
+            "claim": claim,
+        }
+        assert "result" in await ann.ask(
+            "post", seat=alice, channel_id="story", draft=draft(alice, **question)
+        )
+        answer = {"request_id": "q" * 32, "answer": "yes"}
+        tried = {"event_type": "human.answered", "event_data": answer, "envelope_id": "e2"}
+        for_user = {**tried, "event_data": {**answer, "by": "bob", "for": user}}
+
+        assert (
+            await ben.refused("post", seat=bob, channel_id="story", draft=draft(user, **tried)) == "NotAsked"
+        )
+        assert (
+            await ann.refused("post", seat=alice, channel_id="story", draft=draft(user, **tried))
+            == "NotAsked"
+        )
+        assert (
+            await ben.refused("post", seat=bob, channel_id="story", draft=draft("hub", **for_user))
+            == "BadDraft"
+        )
+        assert await ben.refused("recorded", seat=bob, channel_id="story", after=0) == "OutOfTurn"
+        state = await ben.ask("state", seat=bob, channel_id="story")
+        assert "q" * 32 not in json.dumps(state)
+        assert "canary" not in json.dumps(state)
+
+
+async def hub_person(hub: Hub, name: str) -> str:
+    """A person of the hub's own process, who accepts whatever it is invited to."""
+    door = HubClient(LocalLink(hub), hub=hub)
+    return (await door.register_human(Passport(name=name, kind="human"))).agent_id
 
 
 async def test_only_the_hubs_own_process_has_steps() -> None:

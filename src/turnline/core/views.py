@@ -117,6 +117,7 @@ def state_for(agent_id: str, state: S) -> S:
     return replace(
         state,
         context_vars=context_for(agent_id, state),
+        var_audiences={key: to for key, to in state.var_audiences.items() if agent_id in to},
         questions=shown_questions(state, agent_id),
         turn_vars={},
         turn_writes=[],

@@ -25,6 +25,7 @@ from turnline.client.frames import Request, converted
 from turnline.core.codec import encode as encode_line
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.state import State
+from turnline.core.views import state_for
 from turnline.errors import (
     BadFrame,
     BadSpec,
@@ -183,8 +184,7 @@ async def wait_beyond(asked: Asked) -> object:
 
 
 async def state(asked: Asked) -> object:
-    await _member(asked, asked.args.channel_id)
-    shown = await asked.seat.state(asked.args.channel_id)
+    shown = state_for(asked.seat.agent_id, await _member(asked, asked.args.channel_id))
     return {"type": type(shown).__name__, "state": shown}
 
 

@@ -32,7 +32,7 @@ from turnline.core.fold import fold, taken
 from turnline.core.json import normalised
 from turnline.core.packet import body_of, check_packet, check_step_packet, check_text
 from turnline.core.state import State
-from turnline.core.views import view_for
+from turnline.core.views import context_for, view_for
 from turnline.errors import (
     BadDraft,
     BadSpec,
@@ -177,7 +177,10 @@ class TurnTaking(ABC, Generic[S]):
         self._require_active(batch)
         if batch.draft.claim is not None:
             claims.check_claim(batch.state, batch.draft)
-        variables.check(batch.state.channel_id, batch.state.context_vars, batch.draft.event_data)
+        # What the sender may not see, `expect` and its error must not tell.
+        sender, state = batch.draft.sender_id, batch.state
+        seen = state.context_vars if sender == ev.HUB else context_for(sender, state)
+        variables.check(state.channel_id, seen, batch.draft.event_data)
         batch.accept()
 
     def _keep(self, batch: Batch[S]) -> None:
