@@ -15,14 +15,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from turnline.errors import NameTaken, UnknownName
 from turnline.server.auth.credentials import is_loopback
-from turnline.server.runtime import Runtime
 from turnline.server.settings import ServerSettings
 
 BACKLOG: Final = 2048
@@ -35,10 +34,18 @@ _TAKEN: Final = {
 }
 
 
+class Drains(Protocol):
+    """What a server tells before it closes connections: a `Runtime`, or the one of a `LiveApp`."""
+
+    def drain(self) -> None: ...
+
+    def give_up(self) -> None: ...
+
+
 class DrainingServer(uvicorn.Server):
     """Tells the runtime before it closes connections, and leaves the process to whoever started it."""
 
-    def __init__(self, app: FastAPI, runtime: Runtime, settings: ServerSettings, *, access_log: bool) -> None:
+    def __init__(self, app: ASGIApp, runtime: Drains, settings: ServerSettings, *, access_log: bool) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
