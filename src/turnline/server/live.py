@@ -38,15 +38,19 @@ class LiveApp:
     def __init__(self, *, drain_seconds: float) -> None:
         self._drain_seconds = drain_seconds
         self._serving: _Edition | None = None
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: set[_Edition] = set()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._serving is not None:
-            self._leave(self._serving)
-        await asyncio.gather(*self._leaving, return_exceptions=True)
+        """Close what is served. Whoever serves has waited for the requests before."""
+        last = [] if self._serving is None else [self._serving]
+        for edition in (*last, *self._leaving):
+            edition.leave(within_seconds=0)
+        await asyncio.gather(*(edition.task for edition in self._leaving), return_exceptions=True)
+        for edition in last:
+            await edition.task
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert self._serving is not None, "it serves something before it is asked"
@@ -54,7 +58,7 @@ class LiveApp:
 
     async def switch(self, runtime: Runtime, app: FastAPI) -> None:
         """Serve `app` from now on, whose lifespan opens `runtime`. What cannot be opened raises."""
-        edition = _Edition(runtime, app, drain_seconds=self._drain_seconds)
+        edition = _Edition(runtime, app)
         try:
             await edition.open()
         except BaseException:
@@ -75,54 +79,57 @@ class LiveApp:
             self._serving.runtime.give_up()
 
     def _leave(self, edition: _Edition) -> None:
-        edition.leave()
-        self._leaving.add(edition.task)
-        edition.task.add_done_callback(self._leaving.discard)
+        edition.leave(within_seconds=self._drain_seconds)
+        self._leaving.add(edition)
+        edition.task.add_done_callback(lambda _: self._leaving.discard(edition))
 
 
 class _Edition:
     """One state of a project, served until there is a newer one. One task opens it and closes it."""
 
-    def __init__(self, runtime: Runtime, app: FastAPI, *, drain_seconds: float) -> None:
+    def __init__(self, runtime: Runtime, app: FastAPI) -> None:
         self.runtime = runtime
         self._app = app
-        self._drain_seconds = drain_seconds
         self._requests = 0
-        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_leaving = asyncio.Event()
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
+        self._is_done = asyncio.Event()
+        """Set once it is leaving, and no request is in flight or the time for them is over."""
         self.task = asyncio.create_task(self._live())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._requests += 1
-        self._is_idle.clear()
         try:
             await self._app(scope, receive, send)
         finally:
             self._requests -= 1
-            if not self._requests:
-                self._is_idle.set()
+            self._note_done()
 
     async def open(self) -> None:
-        await self._opened
+        """Return once it is open. Raises what opening it raised."""
+        await self._is_open
 
-    def leave(self) -> None:
+    def leave(self, *, within_seconds: float) -> None:
         """Answer what is in flight, for so long, and end."""
         self.runtime.drain()
         self._is_leaving.set()
+        self._note_done()
+        if not self._is_done.is_set():
+            asyncio.get_running_loop().call_later(within_seconds, self._is_done.set)
+
+    def _note_done(self) -> None:
+        if self._is_leaving.is_set() and not self._requests:
+            self._is_done.set()
 
     async def _live(self) -> None:
         try:
             async with self._app.router.lifespan_context(self._app):
-                self._opened.set_result(None)
-                await self._is_leaving.wait()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._is_idle.wait(), self._drain_seconds)
+                self._is_open.set_result(None)
+                await self._is_done.wait()
         except BaseException as error:
-            if self._opened.done():
+            if self._is_open.done():
                 raise
-            self._opened.set_exception(error)
+            self._is_open.set_exception(error)
 
 
 async def watch(root: Path, served: Fingerprint, changed: Callable[[], Awaitable[None]]) -> None:
