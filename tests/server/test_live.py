@@ -203,16 +203,18 @@ async def test_a_development_server_accepts_tokens_that_are_minted_for_the_proje
     async with live(tmp_path) as server:
         given = ("--dir", str(tmp_path), "--user", "ann", "--scope", "runs:start:*", "--expires", "1h")
         token = await command("token", "mint", *given)
-        async with server.client(token) as client:
+        async with server.client(token) as client, asyncio.timeout(WITHIN_SECONDS):
             accepted = await client.get("/hello")
             denied = await client.get("/runs")
-        await command("token", "revoke", token, "--dir", str(tmp_path))
-        async with server.client(token) as client, asyncio.timeout(WITHIN_SECONDS):
-            while (revoked := await client.get("/hello")).status_code == 200:
-                pass
+            waiting = await client.post("/order", json={})
+            async with client.stream("GET", f"{waiting.headers['location']}/events") as stream:
+                await command("token", "revoke", token, "--dir", str(tmp_path))
+                async for piece in stream.aiter_bytes():  # It ends, although the run does not.
+                    assert b"event: ended" not in piece
+            revoked = await client.get("/hello")
 
     assert accepted.json()["data"]["by"] == "ann"
-    assert (denied.status_code, revoked.status_code) == (403, 401)
+    assert (denied.status_code, stream.status_code, revoked.status_code) == (403, 200, 401)
 
 
 async def test_the_access_log_prints_each_request_without_its_query(tmp_path: Path) -> None:
