@@ -325,8 +325,8 @@ async def test_7_the_logs_file_is_locked(tmp_path: Path) -> None:
         ({"Authorization": "token-of-mine"}, "the Authorization header is not 'Bearer TOKEN'"),
         (
             {"Authorization": "Bearer EpsBCjEKBGxlYWQ"},
-            "the token is damaged, or another key has signed it; take the one that `turnline serve --dev` "
-            "has printed, or make one with `turnline token mint`",
+            "the token is damaged, or another key has signed it; make one with `turnline token mint`, "
+            "or take the key that `turnline serve --dev` has printed",
         ),
     ],
 )

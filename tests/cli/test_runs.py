@@ -28,7 +28,7 @@ def greet(ctx):
 def save(ctx):
     if not Path("mended").exists():
         raise ValueError("the disk is full")
-    return {"saved": True}
+    return {"saved": True} | ({"by": ctx["_user_id"]} if "_user_id" in ctx else {})
 """
 FLOW = """
 kind: Workflow
@@ -141,6 +141,13 @@ def test_retry_goes_on_from_the_step_and_says_how_it_ended(folder: Path) -> None
 
     assert (told["status"], told["retry_of"]) == ("succeeded", "r1")
     assert told["data"] == {"name": "Ann", "hello": "Hello Ann", "saved": True}
+
+
+def test_a_retry_is_of_the_user_that_the_operator_names(folder: Path) -> None:
+    (folder / "mended").touch()
+    told = json.loads(call("runs", "retry", "r1", "--as", "eve", "--json").out)
+
+    assert told["data"]["by"] == "eve"
 
 
 def test_an_exported_run_is_played_by_turnline_test(folder: Path) -> None:

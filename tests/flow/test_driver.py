@@ -488,6 +488,21 @@ async def test_f6_retry_goes_on_from_a_step_with_what_it_was_given() -> None:
     assert (done.status, done.data, path) == ("succeeded", {"n": 1, "m": 3}, ["b", "c"])
 
 
+@pytest.mark.parametrize("user", ["bob", None])
+async def test_a_retry_is_of_the_user_who_retries(user: str | None) -> None:
+    users: list[object] = []
+
+    def work(ctx: Ctx) -> None:
+        users.append(ctx.get("_user_id"))
+
+    async with stage(ONE, work=work) as house:
+        run_id = await house.runs.start("main", {}, user_id="ann")
+        await house.runs.wait(run_id)
+        await house.runs.wait(await house.runs.retry(run_id, user_id=user))
+
+    assert users == ["ann", user]
+
+
 async def test_a_channel_that_is_no_run_is_an_unknown_run() -> None:
     async with stage(ONE, work=lambda ctx: None) as house:
         with pytest.raises(UnknownRun):

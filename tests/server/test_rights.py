@@ -99,6 +99,16 @@ async def test_a_token_narrowed_to_a_run_does_not_start_its_flow_again() -> None
     assert [refused.status_code, taken.status_code] == [403, 201]
 
 
+@pytest.mark.parametrize(("scopes", "status"), [([], 403), (["runs:start:guarded"], 201)])
+async def test_a_fork_of_a_run_needs_the_rights_of_the_flow(scopes: list[str], status: int) -> None:
+    with known(eve=person("eve", "admin", "runs:write", "channels:write", *scopes)):
+        async with served(GUARDED, work=work) as server:
+            run_id = await failed_run(server, "/flows/guarded/runs")
+            answer = await server.post(f"/channels/{run_id}/fork", {"at": 2}, token="eve")
+
+    assert answer.status_code == status
+
+
 async def test_a_retry_runs_as_whoever_retries() -> None:
     with known(eve=person("eve", "runs:write", "runs:start:guarded")):
         async with served(GUARDED, work=work) as server:

@@ -11,6 +11,8 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -18,16 +20,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from turnline import tracing
-from turnline.errors import BadKey, MissingExtra
+from turnline.errors import BadKey, LogUnavailable, MissingExtra, TurnlineError
+from turnline.log.memory import MemoryLog
 
 if TYPE_CHECKING:
     import socket
+
+    from fastapi import FastAPI
 
     from turnline.flow.definition.fields import Fields
     from turnline.flow.definition.flow import Flow, Trigger
     from turnline.flow.project import Project
     from turnline.server.access import OpenAuthenticator
+    from turnline.server.live import Fingerprint, LiveApp
     from turnline.server.runtime import Runtime
+    from turnline.server.settings import ServerSettings
 
 EPILOG: Final = (
     "Example: turnline serve examples/leads --dev\n\n"
@@ -58,7 +65,11 @@ Grace = Annotated[
 ]
 SocketNumber = Annotated[int | None, typer.Option("--socket", hidden=True, help="Of a worker.")]
 Dev = Annotated[
-    bool, typer.Option("--dev", help="Make a development key, print it, and serve this machine only.")
+    bool,
+    typer.Option(
+        "--dev",
+        help="Make a development key, print it, serve this machine only, and reload files that change.",
+    ),
 ]
 AllowHost = Annotated[
     list[str] | None,
@@ -72,7 +83,12 @@ TrustedProxy = Annotated[
         help="An address or network (10.0.0.0/8) of a proxy. Its X-Forwarded-For header says who is asking.",
     ),
 ]
-AccessLog = Annotated[bool, typer.Option("--access-log", help="Tell every request.")]
+AccessLog = Annotated[
+    bool, typer.Option("--access-log", help="Print a line for every request: who, what, the status.")
+]
+NoReload = Annotated[
+    bool, typer.Option("--no-reload", help="With --dev: keep serving the files as they were at the start.")
+]
 
 
 def serve(
@@ -82,6 +98,7 @@ def serve(
     port: Port = 8484,
     log: LogAddress = None,
     dev: Dev = False,
+    no_reload: NoReload = False,
     allow_host: AllowHost = None,
     trusted_proxy: TrustedProxy = None,
     access_log: AccessLog = False,
@@ -101,12 +118,14 @@ def serve(
     from turnline.errors.flows import BadDocuments
     from turnline.flow.project import load_project
     from turnline.server.connections import trusted_proxies
+    from turnline.server.live import fingerprint
     from turnline.server.origin import known_names
     from turnline.server.runtime import runtime_of
 
+    files = fingerprint(directory.resolve())
     project = load_project(directory)
     try:
-        runtime = runtime_of(project, log_address=log, grace_seconds=grace)
+        runtime_of(project, log_address=log)
     except BadDocuments as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
@@ -114,16 +133,22 @@ def serve(
     if project.report and socket_number is None:
         typer.echo(str(project.report), err=True)
     if workers > 1:
-        given = _given(directory, host=host, log=log, dev=dev, access_log=access_log, grace=grace)
-        given[-1:-1] = [word for name in allow_host or [] for word in ("--allow-host", name)]
-        given[-1:-1] = [word for one in trusted_proxy or [] for word in ("--trusted-proxy", one)]
+        words = [*(["--log", log] if log else []), *(["--dev"] if dev else [])]
+        words += [*(["--no-reload"] if no_reload else []), *(["--access-log"] if access_log else [])]
+        words += [word for name in allow_host or [] for word in ("--allow-host", name)]
+        words += [word for one in trusted_proxy or [] for word in ("--trusted-proxy", one)]
+        command = [sys.executable, "-m", "turnline", "serve", str(directory), "--host", host]
+        command += ["--grace", str(grace), *words, "--socket"]
         address = log or project.log_address
-        raise typer.Exit(asyncio.run(_supervise(given, workers, address, host=host, port=port, dev=dev)))
+        raise typer.Exit(asyncio.run(_supervise(command, workers, address, host=host, port=port, dev=dev)))
     names = known_names(host, allow_host or [])
     place = _Place(host, port, socket_number, names, trusted_proxies(trusted_proxy or []))
     provider = tracing.export(os.environ)
+    if access_log:
+        _print_requests()
+    site = _Site(directory, project, place, files=files, log=log, grace=grace)
     try:
-        asyncio.run(_serve(project, runtime, place, dev=dev, access_log=access_log, grace=grace))
+        asyncio.run(site.serve(dev=dev, is_live=dev and not no_reload, access_log=access_log))
     finally:
         if provider is not None:
             provider.shutdown()
@@ -152,17 +177,6 @@ class _Place(NamedTuple):
         return bind(self.host, self.port) if self.number is None else socket.socket(fileno=self.number)
 
 
-def _given(
-    directory: Path, *, log: str | None, access_log: bool, dev: bool, host: str, grace: float
-) -> list[str]:
-    """The command of a worker, but for the number of its socket."""
-    words = [sys.executable, "-m", "turnline", "serve", str(directory), "--host", host, "--grace", str(grace)]
-    words += ["--log", log] if log else []
-    words += ["--dev"] if dev else []
-    words += ["--access-log"] if access_log else []
-    return [*words, "--socket"]
-
-
 async def _supervise(
     command: list[str], count: int, log_address: str, *, host: str, port: int, dev: bool
 ) -> int:
@@ -179,41 +193,123 @@ async def _supervise(
     return code
 
 
-async def _serve(
-    project: Project, runtime: Runtime, place: _Place, *, dev: bool, access_log: bool, grace: float
-) -> None:
-    from turnline.server.app import TITLE, create_app
-    from turnline.server.auth.api_keys import new_api_key
-    from turnline.server.serving import DrainingServer
-    from turnline.server.settings import ServerSettings
-    from turnline.server.workers import secret_of_parent, tell_ready
-    from turnline.server.ws_settings import PRESENCES_PER_USER, WsSettings
+class _Site:
+    """A project as it is served, and again when its files have changed."""
 
-    host = place.host
-    secret = secret_of_parent() if place.is_worker else ""
-    key = (secret or new_api_key()) if dev else None
-    opened = _authenticator(project.root, os.environ, host=host, key=key)
-    limits = project.settings.limits
-    settings = ServerSettings(
-        drain_seconds=grace,
-        hosts=place.names,
-        same_origin=True,
-        trusted_proxies=place.trusted_proxies,
-        ws=WsSettings(presences_per_user=limits.presences_per_user or PRESENCES_PER_USER),
-        **limits.of_server(),
-    )
-    with place.listen() as listening:
-        address = _address(host, listening)
-        async with runtime, opened(runtime) as authenticator:
-            title = project.settings.name or TITLE
-            app = create_app(runtime, authenticator=authenticator, settings=settings, title=title)
-            typer.echo("\n".join(_told(runtime, address, key)))
-            server = DrainingServer(app, runtime, settings, access_log=access_log)
+    def __init__(
+        self,
+        directory: Path,
+        project: Project,
+        place: _Place,
+        *,
+        files: Fingerprint,
+        log: str | None,
+        grace: float,
+    ) -> None:
+        self._directory = directory
+        self._files = files
+        self._project = project
+        self._place = place
+        self._log_address = log or project.log_address
+        self._grace = grace
+        self._memory = MemoryLog()
+        """The log of a project that has none on a disk: it stays when the project is reloaded."""
+
+    async def serve(self, *, dev: bool, is_live: bool, access_log: bool) -> None:
+        """Serve until a signal. A key that cannot be used raises before anything is opened."""
+        import asyncio
+
+        from turnline.server.auth.api_keys import new_api_key
+        from turnline.server.live import LiveApp, watch
+        from turnline.server.serving import DrainingServer
+        from turnline.server.workers import secret_of_parent, tell_ready
+
+        place, root = self._place, self._project.root
+        secret = secret_of_parent() if place.is_worker else ""
+        key = (secret or new_api_key()) if dev else None
+        self._opened = _authenticator(root, os.environ, host=place.host, key=key)
+        async with AsyncExitStack() as stack:
+            listening = stack.enter_context(place.listen())
+            live = await stack.enter_async_context(LiveApp(drain_seconds=self._grace))
+            runtime, app, settings = self._made(self._project)
+            await live.switch(runtime, app)
+            typer.echo("\n".join(_told(runtime, _address(place.host, listening), key)))
+            server = DrainingServer(live, live, settings, access_log=access_log)
             if place.is_worker:
                 server.tell_started = tell_ready
+            if is_live:
+                watching = asyncio.ensure_future(watch(root, self._files, partial(self._reload, live)))
+                stack.callback(watching.cancel)
             await server.serve([listening])
-    if not place.is_worker:
-        typer.echo("stopped.")
+        if not place.is_worker:
+            typer.echo("stopped.")
+
+    async def _reload(self, live: LiveApp) -> None:
+        """Serve the files as they are now; what is wrong with them is told, and the state before stays."""
+        import asyncio
+
+        from turnline.flow.project import load_project
+
+        try:
+            project = await asyncio.to_thread(load_project, self._directory)
+            self._check_reload(project)
+            runtime, app, _ = self._made(project)
+            await live.switch(runtime, app)
+        except Exception as error:  # Code of the project may raise anything when it is opened.
+            said = error if isinstance(error, TurnlineError) else f"{type(error).__name__}: {error}"
+            typer.echo(f"{said}\nNot reloaded: the server goes on with the files as they were.", err=True)
+        else:
+            typer.echo(f"Reloaded: {_count(runtime)}.")
+
+    def _made(self, project: Project) -> tuple[Runtime, FastAPI, ServerSettings]:
+        """Return a project as it would be served. Nothing is opened. Raises `BadDocuments`."""
+        from turnline.server.app import TITLE, create_app
+        from turnline.server.runtime import runtime_of
+        from turnline.server.settings import ServerSettings
+        from turnline.server.ws_settings import PRESENCES_PER_USER, WsSettings
+
+        runtime = runtime_of(project, log_address=self._log_address, grace_seconds=self._grace)
+        if self._log_address == MemoryLog.address:
+            runtime.open_log = lambda: self._memory
+        limits = project.settings.limits
+        settings = ServerSettings(
+            drain_seconds=self._grace,
+            hosts=self._place.names,
+            same_origin=True,
+            trusted_proxies=self._place.trusted_proxies,
+            ws=WsSettings(presences_per_user=limits.presences_per_user or PRESENCES_PER_USER),
+            **limits.of_server(),
+        )
+        title = project.settings.name or TITLE
+        app = create_app(runtime, authenticator=self._opened, settings=settings, title=title)
+        return runtime, app, settings
+
+    def _check_reload(self, project: Project) -> None:
+        """Refuse another log, and what would lose rows that are only in memory."""
+        if project.log_address != self._project.log_address:
+            because = "the server keeps the log that it was started with; restart it"
+            raise LogUnavailable("turnline.yaml: log", because=because)
+        is_in_memory = self._log_address == MemoryLog.address and project.settings.database is None
+        if is_in_memory and project.models:
+            because = "the rows of the data models are in memory and would be lost; restart the server"
+            raise LogUnavailable(self._log_address, because=because)
+
+
+def _print_requests() -> None:
+    """Print uvicorn's line for each request, without its query: that may hold anything."""
+    import logging
+
+    class Line(logging.Formatter):
+        """One request in one line."""
+
+        def format(self, record: logging.LogRecord) -> str:
+            peer, method, path, _, status = record.args  # type: ignore[misc]
+            return f"{self.formatTime(record)} {peer} {method} {str(path).partition('?')[0]} {status}"
+
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(Line())
+    logger = logging.getLogger("uvicorn.access")
+    logger.handlers, logger.propagate = [handler], False
 
 
 def _authenticator(
@@ -248,9 +344,8 @@ def _authenticator(
 
 def _told(runtime: Runtime, address: str, key: str | None) -> Iterator[str]:
     health = runtime.hub.health()
-    count = len(runtime.flows)
-    flows = "1 flow" if count == 1 else f"{count or 'no'} flows"
-    yield f"Serving {flows} on {address}; the log is {health.log} (durability: {health.durability})."
+    log = f"the log is {health.log} (durability: {health.durability})"
+    yield f"Serving {_count(runtime)} on {address}; {log}."
     rows = [_row(flow) for flow in runtime.flows.values()]
     width = max((len(row[0]) for row in rows), default=0)
     yield from (f"  {first:{width}}  {second}" for first, second in rows)
@@ -263,6 +358,11 @@ def _told(runtime: Runtime, address: str, key: str | None) -> Iterator[str]:
         if flow.spec.trigger is not None:
             yield f"Try:\n  {_curl(address, flow.spec.trigger, key)}"
             return
+
+
+def _count(runtime: Runtime) -> str:
+    count = len(runtime.flows)
+    return "1 flow" if count == 1 else f"{count or 'no'} flows"
 
 
 def _row(flow: Flow) -> tuple[str, str]:

@@ -65,6 +65,11 @@ class Folder:
                 raise self._unreadable(self.root, "this is too large for a project", expected=expected)
         return found
 
+    def sources(self) -> Iterator[Path]:
+        """Yield every file that a change of the project may be in: YAML and Python. Raises `Unreadable`."""
+        for folder, names in self._folders():
+            yield from (folder / name for name in names if name.endswith((*_YAML, ".py")))
+
     @property
     def settings(self) -> Path:
         return self.root / SETTINGS_FILE

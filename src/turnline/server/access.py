@@ -106,6 +106,13 @@ class Access:
         trigger = flow.spec.trigger
         self._check_scopes(principal, flow, trigger.scopes if trigger else ())
 
+    async def check_start_again(self, principal: Principal, run_id: str) -> Flow:
+        """Refuse a principal that may not start the run's flow, as it was and as it is now. Return it."""
+        flow = await self._runtime.runs.definition(run_id)
+        self.check_start(principal, flow)
+        self.check_start(principal, self._runtime.flows.get(flow.name, flow))
+        return flow
+
     async def may_read_run(self, principal: Principal, run_id: str) -> bool:
         """Whether the principal may read the run: by a scope, or because it is their own."""
         try:

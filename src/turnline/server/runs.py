@@ -60,9 +60,7 @@ class RunRoutes:
         """Retry a run, for the caller: who may start its flow, as it was and as it is now."""
         run_id, who = await self._admitted(request, "runs.retry")
         runs = self._house.runtime.runs
-        flow = await runs.definition(run_id)
-        self._house.access.check_start(who, flow)
-        self._house.access.check_start(who, self._house.runtime.flows.get(flow.name, flow))
+        flow = await self._house.access.check_start_again(who, run_id)
         step = _step(await json_body(request, self._house.settings))
         try:
             with self._house.runtime.open_runs.starting(flow.name):

@@ -16,15 +16,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from turnline.errors import NameTaken, UnknownName
 from turnline.server.auth.credentials import is_loopback
 from turnline.server.connections import MAX_BACKLOG, Connections, Guarded, OneLength, descriptors
-from turnline.server.runtime import Runtime
 from turnline.server.settings import ServerSettings
 
 LEEWAY_SECONDS: Final = 2.0
@@ -36,10 +35,18 @@ _TAKEN: Final = {
 }
 
 
+class Drains(Protocol):
+    """What a server tells before it closes connections: a `Runtime`, or the one of a `LiveApp`."""
+
+    def drain(self) -> None: ...
+
+    def give_up(self) -> None: ...
+
+
 class DrainingServer(uvicorn.Server):
     """Tells the runtime before it closes connections, and leaves the process to whoever started it."""
 
-    def __init__(self, app: FastAPI, runtime: Runtime, settings: ServerSettings, *, access_log: bool) -> None:
+    def __init__(self, app: ASGIApp, runtime: Drains, settings: ServerSettings, *, access_log: bool) -> None:
         self._connections = Connections(settings, descriptors=descriptors())
         super().__init__(
             uvicorn.Config(

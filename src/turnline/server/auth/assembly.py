@@ -30,7 +30,7 @@ from turnline.server.auth.authenticator import (
 from turnline.server.auth.keys import verifying_key
 
 DEVELOPER: Final = "developer"
-NO_LIBRARY: Final = f"this server reads no tokens without the extra [biscuit]: {install_line('biscuit')}"
+_NO_LIBRARY: Final = f"this server reads no tokens without the extra [biscuit]: {install_line('biscuit')}"
 _NO_KEY: Final = "this server has no key that verifies tokens; send an API key"
 
 
@@ -64,13 +64,13 @@ async def open_development(
         async def opened() -> Authenticator:
             return await stack.enter_async_context(open_tokens(environ, folder, log, clock, new_id))
 
-        tokens = OnDemand(opened) if _has_library() else Refusing(NO_LIBRARY)
-        yield DevelopmentAuthenticator(own, otherwise=_with_api_keys(environ, tokens))
+        yield DevelopmentAuthenticator(own, otherwise=_with_api_keys(environ, OnDemand(opened)))
 
 
 def api_keys_alone(environ: Mapping[str, str]) -> Authenticator:
     """Accept API keys, on a server without a signing key. A token is refused with the reason."""
-    return _with_api_keys(environ, Refusing(_NO_KEY if _has_library() else NO_LIBRARY))
+    has_library = find_spec("biscuit_auth") is not None
+    return _with_api_keys(environ, Refusing(_NO_KEY if has_library else _NO_LIBRARY))
 
 
 @asynccontextmanager
@@ -96,7 +96,3 @@ async def open_tokens(
 def _with_api_keys(environ: Mapping[str, str], otherwise: Authenticator) -> Authenticator:
     api_keys = ApiKeys.from_text(environ.get(API_KEYS_VARIABLE, ""))
     return ByShape({API_KEY_PREFIX: api_keys}, otherwise=otherwise)
-
-
-def _has_library() -> bool:
-    return find_spec("biscuit_auth") is not None

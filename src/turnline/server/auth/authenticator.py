@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
-from turnline.errors import AccessBusy, BadKey, LogError, TurnlineError, Unauthenticated
+from turnline.errors import AccessBusy, BadKey, LogError, MissingExtra, TurnlineError, Unauthenticated
 from turnline.hub.clock import Clock
 from turnline.server.auth.credentials import Credentials, is_loopback
 from turnline.server.auth.principal import ANONYMOUS, Principal
@@ -77,6 +77,8 @@ class OnDemand:
                     self._opened = await self._open()
                 except BadKey as error:
                     raise Unauthenticated(f"no token can be verified here: {error.because}") from None
+                except MissingExtra as error:
+                    raise Unauthenticated(f"this server reads no tokens: {error}") from None
         return await self._opened.authenticate(credentials)
 
 

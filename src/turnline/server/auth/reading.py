@@ -24,8 +24,8 @@ MAX_TOKEN_CHARACTERS: Final = (MAX_TOKEN_BYTES + 2) // 3 * 4
 MAX_BLOCKS: Final = 8
 """The first one included."""
 _NOT_OURS: Final = (
-    "the token is damaged, or another key has signed it; take the one that `turnline serve --dev` has "
-    "printed, or make one with `turnline token mint`"
+    "the token is damaged, or another key has signed it; make one with `turnline token mint`, or take the "
+    "key that `turnline serve --dev` has printed"
 )
 _MAX_TIME: Final = timedelta(milliseconds=500)
 _MAX_FACTS: Final = 1_000

@@ -81,6 +81,7 @@ class ChannelChanges:
         at = _line(await json_body(request, self._house.settings), state.seq)
         if "flow" in state.spec.knobs:
             self._house.access.check(sight.principal, "runs.fork", state.channel_id)
+            await self._house.access.check_start_again(sight.principal, state.channel_id)
         by = None if sight.sees_all else sight.principal.user_id
         made = await self._house.runtime.hub.fork(state.channel_id, at=at, by=by)
         return success({"channel_id": made, "forked_from": state.channel_id, "at": at}, status=CREATED)
