@@ -32,6 +32,18 @@ _SETTINGS: Final = (("server/settings.py", "ServerSettings"), ("server/ws_settin
 _SETTABLE: Final = (
     ("`trigger.timeout`", "in a flow", "300 s", "how long a caller of a flow waits; the run goes on"),
     ("`limits.max_steps`", "in a flow", "{flow/definition/flow.py MAX_STEPS}", "steps of one run"),
+    (
+        "`limits.max_depth`",
+        "in the first flow of a tree",
+        "{core/channel.py MAX_DEPTH}",
+        "how deep runs are nested: flows, inner steps, conversations, delegations",
+    ),
+    (
+        "`limits.max_runs`",
+        "in the first flow of a tree",
+        "{core/channel.py MAX_RUNS}",
+        "runs of other flows below one run, at any depth; items of `for_each` have a limit of their own",
+    ),
     ("`limits.timeout`", "in a flow, or for all in turnline.yaml", "none", "how long a run may take"),
     (
         "`limits.concurrency`",
@@ -86,7 +98,12 @@ _SETTABLE: Final = (
         "clients of one user at `/ws`",
     ),
     ("`timeout`, `retry`", "on a step", "none", "one attempt of a step, and how many there are"),
-    ("`max_turns`", "on a graph", "none", "turns of a channel; then it closes, with the reason `max_turns`"),
+    (
+        "`max_turns`",
+        "on a graph, or when a channel is opened",
+        "none",
+        "turns of a channel; then it closes, with the reason `max_turns`",
+    ),
     ("`ttl`", "when a channel is opened", "none", "how long a channel may stay open"),
     (
         "`Agent(max_tool_rounds=)`",

@@ -163,7 +163,6 @@ _TELL: Final[dict[str, Callable[[JsonObject], str | None]]] = {
     ev.EV_EXPECTATION_VIOLATED: lambda data: (
         f"noted that {data.get('name')} {data.get('seconds')} s has passed"
     ),
-    ev.EV_CHANNEL_CHILD: lambda data: f"opens {data.get('child', '')}",
     ev.EV_CHANNEL_FORKED: _forked,
     ev.EV_CHANNEL_OPENED: lambda data: "opened the channel",
     ev.EV_CHANNEL_CLOSED: lambda data: f"closed the channel: {data.get('reason', '')}",

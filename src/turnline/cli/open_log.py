@@ -65,5 +65,6 @@ async def usage_of(hub: Hub, channel_id: str) -> tuple[JsonObject, str]:
     total = own + below.spent
     counted = {"channels": below.channels, "complete": below.is_complete}
     data = {**msgspec.to_builtins(total), "below": {**counted, **msgspec.to_builtins(below.spent)}}
-    text = f"{total} ({below.channels} channels below included)" if below.channels else str(total)
+    count = "1 channel" if below.channels == 1 else f"{below.channels} channels"
+    text = f"{total} ({count} below included)" if below.channels else str(total)
     return data, text if below.is_complete else f"{text}; more channels were not counted"

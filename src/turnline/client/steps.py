@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from turnline.client.channel import Channel, RunResult
 from turnline.client.turn import Turn, TurnHandler
+from turnline.core.adapters.turn_taking import CLOSE
 from turnline.core.channel import child_id
 from turnline.core.envelope import JsonObject
 from turnline.core.graph import TransitionGraph
@@ -104,8 +105,9 @@ class _Step:
         member = self._spec.participant(agent_id)
         shown = member.name if member else name
         try:
+            knobs = {"on_failure": CLOSE}
             channel = await self._opener.open(
-                "consulting", [agent_id], message=question, **self._below(turn, str(place))
+                "consulting", [agent_id], knobs, message=question, **self._below(turn, str(place))
             )
             result = await _within(channel, target.timeout_seconds)
         except TurnlineError as error:  # It cannot be asked: denied, rejected, not there.

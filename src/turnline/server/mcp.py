@@ -22,6 +22,7 @@ from mcp.server.stdio import stdio_server
 from turnline import __version__
 from turnline.agent.agent import Agent
 from turnline.client.agent_client import AgentClient
+from turnline.core.adapters.turn_taking import CLOSE
 from turnline.core.channel import ID_PATTERN
 from turnline.core.envelope import JsonObject
 from turnline.core.governance import Passport
@@ -120,7 +121,8 @@ class ProjectTools:
             raise invalid([Problem(("message",), "a text is required")])
         if self._asker is None:
             self._asker = await self._runtime.hub.register(None, Passport(name=CALLER))
-        channel = await self._asker.open(type="consulting", target=agent.name, message=message)
+        knobs = {"on_failure": CLOSE}
+        channel = await self._asker.open(type="consulting", target=agent.name, knobs=knobs, message=message)
         try:
             result = await channel.result(timeout=self._wait_seconds)
         except TimeoutError:
