@@ -8,6 +8,7 @@ import pytest
 from tests.hub.scenes import House, begin, house, quiet, refused
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
+from turnline.agent.messages import ToolCall
 from turnline.agent.scripted import call
 from turnline.agent.tool_result import ToolResult
 from turnline.client.channel import set_context, update_context
@@ -293,6 +294,7 @@ class Shop:
 
         @seller.tool(approval=approval)
         async def order(item: str, channel: ChannelInject) -> ToolResult:
+            assert channel is not None
             self.orders.append(item)
             await update_context(channel, increment={"orders": 1})
             return ToolResult(f"{item} number {len(self.orders)}", context={"last": item})
@@ -300,7 +302,7 @@ class Shop:
         return seller
 
 
-async def sold(log: Log, shop: Shop, *steps: object, graph: TransitionGraph | None = None) -> str:
+async def sold(log: Log, shop: Shop, *steps: str | ToolCall, graph: TransitionGraph | None = None) -> str:
     """A conversation in which Ada orders; return its channel once it has closed."""
     async with stage(
         shop.agent("ada", ScriptedModel(*steps)), Agent("bo", config=ScriptedModel("yes")), log=log
