@@ -37,10 +37,10 @@ from turnline.agent.performer import (
 )
 from turnline.agent.prompt import Instructions, Prompt
 from turnline.agent.round import MAX_TOOL_ROUNDS, Outcome, start_round
+from turnline.agent.timeouts import within
 from turnline.agent.tool import Tool, as_tool, tool as make_tool
 from turnline.agent.toolbox import Toolbox
 from turnline.agent.variables import Values, conversation_dependencies, conversation_variables
-from turnline.errors.timeouts import within
 
 _SUM_UP: Final = (
     "Sum up the conversation you are shown in at most five sentences, for somebody who takes part in it and "

@@ -23,6 +23,7 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 from pydantic import ValidationError
 
+from turnline.agent.bug import is_bug, report_bug
 from turnline.agent.context import Context
 from turnline.agent.docstring import documented
 from turnline.agent.injections import Resolution, injections_of
@@ -32,7 +33,6 @@ from turnline.agent.tool_result import ToolOutput, failure, output_of
 from turnline.agent.tool_schema import Arguments
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadTool, MissingVariable, NobodyToAsk
-from turnline.errors.bug import is_bug, report_bug
 
 P = ParamSpec("P")
 R = TypeVar("R")

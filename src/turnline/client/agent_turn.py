@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from turnline.agent.agent import Agent, Conversation, Surroundings
+from turnline.agent.bug import report_bug
 from turnline.agent.journal import Entry
 from turnline.agent.messages import Message, ModelReply, UserMessage
 from turnline.agent.performer import OnProgress, Progress, TextDelta, current_call
@@ -34,7 +35,6 @@ from turnline.core.router import compile_graph
 from turnline.core.routing import Handoff, packet
 from turnline.core.state import State, WorkflowState
 from turnline.errors import AgentError, NobodyToAsk, TurnlineError
-from turnline.errors.bug import report_bug
 from turnline.hub.journal import LogJournal, entries
 
 _YOUR_TURN: Final = UserMessage(text="(It is your turn.)")

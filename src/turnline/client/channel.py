@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from turnline.agent.timeouts import within
 from turnline.client.link import Seat
 from turnline.core.channel import ChannelMetadata
 from turnline.core.envelope import Close, Draft, Envelope, JsonObject
@@ -26,7 +27,6 @@ from turnline.core.event_types import (
 from turnline.core.packet import body_of
 from turnline.core.state import STUCK, State
 from turnline.errors import ChannelClosed, TurnStuck
-from turnline.errors.timeouts import within
 from turnline.hub.opening import first_of
 from turnline.hub.texts import TurnText
 

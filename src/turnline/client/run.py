@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from turnline.agent.agent import Agent
 from turnline.agent.messages import Usage
+from turnline.agent.timeouts import within
 from turnline.client.channel import Channel
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
@@ -27,7 +28,6 @@ from turnline.core.json import normalised
 from turnline.core.packet import body_of
 from turnline.core.study.spent import spent
 from turnline.errors import BadSpec
-from turnline.errors.timeouts import within
 from turnline.log.base import Log
 
 logger = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final
 
 from turnline import tracing
+from turnline.agent.bug import first_line, is_bug, report_bug
 from turnline.client.channel import Channel
 from turnline.client.link import Seat
 from turnline.client.retry import RETRY_SECONDS, retried
@@ -37,7 +38,6 @@ from turnline.errors import (
     TurnlineError,
     TurnTaken,
 )
-from turnline.errors.bug import first_line, is_bug, report_bug
 from turnline.hub.lane import Held
 
 logger = logging.getLogger(__name__)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from turnline.agent.bug import is_bug, report_bug
 from turnline.agent.variables import masked
 from turnline.core.envelope import JsonObject
 from turnline.errors import (
@@ -23,7 +24,6 @@ from turnline.errors import (
     ParseFailed,
     TurnlineError,
 )
-from turnline.errors.bug import is_bug, report_bug
 from turnline.expressions import compile_expression
 from turnline.flow.run import OF_THE_RUN
 from turnline.flow.work import Done, Paused, Perform, Work

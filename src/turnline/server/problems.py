@@ -20,6 +20,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from turnline.agent.bug import first_line
 from turnline.core.envelope import JsonObject
 from turnline.core.state import WorkflowState
 from turnline.errors import (
@@ -43,7 +44,6 @@ from turnline.errors import (
     UnknownName,
     UnknownRun,
 )
-from turnline.errors.bug import first_line
 from turnline.flow.fields import Problem
 from turnline.flow.run import run_knob
 from turnline.flow.verdict import CANCELLED, TURN_STUCK, RunError

@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
+from turnline.agent.bug import collected_bugs
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadDocuments
-from turnline.errors.bug import collected_bugs
 from turnline.flow.testing.case import Surroundings, run_case
 from turnline.flow.testing.documents import WrittenCase
 from turnline.flow.testing.problem import Problem

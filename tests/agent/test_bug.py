@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from turnline.agent.bug import MAX_FRAMES, collected_bugs, first_line, is_bug, report_bug, short_traceback
 from turnline.errors import MissingVariable
-from turnline.errors.bug import MAX_FRAMES, collected_bugs, first_line, is_bug, report_bug, short_traceback
 
 
 def buggy(shelf: dict[str, str]) -> str:
