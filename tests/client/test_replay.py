@@ -409,7 +409,7 @@ async def test_the_tools_of_a_colleague_answer_from_the_record_too() -> None:
         assert (shop.orders, answers_to(bo)) == (["lamp"], ["lamp number 1"])
 
 
-async def test_a_replay_asks_nobody_outside_of_it_and_writes_on_no_other_channel() -> None:
+async def test_a_replay_asks_no_agent_outside_of_it_and_writes_on_no_other_channel() -> None:
     log = MemoryLog()
     async with stage(Agent("ada", config=ScriptedModel("hello")), log=log) as home:
         other = await home.open(sequence(["user", "ada", "user"]), by="user", message="one")

@@ -4,14 +4,15 @@
       File "/home/ann/desk/tools.py", line 12, in look
         return shelf["lamp"]
 
-Rule: a report shows lines of code and where they are, never values. Whoever reports masks the text of the
+Rule: a report shows lines of code and where they are, never values. The caller masks the text of the
 exception first; of that text the first line is shown, because further lines often quote what was given.
-A report goes to the log of the process, and to nobody else.
+A report goes to the log of the process only.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,10 +27,10 @@ logger = logging.getLogger("turnline.bugs")
 MAX_FRAMES: Final = 4
 """Frames of the user's own code in a report; the innermost ones are kept."""
 MAX_REASON_CHARACTERS: Final = 500
-_OURS: Final = str(Path(__file__).resolve().parents[1])
+_OURS: Final = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 _LIBRARIES: Final = tuple(
     {
-        str(Path(path).resolve())
+        f"{Path(path).resolve()}{os.sep}"
         for name, path in sysconfig.get_paths().items()
         if name.endswith(("lib", "stdlib"))
     }
@@ -78,7 +79,9 @@ def short_traceback(error: BaseException) -> str:
 
 
 def _own_frames(error: BaseException) -> list[FrameSummary]:
-    return [one for one in extract_tb(error.__traceback__) if _is_own(one.filename)]
+    """The frames of the user's code: of the error, or else of its cause, such as a condition that raised."""
+    own = [one for one in extract_tb(error.__traceback__) if _is_own(one.filename)]
+    return own or ([] if error.__cause__ is None else _own_frames(error.__cause__))
 
 
 def _is_own(filename: str) -> bool:
