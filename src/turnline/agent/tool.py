@@ -23,9 +23,9 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
 from pydantic import ValidationError
 
-from turnline.agent.bug import is_bug, report_bug
 from turnline.agent.context import Context
 from turnline.agent.docstring import documented
+from turnline.agent.failures import is_bug, report_failure
 from turnline.agent.injections import Resolution, injections_of
 from turnline.agent.model import ToolSpec
 from turnline.agent.parameters import parameters_of
@@ -114,7 +114,7 @@ class Tool(Generic[P, R]):
         except Exception as error:
             failed = failure(error, resolution.given, context.variables, context.dependencies)
             if is_bug(error):
-                report_bug(f"tool {self.name!r}", error, failed.text)
+                report_failure(f"tool {self.name!r}", error, failed.text)
             return failed
         return output_of(returned, reason if isinstance(reason, str) else "")
 

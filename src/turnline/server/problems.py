@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from turnline.agent.bug import first_line
+from turnline.agent.failures import first_line
 from turnline.core.envelope import JsonObject
 from turnline.core.state import WorkflowState
 from turnline.errors import (

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnline.agent.bug import first_line
+from turnline.agent.failures import first_line
 from turnline.client.frames import Request, converted
 from turnline.core.codec import encode as encode_line
 from turnline.core.envelope import Draft, Envelope, JsonObject

@@ -1,4 +1,4 @@
-"""Bugs in the user's code: reported to the operator with file, line and a short traceback.
+"""Failures of tools, steps and turns: reported to the operator; a bug with file, line and a short traceback.
 
     tool 'look' failed: KeyError: 'lamp'
       File "/home/ann/desk/tools.py", line 12, in look
@@ -22,7 +22,7 @@ from typing import Final
 
 from turnline.errors.base import TurnlineError, plain
 
-logger = logging.getLogger("turnline.bugs")
+logger = logging.getLogger("turnline.failures")
 
 MAX_FRAMES: Final = 4
 """Frames of the user's own code in a report; the innermost ones are kept."""
@@ -37,14 +37,15 @@ _LIBRARIES: Final = tuple(
 )
 
 
-def report_bug(what: str, error: BaseException, reason: str) -> None:
-    """Log that `what` failed, why, and where in the user's code. `reason` is masked already."""
-    logger.warning("%s failed: %s%s", what, first_line(reason), short_traceback(error))
+def report_failure(what: str, error: BaseException | None, reason: str) -> None:
+    """Log that `what` failed, and why; of a bug also where it is. `reason` is masked already."""
+    where = short_traceback(error) if error is not None and is_bug(error) else ""
+    logger.warning("%s failed: %s%s", what, first_line(reason), where)
 
 
 @contextmanager
-def collected_bugs() -> Iterator[list[str]]:
-    """Collect the reports of bugs in a list; within this they are not logged."""
+def collected_failures() -> Iterator[list[str]]:
+    """Collect the reports in a list; within this they are not logged."""
     reports: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:
