@@ -165,6 +165,10 @@ def test_a_projects_folder_runs_its_flow_or_asks_which() -> None:
     assert "holds several flows: it, more; say which with --flow" in " ".join(unclear.err.split())
     assert call("run", ".", "--flow", "it", "-i", "name=Ann").code == 0
 
+    project(Path(), workflows__asks_yaml=APPROVE)
+    waits = call("run", ".", "--flow", "asks", "-i", "name=Ann", "--log", "run.db")
+    assert "answer with turnline run . --flow asks --log run.db --run " in waits.out
+
 
 @pytest.mark.parametrize(
     ("file", "text", "said"),
@@ -350,3 +354,27 @@ def tell(ctx):
 
     assert "refused ***" in done.err
     assert "hunter2" not in done.out + done.err
+
+
+def test_a_failure_that_a_route_takes_is_told_with_its_reason(tmp_path: Path) -> None:
+    flow = """
+steps:
+  - {id: ask, agent: {prompt: hello}, routes: {error: greet}}
+  - {id: greet, runner: greet}
+"""
+    written(flow)
+    done = turnline("run", "workflows/it.yaml", "-i", "name=Ann", cwd=tmp_path)
+
+    assert done.code == 0
+    assert "step 'ask' of run" in done.err
+    assert "has no model. Give it one" in done.err
+    assert "File " not in done.err
+
+
+def test_an_api_call_that_fails_says_why(tmp_path: Path) -> None:
+    call_it = "{url: 'http://127.0.0.1:9/', allow_private: true}"
+    written(f"steps: [{{id: call, api_call: {call_it}, routes: {{error: END}}}}]")
+    done = turnline("run", "workflows/it.yaml", cwd=tmp_path)
+
+    assert "step 'call' of run" in done.err
+    assert "failed: GET" in done.err

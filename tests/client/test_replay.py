@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 from tests.hub.scenes import House, begin, house, quiet, refused
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
+from turnline.agent.messages import ToolCall
 from turnline.agent.scripted import call
 from turnline.agent.tool_result import ToolResult
 from turnline.client.channel import set_context, update_context
@@ -302,7 +302,7 @@ class Shop:
         return seller
 
 
-async def sold(log: Log, shop: Shop, *steps: Any, graph: TransitionGraph | None = None) -> str:
+async def sold(log: Log, shop: Shop, *steps: str | ToolCall, graph: TransitionGraph | None = None) -> str:
     """A conversation in which Ada orders; return its channel once it has closed."""
     async with stage(
         shop.agent("ada", ScriptedModel(*steps)), Agent("bo", config=ScriptedModel("yes")), log=log
@@ -409,7 +409,7 @@ async def test_the_tools_of_a_colleague_answer_from_the_record_too() -> None:
         assert (shop.orders, answers_to(bo)) == (["lamp"], ["lamp number 1"])
 
 
-async def test_a_replay_asks_nobody_outside_of_it_and_writes_on_no_other_channel() -> None:
+async def test_a_replay_asks_no_agent_outside_of_it_and_writes_on_no_other_channel() -> None:
     log = MemoryLog()
     async with stage(Agent("ada", config=ScriptedModel("hello")), log=log) as home:
         other = await home.open(sequence(["user", "ada", "user"]), by="user", message="one")

@@ -295,7 +295,7 @@ def look() -> str:
     return "a lamp"
 
 
-async def test_another_graph_under_an_old_channel_id_is_refused_before_anybody_acts() -> None:
+async def test_another_graph_under_an_old_channel_id_is_refused_before_an_agent_acts() -> None:
     desk, log = Desk(), MemoryLog()
 
     def start(graph: TransitionGraph, model: ScriptedModel, timeout: float | None = None) -> Any:

@@ -232,6 +232,17 @@ async def test_n3_a_turn_that_ends_its_process_again_and_again_is_stuck_and_list
         assert [one.channel_id for one in listed] == [channel.channel_id]
 
 
+async def test_n3_a_turn_that_is_given_up_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await stuck(home)
+
+    (said,) = [one.getMessage() for one in caplog.records if one.name == "turnline.hub.turns"]
+    assert said == (
+        f"turn 1 of {home['alice'].agent_id} on channel {channel.channel_id} is given up: "
+        "its process ended each time that it was taken."
+    )
+
+
 async def test_n3_waiting_for_the_result_of_a_stuck_channel_says_how_to_retry() -> None:
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await stuck(home)

@@ -37,11 +37,11 @@ from turnline.agent.performer import (
 )
 from turnline.agent.prompt import Instructions, Prompt
 from turnline.agent.round import MAX_TOOL_ROUNDS, Check, Outcome, start_round
+from turnline.agent.timeouts import within
 from turnline.agent.tool import Tool, ToolRetry, as_tool, tool as make_tool
 from turnline.agent.toolbox import Toolbox
 from turnline.agent.variables import Values, conversation_dependencies, conversation_variables
 from turnline.core.variables import check_keys
-from turnline.errors.timeouts import within
 from turnline.threads import in_thread
 
 _SUM_UP: Final = (

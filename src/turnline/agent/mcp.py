@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from turnline.agent.context import Context
 from turnline.agent.model import ToolSpec
+from turnline.agent.timeouts import within
 from turnline.agent.tool import Tool, ToolRetry, checked_retry
 from turnline.agent.tool_result import ToolOutput, output_of
 from turnline.agent.variables import masked
 from turnline.core.envelope import JsonObject
 from turnline.errors import AgentError, BadTool, MissingExtra, TurnlineError
-from turnline.errors.timeouts import within
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -25,6 +25,7 @@ from pydantic import ValidationError
 
 from turnline.agent.context import Context
 from turnline.agent.docstring import documented
+from turnline.agent.failures import is_bug, report_failure
 from turnline.agent.injections import Resolution, injections_of
 from turnline.agent.model import ToolSpec
 from turnline.agent.parameters import parameters_of
@@ -32,7 +33,6 @@ from turnline.agent.tool_result import ToolOutput, failure, output_of
 from turnline.agent.tool_schema import Arguments
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadTool, MissingVariable, NobodyToAsk
-from turnline.errors.bug import is_bug, report_bug
 from turnline.threads import in_thread
 
 P = ParamSpec("P")
@@ -149,7 +149,7 @@ class Tool(Generic[P, R]):
         except Exception as error:
             failed = failure(error, resolution.given, context.variables, context.dependencies)
             if is_bug(error):
-                report_bug(f"tool {self.name!r}", error, failed.text)
+                report_failure(f"tool {self.name!r}", error, failed.text)
             return failed
         return output_of(returned, reason if isinstance(reason, str) else "")
 

@@ -68,7 +68,9 @@ class Options:
 
     def again(self, run_id: str) -> str:
         """The command that goes on with the run."""
-        return shlex.join(["turnline", "run", str(self.file), "--log", self.log or MEMORY, "--run", run_id])
+        flow = ["--flow", self.flow] if self.flow else []
+        words = ["turnline", "run", str(self.file), *flow, "--log", self.log or MEMORY, "--run", run_id]
+        return shlex.join(words)
 
 
 def run(options: Options) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from turnline.agent.agent import Agent, Conversation, Surroundings
+from turnline.agent.failures import report_failure
 from turnline.agent.journal import Entry
 from turnline.agent.messages import Message, ModelReply, UserMessage
 from turnline.agent.performer import OnProgress, Progress, TextDelta, current_call
@@ -34,7 +35,6 @@ from turnline.core.router import compile_graph
 from turnline.core.routing import Handoff, packet
 from turnline.core.state import State, WorkflowState
 from turnline.errors import AgentError, NobodyToAsk, TurnlineError
-from turnline.errors.bug import report_bug
 from turnline.hub.ids import NewId, secret_id
 from turnline.hub.journal import LogJournal, entries
 
@@ -136,7 +136,7 @@ class AgentTurns:
             raise
         except Exception as error:  # A prompt's, a hook's or a model's of the user's own. It goes on the log.
             text = failure(error, talk.variables, talk.dependencies).text
-            report_bug(f"agent {self._agent.name!r}", error, text)
+            report_failure(f"agent {self._agent.name!r}", error, text)
             raise AgentError(text) from None
 
     def _updates(self, text: str, talk: Conversation) -> JsonObject | None:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from turnline.agent.messages import Usage
 from turnline.agent.output import Output
+from turnline.agent.timeouts import within
 from turnline.client.link import Seat
 from turnline.core.channel import ChannelMetadata
 from turnline.core.envelope import Basis, Close, Draft, Envelope, JsonObject, Rest
@@ -30,7 +31,6 @@ from turnline.core.event_types import (
 from turnline.core.packet import JSON, body_of
 from turnline.core.state import RESTING, STUCK, State
 from turnline.errors import BadOutput, ChannelClosed, TurnStuck
-from turnline.errors.timeouts import within
 from turnline.hub.opening import first_of
 from turnline.hub.texts import TurnText
 

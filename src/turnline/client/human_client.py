@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+from turnline.agent.timeouts import within
 from turnline.client.participant import OnEnvelope, ParticipantClient
 from turnline.client.unread import Unread
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_HUMAN_ANSWERED
 from turnline.core.governance import Registration
 from turnline.errors import ClientClosed, HubClosed, TurnlineError
-from turnline.errors.timeouts import within
 
 
 class HumanClient(ParticipantClient):

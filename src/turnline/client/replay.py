@@ -25,6 +25,7 @@ from typing import Literal, get_args
 
 from turnline.agent.agent import Agent, Config
 from turnline.agent.prompt import Prompt
+from turnline.agent.timeouts import within
 from turnline.client.agent_client import AgentClient
 from turnline.client.link import LocalLink
 from turnline.client.participant import ParticipantClient
@@ -41,7 +42,6 @@ from turnline.core.governance import Registration
 from turnline.core.state import State
 from turnline.core.study.why import is_turn
 from turnline.errors import BadSpec, UnknownParticipant
-from turnline.errors.timeouts import within
 from turnline.hub.hub import Hub
 from turnline.hub.seat import Seat as HubSeat
 

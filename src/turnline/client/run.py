@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from turnline.agent.agent import Agent
+from turnline.agent.timeouts import within
 from turnline.client.channel import RunResult
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
@@ -22,7 +23,6 @@ from turnline.core.graph import TransitionGraph
 from turnline.core.json import normalised
 from turnline.core.packet import body_of
 from turnline.errors import BadSpec
-from turnline.errors.timeouts import within
 from turnline.log.address import open_log
 from turnline.log.base import Log
 from turnline.log.memory import MemoryLog

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final
 
 from turnline import tracing
+from turnline.agent.failures import report_failure
 from turnline.client.channel import Channel
 from turnline.client.link import Seat
 from turnline.client.retry import RETRY_SECONDS, retried
@@ -37,7 +38,6 @@ from turnline.errors import (
     TurnlineError,
     TurnTaken,
 )
-from turnline.errors.bug import first_line, is_bug, report_bug
 from turnline.hub.lane import Held
 from turnline.hub.turns import let_go
 
@@ -236,16 +236,12 @@ async def _commit(turn: Turn, said: str | JsonObject | None) -> None:
 
 
 def _log_failure(seat: Seat, turn: Turn, error: Exception) -> None:
-    """Log why the turn failed; a bug of the handler's also with where it is."""
+    """Log why the turn failed."""
     what, told = (
         f"turn {turn.number} of {seat.agent_id} on channel {turn.channel.channel_id}",
         described(error),
     )
-    reason = f"{told['type']}: {told['message']}"
-    if is_bug(error):
-        report_bug(what, error, reason)
-    else:
-        logger.warning("%s failed: %s", what, first_line(reason))
+    report_failure(what, error, f"{told['type']}: {told['message']}")
 
 
 def described(error: BaseException) -> JsonObject:

@@ -9,6 +9,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any, Final
 
+from turnline.agent.failures import is_bug, report_failure
 from turnline.agent.variables import masked
 from turnline.core.envelope import JsonObject
 from turnline.errors import (
@@ -25,8 +26,8 @@ from turnline.errors import (
     ParseFailed,
     TurnlineError,
 )
-from turnline.errors.bug import is_bug, report_bug
 from turnline.expressions import compile_expression
+from turnline.flow.compile import ERRORS
 from turnline.flow.run import OF_THE_RUN
 from turnline.flow.work import Done, Paused, Perform, Work
 
@@ -51,6 +52,10 @@ async def attempt(work: Work[Any], perform: Perform) -> Done | Paused:
         raise
     except Exception as error:
         done = failed(work, error)
+    else:
+        if isinstance(done, Done) and done.signal in ERRORS:
+            reason = done.private.get("_last_error") or f"it ended with the signal {done.signal!r}"
+            report_failure(_step_of(work), None, masked(str(reason), _hidden(work)))
     settled = settle(work, done) if isinstance(done, Done) else done
     if isinstance(done, Done) and settled is not done and done.commit is not None:
         await done.commit.close()
@@ -86,25 +91,32 @@ def settle(work: Work[Any], done: Done) -> Done | Paused:
 def failed(work: Work[Any], error: Exception) -> Done:
     """Return an exception as the end of a step: the signal, and the text for the next steps.
 
-    Values of keys with `_` are masked in the text. A bug is reported to the operator, with where it is.
+    Values of keys with `_` are masked in the text. The operator gets a report.
     """
     kind = "error"
     if isinstance(error, TimeoutError):
         kind = "timeout"
     elif isinstance(error, ParseFailed):
         kind = "parse_error"
-    hidden = {key: value for key, value in work.private.items() if key not in OF_THE_RUN}
-    text = masked(described(error, work.step.timeout), hidden)
-    if is_bug(error):
-        named = type(error).__name__
-        reason = text if text.startswith(named) else f"{named}: {text}"
-        report_bug(f"step {work.step.id!r} of run {work.run_id} (flow {work.flow.name!r})", error, reason)
+    text = masked(described(error, work.step.timeout), _hidden(work))
+    named = type(error).__name__
+    is_named = text.startswith(named) or not is_bug(error)
+    report_failure(_step_of(work), error, text if is_named else f"{named}: {text}")
     return Done(
         signal=kind,
         private={"_last_error": text, "_last_error_type": kind},
         status=error.status if isinstance(error, ModelError) else None,
         is_final=isinstance(error, AddressRefused | BadAddress),
     )
+
+
+def _step_of(work: Work[Any]) -> str:
+    return f"step {work.step.id!r} of run {work.run_id} (flow {work.flow.name!r})"
+
+
+def _hidden(work: Work[Any]) -> JsonObject:
+    """What no text may show: the values of keys with `_` that are not the engine's report of the run."""
+    return {key: value for key, value in work.private.items() if key not in OF_THE_RUN}
 
 
 def described(error: BaseException, timeout_seconds: float | None = None) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from turnline.agent.timeouts import within
 from turnline.core import event_types as ev
 from turnline.core.envelope import Envelope
 from turnline.core.json import normalised
@@ -27,7 +28,6 @@ from turnline.errors import (
     UnknownName,
     UnknownRun,
 )
-from turnline.errors.timeouts import within
 from turnline.flow.context import from_outside
 from turnline.flow.definition.flow import Flow, digest
 from turnline.flow.driver import Driver

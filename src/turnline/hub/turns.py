@@ -127,8 +127,9 @@ class Turns:
         self._heard.pop(channel_id, None)
         if first.event_type != ev.EV_TURN_CLAIMED:
             logger.warning(
-                "turn %s of channel %s is given up: its process ended each time that it was taken.",
+                "turn %s of %s on channel %s is given up: its process ended each time that it was taken.",
                 turn,
+                agent_id,
                 channel_id,
             )
             raise ClaimLost(channel_id, claim=None, live=None)

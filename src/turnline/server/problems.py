@@ -20,6 +20,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from turnline.agent.failures import first_line
 from turnline.core.envelope import JsonObject
 from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import WorkflowState
@@ -45,7 +46,6 @@ from turnline.errors import (
     UnknownName,
     UnknownRun,
 )
-from turnline.errors.bug import first_line
 from turnline.flow.fields import Problem
 from turnline.flow.run import run_knob
 from turnline.flow.verdict import TURN_STUCK, RunError

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from turnline.agent.failures import first_line
 from turnline.client.frames import Request, converted
 from turnline.core.codec import encode as encode_line
 from turnline.core.envelope import Draft, Envelope, JsonObject
@@ -34,7 +35,6 @@ from turnline.errors import (
     NotParticipant,
     UnknownChannel,
 )
-from turnline.errors.bug import first_line
 from turnline.hub.hub import OWN_PREFIX, Hub
 from turnline.hub.request import OpenRequest
 from turnline.hub.seat import Reading, Seat

@@ -20,9 +20,9 @@ import httpx2
 import msgspec
 from msgspec import Struct
 
+from turnline.agent.timeouts import within
 from turnline.agent.variables import masked
 from turnline.errors import BadStepValue, CallFailed, MissingExtra, TurnlineError, UnknownName
-from turnline.errors.timeouts import within
 from turnline.flow.definition.steps import McpStep
 from turnline.flow.exchange import address_of, checked_headers
 from turnline.flow.output import read, wants_json, written

@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
+from turnline.agent.failures import collected_failures
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadDocuments
-from turnline.errors.bug import collected_bugs
 from turnline.flow.testing.case import Surroundings, run_case
 from turnline.flow.testing.documents import WrittenCase
 from turnline.flow.testing.problem import Problem
@@ -44,8 +44,8 @@ class Result:
     line: int
     path: tuple[str, ...]
     problems: tuple[Problem, ...]
-    bugs: tuple[str, ...] = ()
-    """Reports of what nodes and tools raised, each with a short traceback; none if it passed."""
+    failures: tuple[str, ...] = ()
+    """Why steps and tools failed, a bug with a short traceback; none if it passed."""
 
     @property
     def passed(self) -> bool:
@@ -53,7 +53,7 @@ class Result:
 
     def __str__(self) -> str:
         mark = "ok  " if self.passed else "FAIL"
-        details = [indent(str(one), _DEEPER) for one in (*self.problems, *self.bugs)]
+        details = [indent(str(one), _DEEPER) for one in (*self.problems, *self.failures)]
         return "\n".join([f"{mark} {self.file}:{self.line} {self.name}", *details])
 
 
@@ -100,16 +100,16 @@ async def run_suite(
     cases: Sequence[WrittenCase], fixtures: Sequence[WrittenFixture], around: Surroundings
 ) -> SuiteReport:
     """Play all of them. What is wrong with one is no reason to leave out another."""
-    results = [await _with_bugs(_case(one, around)) for one in cases]
-    results += [await _with_bugs(_fixture(one, around)) for one in fixtures]
+    results = [await _with_failures(_case(one, around)) for one in cases]
+    results += [await _with_failures(_fixture(one, around)) for one in fixtures]
     return SuiteReport(tuple(results))
 
 
-async def _with_bugs(playing: Awaitable[Result]) -> Result:
-    """Return the result; one that is not as expected with the bugs that were met on the way."""
-    with collected_bugs() as bugs:
+async def _with_failures(playing: Awaitable[Result]) -> Result:
+    """Return the result; one that is not as expected with the failures on its way."""
+    with collected_failures() as failures:
         result = await playing
-    return result if result.passed else replace(result, bugs=tuple(bugs))
+    return result if result.passed else replace(result, failures=tuple(failures))
 
 
 async def _case(written: WrittenCase, around: Surroundings) -> Result:

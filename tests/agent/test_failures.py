@@ -3,11 +3,40 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 
+from turnline.agent.agent import Agent
+from turnline.agent.failures import (
+    MAX_FRAMES,
+    collected_failures,
+    first_line,
+    is_bug,
+    report_failure,
+    short_traceback,
+)
+from turnline.client.run import run
+from turnline.core.conditions import FromSpeaker, TransitionCondition, register_condition
+from turnline.core.envelope import Envelope
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.targets import AgentTarget, TerminateTarget
 from turnline.errors import MissingVariable
-from turnline.errors.bug import MAX_FRAMES, collected_bugs, first_line, is_bug, report_bug, short_traceback
+from turnline.testing import ScriptedModel
+
+
+@dataclass(frozen=True)
+class Lamp(TransitionCondition):
+    """A condition with a bug."""
+
+    name: ClassVar[str] = "tests.buggy_lamp"
+
+    def evaluate(self, state: Any, envelope: Envelope) -> bool:
+        return bool(dict[str, str]()["lamp"])
+
+
+register_condition(Lamp)
 
 
 def buggy(shelf: dict[str, str]) -> str:
@@ -29,11 +58,14 @@ def raised(levels: int = 0) -> Exception:
 def test_a_report_names_the_file_and_the_line_and_shows_the_code_without_values(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    report_bug("tool 'look'", raised(), "KeyError: 'lamp'")
+    report_failure("tool 'look'", raised(), "KeyError: 'lamp'")
     text = caplog.records[0].getMessage()
 
     assert text.startswith("tool 'look' failed: KeyError: 'lamp'\n")
-    assert f'File "{__file__}", line 14, in buggy\n    return shelf["lamp"]' in text
+    assert (
+        f'File "{__file__}", line {buggy.__code__.co_firstlineno + 1}, in buggy\n    return shelf["lamp"]'
+        in text
+    )
     assert "hunter2" not in text
     assert caplog.records[0].levelno == logging.WARNING
 
@@ -69,9 +101,26 @@ def test_what_turnline_raises_on_purpose_is_a_bug_only_where_the_users_code_call
 
 
 def test_reports_can_be_collected_instead_of_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with collected_bugs() as bugs:
-        report_bug("it", raised(), "no")
-    report_bug("it", raised(), "again")
+    with collected_failures() as bugs:
+        report_failure("it", raised(), "no")
+    report_failure("it", raised(), "again")
 
     assert [one.partition("\n")[0] for one in bugs] == ["it failed: no"]
     assert [one.getMessage().partition("\n")[0] for one in caplog.records] == ["it failed: again"]
+
+
+async def test_a_bug_in_a_condition_of_the_users_own_is_shown_with_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ada = Agent("ada", config=ScriptedModel("hello"))
+    graph = TransitionGraph(
+        "user",
+        [Transition(FromSpeaker("user"), AgentTarget("ada")), Transition(Lamp(), TerminateTarget("lit"))],
+        TerminateTarget("dark"),
+    )
+    await run(graph, agents=[ada], message="go")
+
+    (said,) = [one.getMessage() for one in caplog.records if one.name == "turnline.failures"]
+    assert "RoutingFailed: Lamp" in said
+    assert f'File "{__file__}"' in said
+    assert 'return bool(dict[str, str]()["lamp"])' in said

@@ -1,17 +1,18 @@
-"""Bugs in the user's code: reported to the operator with file, line and a short traceback.
+"""Failures of tools, steps and turns: reported to the operator; a bug with file, line and a short traceback.
 
     tool 'look' failed: KeyError: 'lamp'
       File "/home/ann/desk/tools.py", line 12, in look
         return shelf["lamp"]
 
-Rule: a report shows lines of code and where they are, never values. Whoever reports masks the text of the
+Rule: a report shows lines of code and where they are, never values. The caller masks the text of the
 exception first; of that text the first line is shown, because further lines often quote what was given.
-A report goes to the log of the process, and to nobody else.
+A report goes to the log of the process only.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,29 +22,30 @@ from typing import Final
 
 from turnline.errors.base import TurnlineError, plain
 
-logger = logging.getLogger("turnline.bugs")
+logger = logging.getLogger("turnline.failures")
 
 MAX_FRAMES: Final = 4
 """Frames of the user's own code in a report; the innermost ones are kept."""
 MAX_REASON_CHARACTERS: Final = 500
-_OURS: Final = str(Path(__file__).resolve().parents[1])
+_OURS: Final = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 _LIBRARIES: Final = tuple(
     {
-        str(Path(path).resolve())
+        f"{Path(path).resolve()}{os.sep}"
         for name, path in sysconfig.get_paths().items()
         if name.endswith(("lib", "stdlib"))
     }
 )
 
 
-def report_bug(what: str, error: BaseException, reason: str) -> None:
-    """Log that `what` failed, why, and where in the user's code. `reason` is masked already."""
-    logger.warning("%s failed: %s%s", what, first_line(reason), short_traceback(error))
+def report_failure(what: str, error: BaseException | None, reason: str) -> None:
+    """Log that `what` failed, and why; of a bug also where it is. `reason` is masked already."""
+    where = short_traceback(error) if error is not None and is_bug(error) else ""
+    logger.warning("%s failed: %s%s", what, first_line(reason), where)
 
 
 @contextmanager
-def collected_bugs() -> Iterator[list[str]]:
-    """Collect the reports of bugs in a list; within this they are not logged."""
+def collected_failures() -> Iterator[list[str]]:
+    """Collect the reports in a list; within this they are not logged."""
     reports: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:
@@ -78,7 +80,9 @@ def short_traceback(error: BaseException) -> str:
 
 
 def _own_frames(error: BaseException) -> list[FrameSummary]:
-    return [one for one in extract_tb(error.__traceback__) if _is_own(one.filename)]
+    """The frames of the user's code: of the error, or else of its cause, such as a condition that raised."""
+    own = [one for one in extract_tb(error.__traceback__) if _is_own(one.filename)]
+    return own or ([] if error.__cause__ is None else _own_frames(error.__cause__))
 
 
 def _is_own(filename: str) -> bool:

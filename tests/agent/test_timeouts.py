@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from turnline.errors.timeouts import within
+from turnline.agent.timeouts import within
 
 
 async def test_a_timeout_says_its_limit() -> None:
