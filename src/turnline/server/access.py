@@ -77,20 +77,20 @@ class Access:
         """Return who may start a run of `flow`."""
         trigger = flow.spec.trigger
         if trigger is not None and trigger.public:
-            return self._note(await authenticate_public(self._known(), _credentials(request)))
+            return await self._note(await authenticate_public(self._known(), _credentials(request)))
         principal = await self.admit(request, "runs.start", flow.name)
         self._check_scopes(principal, flow, trigger.scopes if trigger else ())
         return principal
 
     async def admit(self, request: Request, operation: str, resource: str = "") -> Principal:
         """Return who is asking, who may do this. Raises `Unauthenticated` or `Forbidden` otherwise."""
-        principal = self._note(await self._known().authenticate(_credentials(request)))
+        principal = await self._note(await self._known().authenticate(_credentials(request)))
         self.check(principal, operation, resource)
         return principal
 
     async def admit_to_run(self, request: Request, operation: str, run_id: str) -> Principal:
         """Return who may do this to the run; whoever may not even read it is told there is none."""
-        principal = self._note(await self._known().authenticate(_credentials(request)))
+        principal = await self._note(await self._known().authenticate(_credentials(request)))
         try:
             self.check(principal, operation, run_id)
         except Forbidden as forbidden:
@@ -128,10 +128,10 @@ class Access:
                     principal.user_id, operation="runs.start", resource=flow.name, because=because
                 )
 
-    def _note(self, principal: Principal) -> Principal:
+    async def _note(self, principal: Principal) -> Principal:
         """Keep the user's id from being registered by another user over a link."""
         if not principal.is_anonymous:
-            self._runtime.hub.note_user(principal.user_id)
+            await self._runtime.hub.note_user(principal.user_id)
         return principal
 
     def _known(self) -> Authenticator:

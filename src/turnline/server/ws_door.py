@@ -67,7 +67,7 @@ class WsDoor:
     async def admit(self, credentials: Credentials) -> Principal:
         """Return who this is, who may connect."""
         principal = await self.authenticator.authenticate(credentials)
-        self._hub.note_user(principal.user_id)
+        await self._hub.note_user(principal.user_id)
         authorise(principal, "channels.connect", now=self._hub.clock.now())
         return principal
 
