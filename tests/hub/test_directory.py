@@ -296,6 +296,22 @@ async def test_an_agent_of_another_process_can_be_invited_the_moment_it_is_regis
             assert (await channel.info()).participants[1].name == name
 
 
+async def test_a_name_that_another_process_gave_up_or_took_over_is_not_addressed_as_before(
+    tmp_path: Path,
+) -> None:
+    async with two_houses(sqlite(tmp_path), "alice") as (here, there):
+        for number in range(ROUNDS):
+            name = f"bot-{number}"
+            before = await there.agent(name)
+            await here.talk(to=name)
+            await there.door.unregister(name)
+            await refused(UnknownParticipant, here.talk(to=name))
+            after = await there.agent(name)
+            channel = await here.talk(to=name)
+
+            assert (await channel.info()).participants[1].agent_id == after.agent_id != before.agent_id
+
+
 # --- leaving ---
 
 

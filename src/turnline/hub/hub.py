@@ -411,7 +411,10 @@ class Hub:
 
     async def _spec(self, request: OpenRequest, opener: Registration) -> ChannelSpec:
         parent = await self.state(request.parent_id) if request.parent_id else None
-        await self._directory.learn(request.target)
+        if self.follows and request.target:
+            await self._directory.hydrate()  # Another hub may have given a name to another participant.
+        else:
+            await self._directory.learn(request.target)
         return spec_of(
             request,
             opener,
