@@ -11,7 +11,7 @@ import pytest
 
 from tests.flow.steps import mcp_server
 from tests.flow.steps.mcp_server import served
-from turnline import Agent, McpServer
+from turnline import Agent, McpServer, ToolRetry, tool
 from turnline.agent.context import Context
 from turnline.errors import AgentError, BadTool, MissingExtra
 from turnline.testing import ScriptedModel, call
@@ -77,6 +77,26 @@ async def test_a_server_that_went_away_fails_the_call_and_the_next_one_connects_
 
     assert first.failed
     assert second.text == "Hello Jane"
+
+
+async def test_only_a_call_that_could_not_be_made_is_one_to_retry(address: str) -> None:
+    """What the server itself answers is told to the model at once, an error too."""
+    async with McpServer(command=sys.executable, args=["-c", DIES_ONCE.format(program=PROGRAM)]) as server:
+        died = await server.call("greet_or_die", {"name": "die"})
+    async with McpServer(url=address) as server:
+        refused = await server.call("fail", {})
+
+    assert isinstance(died.error, Exception)
+    assert (refused.failed, refused.error) == (True, None)
+
+
+async def test_a_tool_of_a_server_takes_retry(address: str) -> None:
+    async with McpServer(url=address, only=["greet"], approval=["greet"]) as server:
+        [greet] = server.tools
+        retried = tool(greet, retry=4)
+
+    assert (greet.retry, retried.retry) == (None, ToolRetry(attempts=4))
+    assert (retried.name, retried.approval) == ("greet", True)
 
 
 async def test_what_was_sent_as_a_header_is_in_no_answer(address: str) -> None:

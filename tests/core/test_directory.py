@@ -200,6 +200,15 @@ def test_the_id_of_a_known_user_is_nobody_elses_name(name: str) -> None:
     assert plan(own, "carol", user="mallory", users=users).registration.agent_id == "id-m"
 
 
+def test_of_two_users_whose_ids_look_alike_each_may_have_their_own_name() -> None:
+    users = {"Carol": "carol", "carol": "carol"}
+
+    for user in users:
+        assert plan(Directory(), user, user=user, users=users).is_change
+        with pytest.raises(NameTaken):
+            plan(Directory(), "CAROL", user=user, users=users)
+
+
 def test_a_name_cannot_shadow_an_agent_id() -> None:
     with pytest.raises(NameTaken):
         plan(after(registered("id-a", "alice", 1)), "id-a", user="mallory")

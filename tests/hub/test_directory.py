@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
-from turnline.errors import BadDraft, Denied, NameTaken, UnknownParticipant
+from turnline.errors import BadDraft, Denied, LogUnavailable, NameTaken, UnknownParticipant
 from turnline.hub.directory import HubDirectory
 from turnline.hub.ids import sortable_ids
 from turnline.log.base import Log
@@ -17,7 +20,7 @@ from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
 
 from ..logs import OpenLog
-from .scenes import A_B_A, house, refused, sqlite, two_houses
+from .scenes import A_B_A, FailingLog, house, refused, sqlite, two_houses
 
 
 async def directory(log: Log) -> HubDirectory:
@@ -293,6 +296,22 @@ async def test_an_agent_of_another_process_can_be_invited_the_moment_it_is_regis
             assert (await channel.info()).participants[1].name == name
 
 
+async def test_a_name_that_another_process_gave_up_or_took_over_is_not_addressed_as_before(
+    tmp_path: Path,
+) -> None:
+    async with two_houses(sqlite(tmp_path), "alice") as (here, there):
+        for number in range(ROUNDS):
+            name = f"bot-{number}"
+            before = await there.agent(name)
+            await here.talk(to=name)
+            await there.door.unregister(name)
+            await refused(UnknownParticipant, here.talk(to=name))
+            after = await there.agent(name)
+            channel = await here.talk(to=name)
+
+            assert (await channel.info()).participants[1].agent_id == after.agent_id != before.agent_id
+
+
 # --- leaving ---
 
 
@@ -327,3 +346,109 @@ async def test_a_channel_of_an_unregistered_participant_can_be_forked() -> None:
         await home.hub.unregister("bob")
 
         assert await home.hub.fork(channel.channel_id, at=2, by="alice")
+
+
+# --- users of a server ---
+
+
+async def test_the_id_of_a_user_is_refused_at_every_hub_of_the_log_and_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    logs = sqlite(tmp_path), sqlite(tmp_path), sqlite(tmp_path)
+    one, two = await directory(logs[0]), await directory(logs[1])
+    await one.note_user("carol")
+
+    await refused(NameTaken, register(two, Passport(name="carol", owner="mallory"), user="mallory"))
+    later = await directory(logs[2])
+    await refused(NameTaken, register(later, Passport(name="Carol", owner="mallory"), user="mallory"))
+    assert (await register(later, Passport(name="carol", owner="carol"), user="carol")).name == "carol"
+    for log in logs:
+        await log.close()
+
+
+async def test_a_user_is_written_down_once(tmp_path: Path) -> None:
+    logs = sqlite(tmp_path), sqlite(tmp_path)
+    one, two = await directory(logs[0]), await directory(logs[1])
+    for _ in range(3):
+        await asyncio.gather(*(where.note_user(user) for where in (one, two) for user in ("Ann", "ann")))
+    lines = [line.event_data["user"] async for line in logs[0].read("_directory")]
+
+    assert sorted(lines) == ["Ann", "ann"]
+    for log in logs:
+        await log.close()
+
+
+async def test_a_log_that_takes_no_line_costs_no_user_their_request() -> None:
+    log = FailingLog()
+    known = await directory(log)
+    log.fail_append = LogUnavailable("memory:", because="the disk is full")
+    await known.note_user("carol")
+
+    await refused(NameTaken, register(known, Passport(name="carol", owner="mallory"), user="mallory"))
+
+
+RACER = """
+import asyncio, sys
+from turnline.client.embedded import Hub
+from turnline.core.governance import Passport, Registrar
+from turnline.errors import NameTaken
+
+address, user = sys.argv[1:]
+
+async def main() -> None:
+    hub = await Hub.open(address)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        name = line.strip()
+        try:
+            got = await hub.enrol(Passport(name=name, owner=user), None, None, by=Registrar(user))
+            print(got.agent_id, flush=True)
+        except NameTaken:
+            print("NameTaken", flush=True)
+        sys.stdin.readline()
+        print((await hub.lookup(name)).agent_id, flush=True)
+    await hub.close()
+
+asyncio.run(main())
+"""
+
+
+def asked(racers: list[subprocess.Popen[str]], line: str) -> list[str]:
+    """Give every process the line at once; return what each of them says."""
+    for one in racers:
+        assert one.stdin is not None
+        one.stdin.write(line + "\n")
+        one.stdin.flush()
+    return [said(one) for one in racers]
+
+
+def said(racer: subprocess.Popen[str]) -> str:
+    assert racer.stdout is not None
+    return racer.stdout.readline().strip()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_of_two_processes_that_register_one_new_name_at_once_one_gets_it(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    on_postgres = kind == "postgres"
+    address = request.getfixturevalue("postgres").fresh() if on_postgres else f"sqlite:///{tmp_path}/log.db"
+    program = [sys.executable, "-c", RACER, address]
+    with ExitStack() as stack:
+        racers = [
+            stack.enter_context(
+                subprocess.Popen([*program, user], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            for user in ("ann", "mallory")
+        ]
+        assert [said(one) for one in racers] == ["ready"] * 2
+        for number in range(ROUNDS):
+            got = asked(racers, f"new-{number}")
+            seen = asked(racers, "")
+
+            assert got.count("NameTaken") == 1
+            assert set(seen) == set(got) - {"NameTaken"}
+        for one in racers:
+            assert one.stdin is not None
+            one.stdin.close()
+        assert [one.wait(timeout=60) for one in racers] == [0, 0]

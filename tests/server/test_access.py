@@ -10,14 +10,19 @@ import httpx2
 import msgspec
 import pytest
 
+from tests.hub.scenes import refused
+from turnline.client.embedded import Hub
+from turnline.core.governance import Passport, Registrar
+from turnline.errors import NameTaken
 from turnline.hub.clock import SystemClock
+from turnline.log.address import open_log
 from turnline.server.access import OpenAuthenticator, development, only_api_keys, production
 from turnline.server.app import create_app
 from turnline.server.auth.api_keys import new_api_key
 from turnline.server.auth.biscuit import mint
 from turnline.server.auth.keys import RootKey
 
-from .stage import Ctx, runtime_with
+from .stage import Ctx, runtime_with, served
 
 FLOW = "metadata: {name: work}\nspec: {trigger: {path: /work}, steps: [{id: only, runner: work}]}"
 SECRET = "11" * 32
@@ -86,3 +91,19 @@ async def test_f13_without_a_key_of_its_own_a_server_knows_api_keys() -> None:
     found = await called(only_api_keys(ENVIRONMENT), API_KEY, token(ours, "*"))
 
     assert found == [(200, "ci"), (401, "")]
+
+
+async def test_the_name_of_an_http_user_is_refused_to_another_user_at_every_server_of_the_log(
+    tmp_path: Path,
+) -> None:
+    """Also where that server has never seen the user, and after both were started again."""
+    address = f"sqlite:///{tmp_path}/log.db"
+    mallory = Registrar("mallory")
+    other = await Hub.open(address)
+    async with served(FLOW, log=lambda: open_log(address), work=lambda ctx: None) as server:
+        assert (await server.get("/runs", token="root")).status_code == httpx2.codes.OK
+        await refused(NameTaken, other.enrol(Passport(name="Root", owner="mallory"), None, None, by=mallory))
+    await other.close()
+    later = await Hub.open(address)
+    await refused(NameTaken, later.enrol(Passport(name="root", owner="mallory"), None, None, by=mallory))
+    await later.close()

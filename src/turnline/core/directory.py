@@ -2,6 +2,7 @@
 
 participant.registered   {agent_id, passport, resume, rule, user}; again, with changes, it replaces
 participant.removed      {agent_id, reason}
+user.seen                {user}: a server has authenticated this user for the first time
 
 Rule 1: a name belongs to its first owner: the project (any program that opens the log itself), or the user
 of a link whom the server authenticated. The same owner may register it again, from any process; everybody
@@ -46,6 +47,7 @@ from turnline.errors import BadDraft, Denied, NameTaken, UnknownParticipant
 DIRECTORY_CHANNEL: Final = "_directory"
 EV_PARTICIPANT_REGISTERED: Final = "participant.registered"
 EV_PARTICIPANT_REMOVED: Final = "participant.removed"
+EV_USER_SEEN: Final = "user.seen"
 RESERVED_NAMES: Final = ("flows", "hub", "mcp", "turnline")
 """The system's own participants. No user can register these names, or names that look like them."""
 RECLAIMED: Final = "name_reclaimed"
@@ -138,7 +140,7 @@ def plan_registration(
     """Plan the registration of a name: the known one, updated, or a new one (L6).
 
     What is not given stays as it was registered before. `by` is the user of a link; None: the project.
-    `users` are the known users of the server: skeleton -> user id. Raises `BadDraft`, `NameTaken`, `Denied`.
+    `users` are the known users of the server: user id -> skeleton. Raises `BadDraft`, `NameTaken`, `Denied`.
     """
     check_passport(passport)
     user = "" if by is None else by.user
@@ -296,8 +298,10 @@ def _check_person(passport: Passport, by: Registrar) -> None:
 
 
 def _check_not_a_user(name: str, by: Registrar, users: Mapping[str, str]) -> None:
-    other = users.get(skeleton(name), by.user)
-    if by.user not in (name, other) and not by.is_admin:
+    if by.user == name or by.is_admin:
+        return
+    look = skeleton(name)
+    if any(found == look and user != by.user for user, found in users.items()):
         do = "It is, or looks like, the id of another user. Choose another name."
         raise NameTaken("participant", name, do=do)
 

@@ -2,6 +2,9 @@
 
 A registration is a compare-and-append: decide on what is known, append after that line. Where another hub
 was faster, its lines are read and the registration is decided again. `core.directory` has the rules.
+
+The users of a server are on the same channel: the id of a user whom one server has seen is refused as a
+name of others by every hub of the log, after a restart too.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import msgspec
 from turnline.core.directory import (
     DIRECTORY_CHANNEL,
     EV_PARTICIPANT_REMOVED,
+    EV_USER_SEEN,
     Directory,
     RegistrationPlan,
     fold_directory,
@@ -29,7 +33,7 @@ from turnline.core.event_types import HUB
 from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
 from turnline.core.json import normalised
 from turnline.core.state import LONG_AGO
-from turnline.errors import BadDraft, ChannelQuarantined, CorruptRecord, LogConflict
+from turnline.errors import BadDraft, ChannelQuarantined, CorruptRecord, LogConflict, TurnlineError
 from turnline.hub.clock import Clock
 from turnline.hub.ids import NewId
 from turnline.log.base import Log
@@ -37,7 +41,7 @@ from turnline.log.base import Log
 logger = logging.getLogger(__name__)
 
 USERS_REMEMBERED: Final = 10_000
-"""Users whose ids a hub refuses as names of others. A user who is forgotten can still reclaim their name."""
+"""The latest users whose ids a hub refuses as names of others. A user beyond them can reclaim their name."""
 
 
 class HubDirectory:
@@ -52,7 +56,7 @@ class HubDirectory:
         self._new_id = new_id
         self._lock = asyncio.Lock()
         self._users: OrderedDict[str, str] = OrderedDict()
-        """Skeleton -> the id of a user who was here lately."""
+        """User id -> its skeleton. The user seen last is the last."""
 
     async def hydrate(self) -> None:
         """Read what has been registered since. Damage costs the lines behind it, never the hub (E5)."""
@@ -97,11 +101,26 @@ class HubDirectory:
             while agent_id in self.known.by_id:
                 await self._append([(EV_PARTICIPANT_REMOVED, {"agent_id": agent_id})])
 
-    def note_user(self, user: str) -> None:
-        """Remember a user of the server: their id is nobody else's name."""
-        key = skeleton(user)
-        self._users[key] = user
-        self._users.move_to_end(key)
+    async def note_user(self, user: str) -> None:
+        """Remember a user of the server, here and on the log: their id is no other user's name.
+
+        A log that cannot be written to costs nobody their request: then only this hub remembers the user.
+        """
+        if user in self._users:
+            self._users.move_to_end(user)
+            return
+        try:
+            async with self._lock:
+                await self.hydrate()  # Another hub may have seen the user.
+                while user not in self._users:
+                    await self._append([(EV_USER_SEEN, {"user": user})])
+        except TurnlineError as error:
+            logger.warning("the user %r is not noted on the log: %s", user, error)
+            self._remember(user)
+
+    def _remember(self, user: str) -> None:
+        self._users[user] = skeleton(user)
+        self._users.move_to_end(user)
         if len(self._users) > USERS_REMEMBERED:
             self._users.popitem(last=False)
 
@@ -143,6 +162,8 @@ class HubDirectory:
             return  # Two readings overlapped. An old line must not bring back what a later one removed.
         self.known = fold_directory(self.known, envelope)
         self.last_at = envelope.created_at
+        if envelope.event_type == EV_USER_SEEN:
+            self._remember(str(envelope.event_data.get("user", "")))
 
 
 def _report_squatters(plan: RegistrationPlan) -> None:

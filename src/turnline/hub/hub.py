@@ -224,9 +224,9 @@ class Hub:
         """Read new registrations from the log if one of these ids or names is not known here."""
         await self._directory.learn(names)
 
-    def note_user(self, user: str) -> None:
-        """Remember a user of the server: their id is nobody else's name."""
-        self._directory.note_user(user)
+    async def note_user(self, user: str) -> None:
+        """Remember a user of the server, at every hub of the log: their id is no other user's name."""
+        await self._directory.note_user(user)
 
     def find_participant(self, name: str) -> Registration | None:
         """Return who is known here by this id or name."""
@@ -467,7 +467,10 @@ class Hub:
 
     async def _spec(self, request: OpenRequest, opener: Registration) -> ChannelSpec:
         parent = await self.state(request.parent_id) if request.parent_id else None
-        await self._directory.learn(request.target)
+        if self.follows and request.target:
+            await self._directory.hydrate()  # Another hub may have given a name to another participant.
+        else:
+            await self._directory.learn(request.target)
         return spec_of(
             request,
             opener,

@@ -89,7 +89,7 @@ class Access:
             principal = await authenticate_public(known, credentials)
         else:
             principal = await known.authenticate(credentials)
-        self._note(principal, request)
+        await self._note(principal, request)
         self.check_start(principal, flow)
         return principal
 
@@ -123,13 +123,13 @@ class Access:
 
     async def admit(self, request: Request, operation: str, resource: str = "") -> Principal:
         """Return who is asking, who may do this. Raises `Unauthenticated` or `Forbidden` otherwise."""
-        principal = self._note(await self._known().authenticate(_credentials(request)), request)
+        principal = await self._note(await self._known().authenticate(_credentials(request)), request)
         self.check(principal, operation, resource)
         return principal
 
     async def admit_to_run(self, request: Request, operation: str, run_id: str) -> Principal:
         """Return who may do this to the run; whoever may not even read it is told there is none."""
-        principal = self._note(await self._known().authenticate(_credentials(request)), request)
+        principal = await self._note(await self._known().authenticate(_credentials(request)), request)
         try:
             self.check(principal, operation, run_id)
         except Forbidden as forbidden:
@@ -179,11 +179,11 @@ class Access:
                     principal.user_id, operation="runs.start", resource=flow.name, because=because
                 )
 
-    def _note(self, principal: Principal, request: Request) -> Principal:
+    async def _note(self, principal: Principal, request: Request) -> Principal:
         """Keep the user's id from being registered by another user over a link, and note the token."""
         if not principal.is_anonymous:
             note_token(request.scope)
-            self._runtime.hub.note_user(principal.user_id)
+            await self._runtime.hub.note_user(principal.user_id)
         return principal
 
     def _known(self) -> Authenticator:

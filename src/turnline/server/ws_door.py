@@ -67,7 +67,8 @@ class WsDoor:
     async def admit(self, credentials: Credentials) -> Principal:
         """Return who this is, who may connect."""
         principal = await self.authenticator.authenticate(credentials)
-        self._hub.note_user(principal.user_id)
+        if not self._desk.is_open:  # An open door has programs of the project, and no users.
+            await self._hub.note_user(principal.user_id)
         authorise(principal, "channels.connect", now=self._hub.clock.now())
         return principal
 
