@@ -189,7 +189,7 @@ def test_the_ttl_of_a_run_counts_its_waits_but_not_the_time_it_is_stuck() -> Non
     scene.accept(ends(scene))
     for _ in range(MAX_CLAIMS + 1):
         claim = scene.state.claim
-        replaces = {} if claim is None else {"replaces": claim.seq}
+        replaces: dict[str, Any] = {} if claim is None else {"replaces": claim.seq}
         scene.accept(claims("step-save", alone=True, **replaces))
     assert scene.state.is_stuck
     assert scene.due() == []

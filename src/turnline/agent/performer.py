@@ -24,6 +24,7 @@ from turnline.agent.journal import Journal, Recorded, Unwritten
 from turnline.agent.messages import Message, ModelReply, ToolCall
 from turnline.agent.model import Model, ModelRequest, OnText
 from turnline.agent.round import AskModel, CallTools, Outcome, Round, ToolAnswer
+from turnline.agent.storable import storable_answer, storable_reply
 from turnline.agent.tool_result import ToolOutput
 from turnline.agent.toolbox import Toolbox
 from turnline.core.envelope import JsonObject
@@ -151,7 +152,7 @@ class Performer:
                     "gen_ai.usage.output_tokens": reply.usage.output_tokens,
                 }
             )
-        return reply
+        return storable_reply(reply)
 
     async def _call_all(self, step: CallTools) -> Sequence[ToolAnswer]:
         tasks = [asyncio.ensure_future(self._answer(call)) for call in step.calls]
@@ -183,6 +184,7 @@ class Performer:
             context=output.context,
             reason=output.reason,
         )
+        answer = storable_answer(answer)
         await self.journal.record(answer)
         self._tell(ToolFinished(answer))
         return answer
@@ -190,7 +192,8 @@ class Performer:
     async def _called(self, call: ToolCall) -> ToolOutput:
         context = self._context(f"{self.key}:{call.call_id}:{call.tool}")
         found = self.toolbox.get(call.tool)
-        if found is not None and found.approval and not await _approved(call, context):
+        needs_approval = found is not None and found.approval and not call.malformed
+        if needs_approval and not await _approved(call, context):
             return ToolOutput(text=f"a person declined this call of {call.tool!r}.", failed=True)
         try:
             return self.review(await self.toolbox.call(call, context))
