@@ -51,7 +51,7 @@ def verdict(state: WorkflowState) -> Verdict:
     response = state.private_vars.get("_response")
     data = response if isinstance(response, dict) else public(state.context_vars)
     if state.is_stuck:
-        return Verdict(status="stuck", data=data, error=_stuck(state))
+        return Verdict(status="stuck", data=data, error=stuck_error(state))
     if not state.is_over:
         return Verdict(status="running" if state.pause is None else "waiting", data=data)
     if state.pending_close_reason == COMPLETED:
@@ -60,7 +60,8 @@ def verdict(state: WorkflowState) -> Verdict:
     return Verdict(status="failed", data=data, error=_error(state))
 
 
-def _stuck(state: WorkflowState) -> RunError:
+def stuck_error(state: WorkflowState) -> RunError:
+    """Describe the step that a run, or one below it, is stuck in."""
     step = (state.expected_next_speaker or "").removeprefix(STEP_PREFIX)
     message = (
         f"The server process ended each time it took step {step!r} of run {state.channel_id!r}. "
