@@ -22,12 +22,12 @@ from turnline.agent.messages import Message, ModelReply, ToolCall, ToolMessage, 
 from turnline.agent.model import ModelRequest
 from turnline.agent.models.conversion import (
     ANSWER_TOOL,
-    MAX_MALFORMED,
     answer_form,
     conversation,
     reply_from,
     without_raw,
 )
+from turnline.agent.storable import MAX_MALFORMED
 from turnline.core.json import normalised
 
 letters = st.characters(codec="utf-8", exclude_characters="\0")

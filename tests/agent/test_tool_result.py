@@ -16,7 +16,8 @@ from hypothesis import given
 from pydantic import BaseModel, SecretStr
 
 from tests.core.strategies import json_values
-from turnline.agent.tool_result import MAX_TEXT_CHARACTERS, ToolOutput, ToolResult, output_of
+from turnline.agent.storable import MAX_TEXT_CHARACTERS
+from turnline.agent.tool_result import ToolOutput, ToolResult, output_of
 from turnline.core.json import normalised
 from turnline.core.routing import Finish, Handoff
 

@@ -117,3 +117,14 @@ async def test_a_claim_whose_worker_is_cancelled_while_it_is_written_is_not_left
 
         assert claiming.cancelled()
         assert (await home.types(channel))[-2:] == ["turn.claimed", "turn.released"]
+
+
+async def test_stopping_does_not_wait_for_a_log_that_never_answers() -> None:
+    """The claim that could not be released ends with its lease."""
+    log = SlowLog()
+    async with house(log, "alice", "bob") as home:
+        channel, _ = await asked(home)
+        log.held = channel.channel_id
+        async with asyncio.timeout(LONG_SECONDS):
+            await home["bob"].close()
+        log.let.set()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -42,6 +43,10 @@ class Disk:
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise
+
+    def leave(self, spare: int) -> None:
+        """Make so much room again."""
+        os.truncate(self._ballast, max(self._ballast.stat().st_size - spare, 0))
 
     def free(self) -> None:
         self._ballast.unlink()

@@ -34,13 +34,18 @@ WHY_NOT = why_not()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 
 
-def run(folder: Path, times: int, kind: str) -> dict[str, Any]:
+def run_on_small_disk(module: str, folder: Path, *arguments: str) -> Any:
+    """Return what a program prints that has a small disk of its own at `folder`."""
     program = f'{SMALL} "$0" && exec "$@"'
-    harness = [sys.executable, "-m", "tests.faults.full_disk", str(folder), str(times), kind]
+    harness = [sys.executable, "-m", f"tests.faults.{module}", str(folder), *arguments]
     command = [*ALONE, "sh", "-c", program, str(folder), *harness]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    report: dict[str, Any] = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def run(folder: Path, times: int, kind: str) -> dict[str, Any]:
+    report: dict[str, Any] = run_on_small_disk("full_disk", folder, str(times), kind)
     return report
 
 
@@ -56,3 +61,12 @@ def test_x3_twin_a_log_that_acknowledges_what_was_refused_is_caught(tmp_path: Pa
     report = run(tmp_path, 1, "deaf")
 
     assert "lost" in str(report["problems"])
+
+
+def test_a_server_is_not_ready_while_appends_fail_on_a_full_disk(tmp_path: Path) -> None:
+    """Also while there is room for a small write; and it is ready again as soon as there is room."""
+    for found in run_on_small_disk("full_disk_server", tmp_path):
+        answers = found["looks"]
+        assert [status for status, _ in answers] == [503] * len(answers)
+        assert all(is_refused for _, is_refused in answers)
+        assert (found["freed"], found["refused_after"]) == (200, False)

@@ -677,6 +677,36 @@ async def test_n3_a_step_that_ends_its_process_again_and_again_is_stuck_and_can_
     assert (again, done.data) == (run_id, {"worked": True})
 
 
+async def test_n3_a_run_that_waits_for_a_stuck_run_below_it_is_stuck_and_a_retry_resumes_both(
+    open_log: OpenLog,
+) -> None:
+    flow = "steps: [{id: sub, workflow: {name: other}}]"
+    other = "{metadata: {name: other}, steps: [{id: only, runner: work}]}"
+    entered = asyncio.Event()
+
+    async def never(ctx: Ctx) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    async with stage(flow, other, log=open_log(), work=never) as house:
+        run_id = await house.runs.start("main", {})
+        await entered.wait()
+        await house.paused(run_id)
+        [child] = house.driver.children_of(run_id)
+    await die(open_log(), child, "step-only")
+
+    async with stage(flow, other, log=open_log(), work=lambda ctx: {"worked": True}) as house:
+        stuck = await house.runs.wait(run_id)
+        listed = [one.channel_id for one in await house.runs.runs(status="stuck")]
+        again = await house.runs.retry(run_id)
+        done = await house.ended(run_id)
+
+    assert (stuck.status, stuck.error.type if stuck.error else "") == ("stuck", "turn_stuck")
+    assert child in (stuck.error.message if stuck.error else "")
+    assert listed == [run_id]
+    assert (again, done.status) == (run_id, "succeeded")
+
+
 async def test_n3_routes_error_takes_a_step_that_ends_its_process(open_log: OpenLog) -> None:
     run_id = await interrupted(open_log(), RESCUED)
     await die(open_log(), run_id, "step-only")

@@ -124,6 +124,26 @@ async def test_a_ttl_does_not_count_a_pause_in_which_the_clock_was_set(forward: 
         assert (await home.hub.state(channel.channel_id)).is_over
 
 
+@JUMPS
+async def test_a_turn_that_is_resumed_after_the_clock_was_set_has_its_full_time(forward: float) -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.open(A_B, expectations=[turn_within(100, "auto_close")])
+        claim = await home["alice"].seat.claim(channel.channel_id, 1)
+        paused = {"agent_id": home["alice"].agent_id, "reason": "event"}
+        await home.hub.write(channel.channel_id, EV_TURN_PAUSED, paused, claim=claim.seq)
+        await home.pass_time(10)
+        home.clock.set_back(-forward)
+        await home.pass_time(700)
+        pause = (await home.hub.state(channel.channel_id)).pause
+        assert pause is not None
+        await home.hub.write(channel.channel_id, EV_TURN_RESUMED, {"pause": pause.seq})
+        await home.pass_time(99)
+        assert not (await home.hub.state(channel.channel_id)).is_over
+
+        await home.pass_time(1)
+        assert (await home.hub.state(channel.channel_id)).is_over
+
+
 async def test_nothing_fires_twice_when_the_clock_is_set_back_and_forth() -> None:
     async with house(MemoryLog(), "alice", "bob", ttl_sweep_interval=30) as home:
         channel = await home.open(A_B, ttl=1000, expectations=[turn_within(100, "warn")])

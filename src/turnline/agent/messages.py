@@ -36,7 +36,9 @@ class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str
     arguments: JsonObject = {}
     malformed: str = ""
-    """What the model sent instead of a JSON object, if it did; then there are no arguments."""
+    """What the model sent instead of arguments that can be used, if it did; then there are none."""
+    because: str = ""
+    """Why they cannot be stored, where they are a JSON object."""
 
 
 class UserMessage(Struct, frozen=True, kw_only=True, tag="user", omit_defaults=True):

@@ -28,6 +28,7 @@ from turnline.agent.journal import Journal, Recorded, Unwritten
 from turnline.agent.messages import Message, ModelReply, ToolCall
 from turnline.agent.model import Model, ModelRequest, OnText
 from turnline.agent.round import AskModel, CallTools, Outcome, Round, ToolAnswer, ToolAttempt
+from turnline.agent.storable import storable_answer, storable_reply
 from turnline.agent.tool import ToolRetry
 from turnline.agent.tool_result import ToolOutput
 from turnline.agent.toolbox import Toolbox
@@ -163,7 +164,7 @@ class Performer:
                     "gen_ai.usage.output_tokens": reply.usage.output_tokens,
                 }
             )
-        return reply
+        return storable_reply(reply)
 
     async def _call_all(self, step: CallTools, replies: int) -> Sequence[ToolAnswer]:
         places = (f"{replies}.{number}" for number in range(1, len(step.calls) + 1))
@@ -199,6 +200,7 @@ class Performer:
             context=output.context,
             reason=output.reason,
         )
+        answer = storable_answer(answer)
         await self.journal.record(answer)
         self._tell(ToolFinished(answer))
         return answer
@@ -206,7 +208,8 @@ class Performer:
     async def _called(self, call: ToolCall, place: str) -> ToolOutput:
         context = self._context(f"{self.key}:{call.call_id}:{call.tool}", place)
         found = self.toolbox.get(call.tool)
-        if found is not None and found.approval and not await _approved(call, context):
+        needs_approval = found is not None and found.approval and not call.malformed
+        if needs_approval and not await _approved(call, context):
             return ToolOutput(text=f"a person declined this call of {call.tool!r}.", failed=True)
         if found is None or found.retry is None:
             return await self._tried(call, context)

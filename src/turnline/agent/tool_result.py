@@ -19,6 +19,7 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from turnline.agent.storable import cut, writable
 from turnline.agent.variables import masked
 from turnline.core.envelope import JsonObject
 from turnline.core.json import normalised
@@ -26,8 +27,6 @@ from turnline.core.routing import Finish, Handoff
 from turnline.core.variables import check_keys
 from turnline.errors import BadDraft
 
-MAX_TEXT_CHARACTERS: Final = 200_000
-"""Of what a tool tells the model. It has to fit onto the log (`core.json.MAX_BYTES`), in UTF-8."""
 MAX_ERROR_CHARACTERS: Final = 1_000
 
 _ROUTING: Final = (Handoff, Finish)
@@ -81,7 +80,7 @@ def failure(error: Exception, *secret: object) -> ToolOutput:
     """Return what the model is told of a tool's exception: type and message, without what is in `secret`."""
     kind, message = type(error).__name__, _message(error)
     text = masked(f"{kind}: {message}" if message else kind, *secret)
-    return ToolOutput(text=_storable(text)[:MAX_ERROR_CHARACTERS], failed=True, error=error)
+    return ToolOutput(text=writable(text)[:MAX_ERROR_CHARACTERS], failed=True, error=error)
 
 
 def _combined(result: ToolResult, reason: str) -> ToolOutput:
@@ -119,17 +118,7 @@ def _text(value: object) -> str:
         text = str.__str__(value)
     else:
         text = _encoder.encode(value).decode()
-    text = _storable(text)
-    if len(text) <= MAX_TEXT_CHARACTERS:
-        return text
-    return f"{text[:MAX_TEXT_CHARACTERS]} … (cut here; {len(text)} characters in all)"
-
-
-def _storable(text: str) -> str:
-    """The text without what a log does not take: NUL, and halves of surrogate pairs."""
-    if text.isascii():
-        return text.replace("\0", "\ufffd")
-    return text.replace("\0", "\ufffd").encode(errors="replace").decode()
+    return cut(writable(text))
 
 
 def _jsonable(value: Any) -> Any:

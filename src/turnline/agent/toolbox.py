@@ -61,5 +61,7 @@ class Toolbox:
 
 
 def _malformed(call: ToolCall) -> str:
+    if call.because:
+        return f"the arguments of {call.tool!r} cannot be stored: {call.because}. Call it again."
     found = short(call.malformed)
     return f"wrong arguments for {call.tool!r}: found {found}, expected a JSON object. Call it again."

@@ -24,7 +24,7 @@ from turnline.flow.events import RunEvent, event_of
 from turnline.flow.project import load_project
 from turnline.flow.runs import Runs
 from turnline.flow.testing.fixture import export_run
-from turnline.flow.verdict import Verdict, verdict
+from turnline.flow.verdict import Verdict
 from turnline.flow.work import Services
 from turnline.server.runs import summary
 from turnline.server.runtime import Runtime, open_runtime
@@ -49,7 +49,8 @@ class Verbs:
     async def list_runs(self, flow: str | None, status: str | None, limit: int) -> None:
         async with _reading(self._log, self._folder) as (_, runs):
             found = [] if runs is None else await runs.runs(flow=flow, status=status, limit=_MOST)
-        told = [_summary(one) for one in sorted(found, key=lambda one: one.created_at)[-limit:]]
+            newest = sorted(found, key=lambda one: one.created_at)[-limit:]
+            told = [] if runs is None else [_summary(one, await runs.verdict_of(one)) for one in newest]
         if self._as_json:
             print_json(told)
             return
@@ -60,9 +61,10 @@ class Verbs:
     async def show(self, run_id: str) -> None:
         async with _reading(self._log, self._folder) as (hub, runs):
             state = await _state(runs, run_id)
-            events = await _events(hub, run_id, 0)
+            assert runs is not None  # `_state` has seen the run.
+            found, events = await runs.verdict_of(state), await _events(hub, run_id, 0)
             usage, used = await usage_of(hub, run_id)
-        told, data = _summary(state), public(verdict(state).data)
+        told, data = _summary(state, found), public(found.data)
         if self._as_json:
             told |= {"usage": usage, "data": data}
             print_json({**told, "events": [msgspec.to_builtins(one) for one in events]})
@@ -153,6 +155,7 @@ async def _reading(
         except UnknownParticipant:
             yield hub, None
         else:
+            await driver.take_stock()
             yield hub, Runs(driver)
 
 
@@ -166,8 +169,8 @@ async def _events(hub: Hub, run_id: str, after: int) -> list[RunEvent]:
     return [event for event in map(event_of, await hub.read_wal(run_id, after)) if event is not None]
 
 
-def _summary(state: WorkflowState) -> JsonObject:
-    told = public(msgspec.to_builtins(summary(state)))
+def _summary(state: WorkflowState, found: Verdict) -> JsonObject:
+    told = public(msgspec.to_builtins(summary(state, found)))
     assert isinstance(told, dict)
     return told
 

@@ -110,7 +110,7 @@ class Driver:
         registration = await self.hub.enrol(Passport(name=DRIVER), None, None)
         self.agent_id = registration.agent_id
         self._worker = self.hub.turns.process.join(f"{DRIVER}-{self.hub.new_id()[-8:]}")
-        waiting = await self._take_stock()
+        waiting = await self.take_stock()
         self.hub.attach(self.agent_id, self)
         self.hub.add_listener(self._heard)
         self._resuming = asyncio.create_task(self._resume_all(waiting))
@@ -405,7 +405,7 @@ class Driver:
 
     # Children.
 
-    async def _take_stock(self) -> list[str]:
+    async def take_stock(self) -> list[str]:
         """Note what is open below what, and return the runs that wait for their children."""
         waiting = []
         for status in ("pending", "active"):

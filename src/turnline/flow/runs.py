@@ -21,6 +21,8 @@ from turnline.core.state import EVENT, PERSON, STUCK, State, WorkflowState
 from turnline.core.step_targets import STEP_PREFIX
 from turnline.errors import (
     ChannelQuarantined,
+    NotDue,
+    NotStuck,
     Refused,
     RunConflict,
     RunNotWaiting,
@@ -32,7 +34,7 @@ from turnline.flow.context import from_outside
 from turnline.flow.definition.flow import Flow, digest
 from turnline.flow.driver import Driver
 from turnline.flow.run import RunKnob, first_private, request_for, run_knob
-from turnline.flow.verdict import Verdict, verdict
+from turnline.flow.verdict import Verdict, stuck_error, verdict
 
 _PAGE: Final = 256
 
@@ -100,7 +102,14 @@ class Runs:
         return await self._driver.definitions.get(knob.digest)
 
     async def verdict(self, run_id: str) -> Verdict:
-        return verdict(await self.state(run_id))
+        return await self.verdict_of(await self.state(run_id))
+
+    async def verdict_of(self, state: WorkflowState) -> Verdict:
+        """Return where the run stands. One that waits for a stuck run below it is stuck as well (N3)."""
+        stuck = await self._stuck_below(state)
+        if not stuck or state.is_stuck:
+            return verdict(state)
+        return Verdict(status="stuck", data=verdict(state).data, error=stuck_error(stuck[0]))
 
     async def wait(self, run_id: str, *, timeout: float | None = None) -> Verdict:
         """Return the verdict once the run is over, or waits for somebody or for longer than `timeout`.
@@ -114,7 +123,7 @@ class Runs:
                 seen = bell.rung
                 state = await self.state(run_id)
                 if state.is_over or await self._waits(state, patience):
-                    return verdict(state)
+                    return await self.verdict_of(state)
                 await bell.wait(seen)
 
     async def runs(
@@ -128,11 +137,10 @@ class Runs:
                 after = head.channel_id
                 with suppress(UnknownRun):
                     state = await self.state(head.channel_id)
-                    is_wanted = flow in (None, state.spec.labels.get("flow")) and status in (
-                        None,
-                        verdict(state).status,
-                    )
-                    if state.spec.parent_id is None and is_wanted:
+                    is_wanted = flow in (None, state.spec.labels.get("flow"))
+                    if state.spec.parent_id is not None or not is_wanted:
+                        continue
+                    if status in (None, (await self.verdict_of(state)).status):
                         found.append(state)
             if len(heads) < _PAGE:
                 break
@@ -160,14 +168,17 @@ class Runs:
     async def retry(self, run_id: str, *, step: str | None = None, user_id: str | None = None) -> str:
         """Resume a stuck run, or start one that continues from a step of a run that is over.
 
-        Returns the id of the run that continues: the same one if it was stuck. Without `step`, it
-        continues from the last step. Raises `UnknownName` for a step the run never came to.
+        Returns the id of the run that continues: the same one if it, or a run below it, was stuck. Without
+        `step`, it continues from the last step. Raises `UnknownName` for a step the run never came to.
 
         A new run is of the user who retries. A run that resumes stays of the user who started it.
         """
         state = await self.state(run_id)
-        if state.is_stuck and step is None:
-            await self._hub.turns.retry(run_id)
+        stuck = await self._stuck_below(state) if step is None else []
+        for one in stuck:
+            with suppress(NotStuck, NotDue):  # Another operator was faster.
+                await self._hub.turns.retry(one.channel_id)
+        if stuck:
             return run_id
         knob = run_knob(state)
         if not state.is_over or knob is None:
@@ -214,6 +225,18 @@ class Runs:
                     found[name] = self.flows[name]
                     left.append(found[name])
         return list(found.values())
+
+    async def _stuck_below(self, state: WorkflowState) -> list[WorkflowState]:
+        """Return the stuck runs among this one and those that it waits for."""
+        if state.is_stuck:
+            return [state]
+        if state.pause is None or state.pause.reason != "children":
+            return []
+        found: list[WorkflowState] = []
+        for child in sorted(self._driver.children_of(state.channel_id)):
+            with suppress(UnknownRun):
+                found += await self._stuck_below(await self.state(child))
+        return found
 
     async def _waits(self, state: State, patience: float | None) -> bool:
         """Whether the run waits for somebody, or for longer than a caller does."""

@@ -52,7 +52,7 @@ def verdict(state: WorkflowState) -> Verdict:
     response = state.private_vars.get("_response")
     data = response if isinstance(response, dict) else public(state.context_vars)
     if state.is_stuck:
-        return Verdict(status="stuck", data=data, error=_stuck(state))
+        return Verdict(status="stuck", data=data, error=stuck_error(state))
     if not state.is_over:
         return Verdict(status="running" if state.pause is None else "waiting", data=data)
     if state.pending_close_reason == COMPLETED:
@@ -61,19 +61,20 @@ def verdict(state: WorkflowState) -> Verdict:
     return Verdict(status="failed", data=data, error=_error(state))
 
 
-def public_error(state: WorkflowState) -> RunError | None:
+def public_error(state: WorkflowState, told: Verdict) -> RunError | None:
     """Return why the run failed, for a caller who may not read it: the type, and where an operator looks.
 
     What a step raised may hold anything that the step knew.
     """
-    error = verdict(state).error
+    error = told.error
     if error is None or state.pending_close_reason not in (STEP_FAILED, FAILED):
         return error
     message = f"The run failed. The server's log has the reason; its reference is {state.channel_id}."
     return RunError(type=error.type, message=message)
 
 
-def _stuck(state: WorkflowState) -> RunError:
+def stuck_error(state: WorkflowState) -> RunError:
+    """Describe the step that a run, or one below it, is stuck in."""
     step = (state.expected_next_speaker or "").removeprefix(STEP_PREFIX)
     message = (
         f"The server process ended each time it took step {step!r} of run {state.channel_id!r}. "

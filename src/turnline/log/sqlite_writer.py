@@ -23,12 +23,14 @@ from asyncio import AbstractEventLoop, Future
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from shutil import disk_usage
 from threading import Condition, Thread
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from turnline.core.json import MAX_BYTES
 from turnline.errors import LogUnavailable
 from turnline.log.bell import call_in
 from turnline.log.sqlite_file import FORMAT, LogFile, code, reason
@@ -38,6 +40,9 @@ MAX_BATCH: Final = 256
 """Works committed together."""
 MAX_WAITING: Final = 100_000
 """Works queued behind the batch being written; more are refused."""
+
+ROOM_BYTES: Final = 2 * MAX_BYTES
+"""What a disk that was full has to have free before the log is written again: more than the largest line."""
 
 STORAGE_FAILURES: Final = frozenset(
     {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
@@ -184,8 +189,11 @@ class Writer:
             return False
 
     def _probe(self) -> None:
-        """Write the format number over itself: a commit that changes nothing."""
-        if not self._reopen():
+        """Write the format number over itself: a commit that changes nothing.
+
+        It needs little room, and the next line perhaps more: a disk that is nearly full is full.
+        """
+        if disk_usage(self._file.path.parent).free < ROOM_BYTES or not self._reopen():
             raise sqlite3.OperationalError(self._stats.read_only)
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute(f"PRAGMA user_version = {FORMAT}")

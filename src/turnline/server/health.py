@@ -9,6 +9,7 @@ Neither needs a token. Addresses, paths and ids are told to nobody; counts to `h
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Final
 
 from starlette.requests import Request
@@ -23,6 +24,8 @@ from turnline.server.problems import OK, UNAVAILABLE
 
 PROBE_SECONDS: Final = 5.0
 """How long the log may take to answer; a cluster that is away is given longer by everybody else."""
+PROBE_BYTES: Final = 64 * 1024
+"""What a log that took no writes has to take before requests are sent here again."""
 _PROBED: Final = "_health"
 """A channel that nobody has."""
 
@@ -88,4 +91,5 @@ def _outage(log: Log) -> str:
 async def _check_writes(log: Log) -> None:
     """Raise if the log takes no writes. One that took none is tried again: nobody else may, meanwhile."""
     if _outage(log) and isinstance(log, Snapshots):
-        await log.save_snapshot(_PROBED, seq=0, body=b"")
+        # Random bytes: a database compresses what it can, and a nearly full disk has room for little.
+        await log.save_snapshot(_PROBED, seq=0, body=os.urandom(PROBE_BYTES))

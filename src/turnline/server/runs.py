@@ -18,7 +18,7 @@ from turnline.core.state import LONG_AGO, WorkflowState
 from turnline.core.step_targets import STEP_PREFIX
 from turnline.errors import UnknownName, UnknownRun
 from turnline.flow.fields import Problem
-from turnline.flow.verdict import STATUSES, public_error, verdict
+from turnline.flow.verdict import STATUSES, Verdict, public_error
 from turnline.server.answers import run_headers, run_links, success
 from turnline.server.auth.principal import Principal
 from turnline.server.body import json_body
@@ -45,7 +45,7 @@ class RunRoutes:
         limit, after = page_size(request), cursor(request)
         flow, status = request.query_params.get("flow"), _status(request)
         found, following = await self._page(flow, status, after, limit)
-        return success({"runs": [summary(state) for state in found], "next": following})
+        return success({"runs": [summary(state, told) for state, told in found], "next": following})
 
     async def read(self, request: Request) -> Response:
         run_id, who = await self._admitted(request, "runs.read")
@@ -83,9 +83,9 @@ class RunRoutes:
 
     async def _page(
         self, flow: str | None, status: str | None, after: str, limit: int
-    ) -> tuple[list[WorkflowState], str | None]:
+    ) -> tuple[list[tuple[WorkflowState, Verdict]], str | None]:
         """Runs behind an id, and the id to go on behind. Of other flows' runs it reads one line, once."""
-        found: list[WorkflowState] = []
+        found: list[tuple[WorkflowState, Verdict]] = []
         left = MOST_READ
         for head in await self._house.runtime.hub.lines.channels(after=after):
             left -= head.channel_id not in self._house.facts
@@ -94,7 +94,8 @@ class RunRoutes:
             if facts is not None and is_wanted and flow in (None, facts.labels.get("flow")):
                 with suppress(UnknownRun):
                     state = await self._house.runtime.runs.state(head.channel_id)
-                    found += [state] if status in (None, verdict(state).status) else []
+                    told = await self._house.runtime.runs.verdict_of(state)
+                    found += [(state, told)] if status in (None, told.status) else []
             if len(found) == limit or left <= 0:
                 return found, head.channel_id
         return found, None
@@ -111,8 +112,9 @@ class RunRoutes:
         children = await runtime.hub.tree.children(run_id) if state.children else []
         below = {"children": children[-MOST_IN_A_PAGE:], "children_count": state.children}
         links = {"links": run_links(request, run_id)}
-        told = summary(state, with_reason=may_read)
-        return success({**told, "data": verdict(state).data, **below, **links})
+        told = await runtime.runs.verdict_of(state)
+        shown = summary(state, told, with_reason=may_read)
+        return success({**shown, "data": told.data, **below, **links})
 
     def operations(self) -> list[Operation]:
         return [*self._to_look(), *self._to_change()]
@@ -196,10 +198,9 @@ class RunRoutes:
         ]
 
 
-def summary(state: WorkflowState, *, with_reason: bool = True) -> JsonObject:
-    """Return what a list tells of a run. Nothing private is in it (F2)."""
-    told = verdict(state)
-    error = told.error if with_reason else public_error(state)
+def summary(state: WorkflowState, told: Verdict, *, with_reason: bool = True) -> JsonObject:
+    """Return what a list shows of a run with this verdict. Nothing private is in it (F2)."""
+    error = told.error if with_reason else public_error(state, told)
     speaker = state.last_speaker_id if state.is_over else state.expected_next_speaker
     pause = state.pause
     return {

@@ -107,7 +107,7 @@ class TriggerRoute:
             return success(verdict.data, status=verdict.http_status, headers=headers)
         more: JsonObject = {"run_id": run_id} if verdict.status == "stuck" else {}
         if not await self._house.access.may_read_run(principal, run_id):
-            shown = public_error(await self._house.runtime.runs.state(run_id)) or error
+            shown = public_error(await self._house.runtime.runs.state(run_id), verdict) or error
             if shown != error:
                 place = (run_id, self._flow.name, error.step)
                 logger.error("reference %s: %r failed at %r: %s: %r", *place, error.type, error.message)

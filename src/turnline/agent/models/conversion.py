@@ -19,27 +19,23 @@ refuses is left out.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from turnline.agent.messages import Message, ModelReply, ToolCall, ToolMessage, Usage, UserMessage
 from turnline.agent.model import ModelRequest
+from turnline.agent.storable import refused_call, writable
 from turnline.core.envelope import JsonObject
 from turnline.core.json import normalised
 from turnline.errors import BadDraft
 
 ANSWER_TOOL: Final = "turnline_answer"
 """The tool a model answers with where it cannot be held to a JSON Schema otherwise."""
-MAX_MALFORMED: Final = 4_000
-"""Characters kept of arguments that are no JSON object."""
 _BOX: Final = "response"
-_UNWRITABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 
 
 class AnswerForm(Struct, frozen=True, kw_only=True):
@@ -83,11 +79,6 @@ def without_raw(request: ModelRequest) -> ModelRequest:
         for message in request.messages
     )
     return msgspec.structs.replace(request, messages=tuple(plain))
-
-
-def writable(text: str) -> str:
-    """Return `text` with U+FFFD for what a log refuses: NUL, and halves of characters."""
-    return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def reply_from(raw: JsonObject, *, form: AnswerForm | None = None, cost: float = 0.0) -> ModelReply:
@@ -154,22 +145,21 @@ def _response(message: Message) -> JsonObject:
 
 
 def _call(part: JsonObject) -> ToolCall:
-    arguments, malformed = _arguments(part.get("args"))
-    return ToolCall(
-        call_id=part["tool_call_id"], tool=part["tool_name"], arguments=arguments, malformed=malformed
-    )
-
-
-def _arguments(sent: Any) -> tuple[JsonObject, str]:
-    """What a call's arguments are, and what they were if they are no JSON object that fits on a log."""
+    call, sent = ToolCall(call_id=part["tool_call_id"], tool=part["tool_name"]), part.get("args")
     if sent is None or sent == "":
-        return {}, ""
+        return call
     try:
         found = msgspec.json.decode(sent) if isinstance(sent, str) else sent
-        return normalised(found, field="arguments"), ""
-    except (msgspec.DecodeError, BadDraft, UnicodeError, RecursionError):
-        text = sent if isinstance(sent, str) else json.dumps(sent)
-        return {}, writable(text[:MAX_MALFORMED])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return refused_call(call, sent, "")
+    if not isinstance(found, dict):
+        return refused_call(call, sent, "")
+    try:
+        return msgspec.structs.replace(call, arguments=normalised(found, field="arguments"))
+    except BadDraft as refused:
+        return refused_call(call, sent, f"{refused.field} is {refused.found}; expected {refused.expected}")
+    except RecursionError:
+        return refused_call(call, sent, "they are nested too deep")
 
 
 def _fits(raw: JsonObject) -> bool:

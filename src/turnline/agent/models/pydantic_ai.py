@@ -24,10 +24,10 @@ from turnline.agent.models.conversion import (
     conversation,
     reply_from,
     without_raw,
-    writable,
 )
 from turnline.agent.models.failures import failure
 from turnline.agent.models.lifetime import PerLoop
+from turnline.agent.storable import writable
 from turnline.core.envelope import JsonObject
 from turnline.errors import ModelError
 
