@@ -279,7 +279,7 @@ def test_a_server_with_a_key_names_the_extra_that_it_needs(name: str, server: En
 
 
 def test_no_page_installs_a_package_of_this_name_from_the_index() -> None:
-    """Until it is published, whoever registers the name would run their code beside a user's secrets."""
+    """Until it is published, a stranger who registers the name would run code beside a user's secrets."""
     command = ["git", "grep", "-nE", r"(pip|uv|pipx|uvx)[^|]*(install|add|run)[^|]* '?turnline(\[|'|$| )"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
 

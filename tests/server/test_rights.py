@@ -109,7 +109,7 @@ async def test_a_fork_of_a_run_needs_the_rights_of_the_flow(scopes: list[str], s
     assert answer.status_code == status
 
 
-async def test_a_retry_runs_as_whoever_retries() -> None:
+async def test_a_retry_runs_as_the_caller() -> None:
     with known(eve=person("eve", "runs:write", "runs:start:guarded")):
         async with served(GUARDED, work=work) as server:
             run_id = await failed_run(server, "/flows/guarded/runs")
@@ -120,7 +120,7 @@ async def test_a_retry_runs_as_whoever_retries() -> None:
     assert (first["data"], retried["data"]) == ({"by": "root"}, {"by": "eve"})
 
 
-async def test_a_retry_of_somebody_elses_run_does_not_let_one_read_it() -> None:
+async def test_a_retry_of_another_users_run_does_not_let_the_caller_read_it() -> None:
     """The new run knows all that the first one knew."""
     with known(eve=person("eve", "runs:write", "runs:start:guarded")):
         async with served(GUARDED, work=work) as server:

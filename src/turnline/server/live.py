@@ -44,7 +44,7 @@ class LiveApp:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close what is served. Whoever serves has waited for the requests before."""
+        """Close what is served. The server has waited for the requests before."""
         last = [] if self._serving is None else [self._serving]
         for edition in (*last, *self._leaving):
             edition.leave(within_seconds=0)

@@ -1,4 +1,4 @@
-"""Starting a run on somebody's behalf: checked input, once for each idempotency key (F1, F6).
+"""Starting a run for a caller: checked input, once for each idempotency key (F1, F6).
 
 A key belongs to its caller: the same key of another caller is another key. A token says who the caller is.
 Without one, the caller is the address that the request came from together with what it sent

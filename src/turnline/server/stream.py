@@ -10,8 +10,8 @@ here or on another process.
 Rule 1: nothing queues. A stream reads the log where its client stopped reading, a page at a
 time; a slow client costs one page.
 
-Rule 2: whoever reads a stream is let in again every second. Who would be refused now, because the token was
-revoked or has expired, loses the stream, whether they read it or not.
+Rule 2: the reader of a stream is let in again every second. A reader who would be refused now, because the
+token was revoked or has expired, loses the stream, whether they read it or not.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Streams:
 
 
 class EventStream(StreamingResponse):
-    """A stream that holds a place for as long as somebody reads it, and may."""
+    """A stream that holds a place for as long as its reader reads it, and may."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from turnline.server.auth.principal import ANONYMOUS, Principal
 AUTHENTICATE_WITHIN_SECONDS: Final = 5.0
 """A connection that has not said who it is by then is closed."""
 RECHECK_SECONDS: Final = 1.0
-"""This often whoever has an open stream or connection is authenticated again: the token may be revoked."""
+"""This often the holder of an open stream or connection is authenticated again: a token may be revoked."""
 
 
 class Authenticator(Protocol):
@@ -114,7 +114,7 @@ class OnlyLoopback:
 async def until_refused(
     admit: Callable[[], Awaitable[object]], clock: Clock, *, every_seconds: float = RECHECK_SECONDS
 ) -> None:
-    """Return once `admit`, which let somebody in before, refuses them.
+    """Return once `admit`, which let a caller in before, refuses them.
 
     While nothing can be known, because the log or the reader of tokens is out of order, they stay.
     """
