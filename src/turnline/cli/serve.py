@@ -183,7 +183,7 @@ async def _serve(
 ) -> None:
     from turnline.server.app import TITLE, create_app
     from turnline.server.auth.keys import RootKey, development_key
-    from turnline.server.serving import DrainingServer
+    from turnline.server.serving import DrainingServer, settle_memory
     from turnline.server.settings import ServerSettings
     from turnline.server.workers import secret_of_parent, tell_ready
     from turnline.server.ws_settings import PRESENCES_PER_USER, WsSettings
@@ -208,6 +208,7 @@ async def _serve(
             title = project.settings.name or TITLE
             app = create_app(runtime, authenticator=authenticator, settings=settings, title=title)
             typer.echo("\n".join(_told(runtime, address, key)))
+            settle_memory()
             server = DrainingServer(app, runtime, settings, access_log=access_log)
             if place.is_worker:
                 server.tell_started = tell_ready

@@ -33,6 +33,7 @@ from turnline.core.governance import (
     Resume,
     Rule,
 )
+from turnline.core.graph import TransitionGraph
 from turnline.core.state import State, metadata_of
 from turnline.core.variables import MAX_CONTEXT_BYTES
 from turnline.errors import ChannelQuarantined, HubClosed, LogConflict, NameTaken, UnknownChannel
@@ -412,6 +413,8 @@ class Hub:
         return channel_id
 
     async def _invite(self, request: OpenRequest, opener: Registration) -> str:
+        if opener.user:
+            await _compile_aside(request.knobs.get("graph"))
         spec = await self._spec(request, opener)
         await self._may_open(opener, spec)
         with self._gate.opening(opener):
@@ -439,6 +442,13 @@ class Hub:
     def _check_open(self) -> None:
         if self._closed:
             raise HubClosed
+
+
+async def _compile_aside(graph: object) -> None:
+    """Compile the expressions of a user's graph in a thread. They are remembered, so `open` is quick."""
+    if isinstance(graph, dict):
+        with suppress(Exception):  # What is wrong with it is said by whoever reads it next.
+            await asyncio.to_thread(TransitionGraph.loads, graph)
 
 
 def _matches(
