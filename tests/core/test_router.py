@@ -386,7 +386,7 @@ def test_all_conditions_of_one_decision_share_one_budget_of_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    "when", [AllOf(~COSTLY, ~COSTLY, *[~COSTLY] * 8), AnyOf(*[COSTLY] * 10), Not(AnyOf(*[COSTLY] * 10))]
+    "when", [AllOf(~COSTLY, ~COSTLY, *[~COSTLY] * 18), AnyOf(*[COSTLY] * 20), Not(AnyOf(*[COSTLY] * 20))]
 )
 def test_the_conditions_inside_a_condition_share_the_budget_too(when: Condition) -> None:
     said = scene(Transition(when, BOB), knobs={"context_vars": BIG}).accept(says("alice"))

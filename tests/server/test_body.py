@@ -6,10 +6,12 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
 
+from turnline.client.strict_json import BadJson, loads
 from turnline.server.body import parsed
 from turnline.server.problems import RequestRefused
 from turnline.server.settings import ServerSettings
@@ -195,3 +197,18 @@ async def test_f6_the_default_limit_is_a_mebibyte_and_what_the_log_cannot_hold_i
     assert [half.status_code, nearly.status_code, over.status_code] == [200, 413, 413]
     assert [deep.status_code, deeper.status_code] == [200, 413]
     assert "knobs" not in nearly.text + deeper.text
+
+
+@pytest.mark.parametrize(
+    "text", ["[[],[ ],{}, { } , [[]]]", '{"a":1,"b":[2,3,{"c":",[{"}]}', "[]", "1", '[1, "[]", "{}"]']
+)
+def test_values_are_counted_in_the_text_exactly(text: str) -> None:
+    def count(value: Any) -> int:
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        return 1 + sum(map(count, inner))
+
+    values = count(loads(text, depth=64))
+
+    assert loads(text, depth=64, values=values) is not None
+    with pytest.raises(BadJson, match="values"):
+        loads(text, depth=64, values=values - 1)

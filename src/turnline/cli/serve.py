@@ -221,7 +221,7 @@ class _Site:
 
         from turnline.server.auth.api_keys import new_api_key
         from turnline.server.live import LiveApp, watch
-        from turnline.server.serving import DrainingServer
+        from turnline.server.serving import DrainingServer, settle_memory
         from turnline.server.workers import secret_of_parent, tell_ready
 
         place, root = self._place, self._project.root
@@ -234,6 +234,7 @@ class _Site:
             runtime, app, settings = self._made(self._project)
             await live.switch(runtime, app)
             typer.echo("\n".join(_told(runtime, _address(place.host, listening), key)))
+            settle_memory()
             server = DrainingServer(live, live, settings, access_log=access_log)
             if place.is_worker:
                 server.tell_started = tell_ready

@@ -229,7 +229,6 @@ def _decoded(text: str | bytes, kinds: Any, values: int) -> Any:
         raise BadFrame("it is a binary message; expected text")
     try:
         data = loads(text, depth=MAX_FRAME_DEPTH, values=values)
-        check(data, depth=MAX_FRAME_DEPTH, values=values)
     except BadJson as error:
         raise BadFrame(_shortened(error.because)) from None
     return converted(data, kinds)

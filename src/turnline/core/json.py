@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from itertools import chain
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -65,47 +65,67 @@ class Flaw(Enum):
     """A value or key of another type than JSON's own; a subclass is one."""
 
 
+class Survey(NamedTuple):
+    """What a look at all levels of a value found."""
+
+    flaw: Flaw | None
+    keys: int
+    """Of all objects together."""
+
+
 def flaw_in(value: object, *, depth: int = MAX_DEPTH, values: int = MAX_VALUES) -> Flaw | None:
     """Return a flaw of `value`, or None if it is JSON of at most `depth` levels and `values` values."""
+    return survey(value, depth=depth, values=values).flaw
+
+
+def survey(
+    value: object, *, depth: int = MAX_DEPTH, values: int = MAX_VALUES, is_text_good: bool = False
+) -> Survey:
+    """Look at `value` level by level, up to its first flaw; with `is_text_good`, not into its texts."""
     level: list[Any] = [value]
-    count, texts = 1, list[str]()
+    count, names, texts = 1, 0, list[str]()
     for _ in range(depth + 1):
-        flaw = _flaw_of(level, texts)
-        if flaw is not None:
-            return flaw
-        lists = [one for one in level if type(one) is list]
-        objects = [one for one in level if type(one) is dict]
-        if not lists and not objects:
-            return _flaw_of_text("".join(texts))
-        flaw = _flaw_of_keys(list(chain.from_iterable(objects)), texts)
-        if flaw is not None:
-            return flaw
+        kinds = set(map(type, level))
+        flaw = _flaw_of(level, kinds)
+        if str in kinds and not is_text_good:
+            texts.append("".join(_of_kind(level, kinds, str)))
+        lists, objects = (list(filter(None, _of_kind(level, kinds, kind))) for kind in (list, dict))
+        if flaw is None and objects:
+            keys = list(chain.from_iterable(objects))
+            names += len(keys)
+            flaw = _flaw_of_keys(keys)
+            texts += () if flaw or is_text_good else keys
+        if flaw is None and list not in kinds and dict not in kinds:
+            flaw = _flaw_of_text("".join(texts))
+            return Survey(flaw, names)
         count += sum(map(len, lists)) + sum(map(len, objects))
-        if count > values:
-            return Flaw.TOO_MANY
+        if flaw is not None or count > values:
+            return Survey(flaw or Flaw.TOO_MANY, names)
         level = [*chain.from_iterable(lists), *chain.from_iterable(map(dict.values, objects))]
-    return Flaw.TOO_DEEP
+    return Survey(Flaw.TOO_DEEP, names)
 
 
-def _flaw_of(level: Sequence[Any], texts: list[str]) -> Flaw | None:
-    """Look at the values of one level; their texts are added to `texts`."""
-    kinds = set(map(type, level))
+def _of_kind(level: list[Any], kinds: set[type], kind: type) -> Sequence[Any]:
+    """The values of a level that are of one kind."""
+    if kind not in kinds:
+        return ()
+    return level if len(kinds) == 1 else [one for one in level if type(one) is kind]
+
+
+def _flaw_of(level: list[Any], kinds: set[type]) -> Flaw | None:
     if not kinds <= _KINDS:
         return Flaw.OTHER_TYPE
-    if str in kinds:
-        texts.append("".join([one for one in level if type(one) is str]))
-    if float in kinds and not all(map(isfinite, [one for one in level if type(one) is float])):
+    if float in kinds and not all(map(isfinite, _of_kind(level, kinds, float))):
         return Flaw.NOT_FINITE
     if int in kinds:
-        bits = max(map(int.bit_length, [one for one in level if type(one) is int]))
+        bits = max(map(int.bit_length, _of_kind(level, kinds, int)))
         return Flaw.LONG_NUMBER if bits > MAX_INTEGER_BITS else None
     return None
 
 
-def _flaw_of_keys(keys: Sequence[Any], texts: list[str]) -> Flaw | None:
+def _flaw_of_keys(keys: Sequence[Any]) -> Flaw | None:
     if not set(map(type, keys)) <= {str}:
         return Flaw.OTHER_TYPE
-    texts.append("".join(keys))
     return Flaw.LONG_KEY if max(map(len, keys), default=0) > MAX_KEY_CHARACTERS else None
 
 

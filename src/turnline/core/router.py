@@ -28,7 +28,7 @@ from turnline.core.targets import TransitionDecision, TransitionTarget
 from turnline.errors import BadGraph, BadTarget, RoutingFailed
 from turnline.expressions.functions import OutOfSteps, Steps
 
-MAX_DECISION_STEPS: Final = 20_000
+MAX_DECISION_STEPS: Final = 50_000
 """What the conditions of one decision may cost together; see `expressions.functions.MAX_STEPS`."""
 OUT_OF_STEPS: Final = "out_of_steps"
 _TEXT_CHARACTERS: Final = 200

@@ -35,6 +35,7 @@ from turnline.core.governance import (
     Resume,
     Rule,
 )
+from turnline.core.graph import TransitionGraph
 from turnline.core.state import State, metadata_of
 from turnline.core.variables import MAX_CONTEXT_BYTES
 from turnline.errors import ChannelQuarantined, HubClosed, LogConflict, NameTaken, UnknownChannel
@@ -452,6 +453,8 @@ class Hub:
         return channel_id
 
     async def _invite(self, request: OpenRequest, opener: Registration) -> str:
+        if opener.user:
+            await _compile_aside(request.knobs.get("graph"))
         spec = await self._spec(request, opener)
         await self._may_open(opener, spec)
         await self.tree.note_child(spec)
@@ -486,6 +489,13 @@ class Hub:
     def _check_open(self) -> None:
         if self._closed:
             raise HubClosed
+
+
+async def _compile_aside(graph: object) -> None:
+    """Compile the expressions of a user's graph in a thread. They are remembered, so `open` is quick."""
+    if isinstance(graph, dict):
+        with suppress(Exception):  # What is wrong with it is said by whoever reads it next.
+            await asyncio.to_thread(TransitionGraph.loads, graph)
 
 
 def _matches(

@@ -95,18 +95,22 @@ async def read(request: Request, settings: ServerSettings) -> bytes:
 def parsed(body: bytes) -> JsonObject:
     """Return the JSON object that `body` is. Raises what says why it is none."""
     try:
-        data = loads(body.decode(), depth=MAX_DEPTH)
-    except UnicodeDecodeError:
-        raise _bad("it is not UTF-8") from None
+        data = loads(body, depth=MAX_DEPTH)
     except BadJson as error:
-        raise _bad(error.because) from None
+        raise _bad(_placed(error)) from None
     if not isinstance(data, dict):
         problem = located(["body"], "expected an object")
         raise RequestRefused(INVALID, "invalid_input", "the body is not a JSON object.", problems=[problem])
+    return data
+
+
+def _placed(error: BadJson) -> str:
+    """Why a body is refused, with the place of the value that is at fault."""
     try:
-        return normalised(data, field="body", max_bytes=_ANY_SIZE)
-    except BadDraft as error:
-        raise _bad(f"{error.field} is {error.found}; expected {error.expected}") from None
+        normalised({} if error.data is None else error.data, field="body", max_bytes=_ANY_SIZE)
+    except BadDraft as found:
+        return f"{found.field} is {found.found}; expected {found.expected}"
+    return error.because
 
 
 def _bad(because: str) -> RequestRefused:

@@ -11,7 +11,7 @@ from turnline.core.envelope import JsonObject
 from turnline.server.operation import Operation
 
 _JSON: Final = "application/json"
-_EVERY: Final = (401, 403, 503)
+_EVERY: Final = (401, 403, 429, 503)
 """What any operation that needs a token may answer."""
 
 

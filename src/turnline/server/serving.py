@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import signal
 import socket
@@ -26,6 +27,8 @@ from turnline.server.auth.credentials import is_loopback
 from turnline.server.connections import MAX_BACKLOG, Connections, Guarded, OneLength, descriptors
 from turnline.server.settings import ServerSettings
 
+COLLECT_EVERY: Final = 10_000
+"""New objects between two collections of garbage; Python's own 700 are for small programs."""
 LEEWAY_SECONDS: Final = 2.0
 """Between giving up whoever still waits, and cutting connections."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -100,6 +103,16 @@ class DrainingServer(uvicorn.Server):
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
+
+
+def settle_memory() -> None:
+    """Keep what is there out of later collections of garbage: they are half of what a large body costs.
+
+    For a process that does nothing but serve, called when everything is loaded.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_EVERY, *gc.get_threshold()[1:])
 
 
 def bind(host: str, port: int) -> socket.socket:
