@@ -37,15 +37,16 @@ async def attempt(work: Work[Any], perform: Perform) -> Done | Paused:
     when = work.step.when
     if when is not None and not compile_expression(when).holds(work.public):
         return Done(body=f"passed over: {when}")
+    within = asyncio.timeout(work.step.timeout)
     try:
-        async with asyncio.timeout(work.step.timeout):
+        async with within:
             done = await perform(work)
         if isinstance(done, Paused):
             done = _within_its_time(work, done)
     except NOT_THE_STEPS:
         raise
     except Exception as error:
-        done = failed(error)
+        done = failed(_too_long(work) if within.expired() else error)
     settled = settle(work, done) if isinstance(done, Done) else done
     if isinstance(done, Done) and settled is not done and done.commit is not None:
         await done.commit.close()
@@ -59,8 +60,12 @@ def _within_its_time(work: Work[Any], paused: Paused) -> Paused:
     began = work.history[0].created_at if work.history else work.now
     ends = began + timedelta(seconds=work.step.timeout)
     if work.now >= ends:
-        raise TimeoutError
+        raise _too_long(work)
     return replace(paused, until=ends if paused.until is None else min(ends, paused.until))
+
+
+def _too_long(work: Work[Any]) -> TimeoutError:
+    return TimeoutError(f"the step took longer than its timeout of {work.step.timeout:g} s")
 
 
 def settle(work: Work[Any], done: Done) -> Done | Paused:
@@ -89,6 +94,6 @@ def described(error: BaseException) -> str:
     """What is said of an exception: its type where its message alone would say too little."""
     text = str(error)[:ERROR_CHARACTERS]
     if not text:
-        return "the step took too long" if isinstance(error, TimeoutError) else type(error).__name__
+        return type(error).__name__
     is_bare = isinstance(error, KeyError) and not isinstance(error, TurnlineError)
     return f"{type(error).__name__}: {text}" if is_bare else text

@@ -41,7 +41,7 @@ def check_project(project: Project, asked: Asked = lambda file: True) -> Report:
     known = project.known
     if not mistakes:  # Nobody knows what a data model with mistakes would be.
         report.add(*_asked_for(asked, _misfits(models)))
-        known = known if known.runners is None else replace(known, models=newest(one for _, one in models))
+        known = known if known.flows is None else replace(known, models=newest(one for _, one in models))
     report.add(*_asked_for(asked, mistakes))
     report.add(*_asked_for(asked, _of_flows(project, known)))
     report.add(*_asked_for(asked, (one for test in project.tests for one in cases_in(test).findings)))

@@ -58,10 +58,14 @@ async def perform(work: Work[McpStep]) -> Done:
     secrets = secrets_of(server.headers, work.services.secret)
     arguments = filled(block.arguments, work.public, at="mcp.arguments")
     called = f"tool {block.tool!r} of MCP server {block.server!r}"
+    within = asyncio.timeout(TIMEOUT_SECONDS if work.step.timeout is None else None)
     try:
-        async with asyncio.timeout(TIMEOUT_SECONDS if work.step.timeout is None else None):
+        async with within:
             result = await _called(work, server, arguments)
-    except (TimeoutError, TurnlineError):
+    except TimeoutError as error:
+        because = f"no answer in {TIMEOUT_SECONDS:g} s" if within.expired() else str(error)
+        raise TimeoutError(f"{called} failed: {because or 'a timeout'}.") from None
+    except TurnlineError:
         raise
     except Exception as error:  # The SDK's own, alone or in a group, and the system's.
         raise CallFailed(called, because=_shortened(masked(_told(error), *secrets))) from None
