@@ -269,7 +269,7 @@ def test_f15_a_bare_word_in_a_mapping_that_no_python_file_has_is_told_with_its_q
 
 
 def test_f15_other_texts_behind_a_node_may_read_anything() -> None:
-    steps = [{"id": "save", "runner": "save"}, {"id": "w", "wait": {"until": "{{ lost }}"}}]
+    steps: list[Step] = [{"id": "save", "runner": "save"}, {"id": "w", "wait": {"until": "{{ lost }}"}}]
     end = {"id": "end", "response": {"mapping": {"n": "lost + 1", "word": "'shipped'"}}}
 
     assert list(keys_never_written(flow(*steps, end, trigger=TRIGGER), Known(words=set()))) == []
