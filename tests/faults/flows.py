@@ -91,6 +91,7 @@ class _Torn:
     """Data models that do not share the log's transaction, though they could."""
 
     shares_log = False
+    is_open = True
 
     def __init__(self, data: Any) -> None:
         self.begin = data.begin

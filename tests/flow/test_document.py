@@ -13,9 +13,11 @@ from hypothesis import given, strategies as st
 from turnline.core.study.finding import Severity
 from turnline.flow.check.problem import Problem
 from turnline.flow.document import (
+    EMPTY,
     NOWHERE,
     SAME_NAME,
     SAME_TRIGGER,
+    TWO_KINDS,
     UNKNOWN_DOCUMENT,
     UNNAMED_FLOW,
     Contents,
@@ -190,8 +192,34 @@ def test_a_kind_that_is_no_text_is_told() -> None:
     assert document_kind({"kind": 3, "steps": []}) is None
 
 
-def test_a_document_of_nothing_is_nothing() -> None:
-    assert contents("---\n---\n# nothing\n") == Contents()
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n---\n# nothing\n"])
+def test_an_empty_file_is_told_with_what_to_write(text: str) -> None:
+    finding = wrong(text)
+
+    assert (finding.code, finding.message) == (EMPTY, "the file is empty")
+    assert "steps:" in finding.fix
+
+
+def test_an_empty_document_beside_others_is_nothing() -> None:
+    assert [one.name for one in contents("---\n- {id: a, runner: x}\n---\n# nothing\n").flows] == ["leads"]
+
+
+@pytest.mark.parametrize(
+    ("step", "message", "fix"),
+    [
+        ("runner: x, agent: {prompt: p}", "this one has `runner:` and `agent:`", "make a step of each"),
+        ("kind: agent, agent: {prompt: p}, human: {title: t}", "has `agent:` and `human:`", "make a step"),
+        ("kind: human, api_call: {url: u}", "of kind human, and its block is `api_call:`", "kind: api_call"),
+        ("kind: Functional, wait: {for: 1}", "of kind functional, and its block is `wait:`", "`runner:`"),
+        ("kind: agent, runner: x", "of kind agent, and its block is `runner:`", "write kind: functional"),
+    ],
+)
+def test_two_kinds_in_one_step_are_one_finding(step: str, message: str, fix: str) -> None:
+    finding = wrong(f"- {{id: a, {step}}}")
+
+    assert finding.code == TWO_KINDS
+    assert message in finding.message
+    assert fix in finding.fix
 
 
 def test_two_steps_of_one_id_are_told_at_the_second() -> None:

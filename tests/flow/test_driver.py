@@ -202,7 +202,7 @@ async def test_f5_a_step_that_takes_too_long_gives_the_signal_timeout() -> None:
 
     assert done.status == "succeeded"
     assert seen[0]["_last_error_type"] == "timeout"
-    assert seen[0]["_last_error"] == "the step took too long: its limit is 0.01 s (timeout)"
+    assert seen[0]["_last_error"] == "the step took longer than its timeout of 0.01 s"
 
 
 async def test_f3_a_public_value_that_is_not_json_is_a_step_error_that_names_the_key() -> None:
@@ -873,3 +873,35 @@ async def test_f6_a_task_of_a_group_is_listed_for_that_group() -> None:
         listed = [len(await house.tasks.list(groups=groups)) for groups in (["ops"], ["sales"], [], None)]
 
     assert listed == [1, 0, 0, 1]
+
+
+async def test_a_run_of_too_many_steps_says_its_limit() -> None:
+    loop = "{limits: {max_steps: 3}, steps: [{id: a, runner: work, routes: {default: a}}]}"
+    async with stage(loop, work=lambda ctx: None) as house:
+        done = await house.run()
+
+    assert done.error is not None
+    assert done.error.message == "the run took more steps than its limit of 3"
+
+
+async def test_a_step_that_waits_too_long_says_its_limit() -> None:
+    flow = "steps: [{id: a, timeout: 60, human: {title: ok?}}]"
+    async with stage(flow) as house:
+        run_id = await house.runs.start("main", {})
+        await house.paused(run_id)
+        await house.pass_time(60)
+        done = await house.ended(run_id)
+
+    assert done.error is not None
+    assert "in 60 s" in done.error.message
+
+
+async def test_a_timeout_of_the_nodes_own_is_not_told_as_the_steps() -> None:
+    def work(ctx: Ctx) -> None:
+        raise TimeoutError("the printer did not answer in 3 s")
+
+    async with stage("steps: [{id: a, runner: work, timeout: 60}]", work=work) as house:
+        done = await house.run()
+
+    assert done.error is not None
+    assert (done.error.type, done.error.message) == ("timeout", "the printer did not answer in 3 s")

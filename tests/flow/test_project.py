@@ -210,7 +210,7 @@ def test_paths_are_shown_as_whoever_asked_would_write_them(
 
 
 def test_what_is_outside_is_told_and_not_read(tmp_path: Path) -> None:
-    made(tmp_path, secret="name: canary", p__a="")
+    made(tmp_path, secret="name: canary", p__a="- {id: a, wait: {for: 1}}")
     (tmp_path / "p" / "link.yaml").symlink_to(tmp_path / "secret.yaml")
     (tmp_path / "p" / "turnline.yaml").symlink_to(tmp_path / "secret.yaml")
     project = load(tmp_path / "p")

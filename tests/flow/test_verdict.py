@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from turnline.core.channel import ChannelState
+from turnline.core.channel import ChannelSpec, ChannelState
 from turnline.core.state import Pause, WorkflowState
 from turnline.flow.verdict import RunError, verdict
 
@@ -70,6 +70,14 @@ def test_f5_every_other_end_is_a_failure_of_its_own_type(reason: str, type: str)
     assert done.status == "failed"
     assert done.error is not None
     assert done.error.type == type
+
+
+def test_a_run_that_worked_too_long_says_its_limit() -> None:
+    spec = ChannelSpec(ttl_seconds=90.0)
+    done = verdict(closed("ttl_expired", spec=spec))
+
+    assert done.error is not None
+    assert done.error.message == "the run worked longer than its limit of 90 s"
 
 
 def test_f6_a_run_that_is_not_over_runs_or_waits() -> None:

@@ -154,6 +154,31 @@ async def test_f13_the_development_server_prints_what_to_try_and_accepts_its_key
     assert (tmp_path / ".turnline" / "log.db").exists()
 
 
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        "path: '/orders/{order}', input: {order: {type: integer}, code: {type: string, required: true, "
+        "pattern: '^ORD-[0-9]{6}$'}, age: {type: integer, required: true, min: 18}}",
+        "path: '/orders/{order}', method: GET, input: {sure: {type: boolean, required: true}, "
+        "name: {type: string, required: true, min: 8}}",
+    ],
+)
+async def test_the_request_that_a_server_suggests_passes_the_check_of_its_flow(
+    tmp_path: Path, trigger: str
+) -> None:
+    flow = f"{{trigger: {{{trigger}}}, steps: [{{id: a, response: {{mapping: {{done: 'true'}}}}}}]}}"
+    async with serving(project(tmp_path, flow), "--dev") as served:
+        _, _, _, method, url, *options = shlex.split(served.lines[-1])
+        given = dict(zip(options[::2], options[1::2], strict=True))
+        headers = dict(
+            one.split(": ", 1) for name, one in zip(options[::2], options[1::2], strict=True) if name == "-H"
+        )
+        async with served.client(**headers) as client:
+            answer = await client.request(method, url, content=given.get("-d"))
+
+    assert (answer.status_code, answer.json()["data"]) == (200, {"done": True})
+
+
 async def test_x20_sigterm_answers_what_is_in_flight_and_takes_nothing_new(tmp_path: Path) -> None:
     inside: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
     door = await asyncio.start_server(lambda _, writer: inside.put_nowait(writer), "127.0.0.1", 0)

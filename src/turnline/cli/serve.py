@@ -15,7 +15,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from urllib.parse import quote, urlencode
 
 import typer
 
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from turnline.flow.definition.fields import Fields
-    from turnline.flow.definition.flow import Flow, Trigger
+    from turnline.flow.definition.flow import Flow
     from turnline.flow.project import Project
     from turnline.server.access import OpenAuthenticator
     from turnline.server.live import Fingerprint, LiveApp
@@ -355,10 +355,9 @@ def _told(runtime: Runtime, address: str, key: str | None) -> Iterator[str]:
         return
     yield f"Development key, good on this machine until the server stops:\n  {key}"
     yield f"Studio, signed in:\n  {address}/studio#token={key}"
-    for flow in runtime.flows.values():
-        if flow.spec.trigger is not None:
-            yield f"Try:\n  {_curl(address, flow.spec.trigger, key)}"
-            return
+    curl = next(filter(None, (_curl(address, flow, key) for flow in runtime.flows.values())), None)
+    if curl is not None:
+        yield f"Try:\n  {curl}"
 
 
 def _count(runtime: Runtime) -> str:
@@ -373,32 +372,31 @@ def _row(flow: Flow) -> tuple[str, str]:
     return f"{trigger.method} {trigger.path}", f"{flow.name}{' (public)' if trigger.public else ''}"
 
 
-def _curl(address: str, trigger: Trigger, token: str) -> str:
-    path = trigger.path.replace("{", "").replace("}", "")
-    words = ["curl", "-i", "-X", trigger.method, address + path, "-H", f"Authorization: Bearer {token}"]
+def _curl(address: str, flow: Flow, token: str) -> str | None:
+    """Return a command that starts the flow with input that it takes; None if no example is known."""
+    from turnline.flow.example import PARAMETER, example_input
+
+    trigger, given = flow.spec.trigger, example_input(flow)
+    if trigger is None or given is None:
+        return None
+    in_path = {name: given.pop(name) for name in dict.fromkeys(PARAMETER.findall(trigger.path))}
+    url = address + PARAMETER.sub(lambda found: quote(_word(in_path[found[1]]), safe=""), trigger.path)
+    query = [(name, _word(one)) for name, value in given.items() for one in _several(value)]
+    if trigger.method == "GET" and query:
+        url += f"?{urlencode(query)}"
+    words = ["curl", "-i", "-X", trigger.method, url, "-H", f"Authorization: Bearer {token}"]
     if trigger.method != "GET":
-        body = json.dumps(_example(trigger.input or {}))
-        words += ["-H", "Content-Type: application/json", "-d", body]
+        words += ["-H", "Content-Type: application/json", "-d", json.dumps(given)]
     return shlex.join(words)
 
 
-def _example(fields: Fields) -> dict[str, Any]:
-    """A body that has what it has to have."""
-    needed = {name: spec for name, spec in fields.items() if spec.required}
-    return {name: (spec.enum or [_EXAMPLES.get(spec.type, "text")])[0] for name, spec in needed.items()}
+def _several(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
 
 
-_EXAMPLES: Final[Mapping[str, Any]] = {
-    "integer": 1,
-    "number": 1.5,
-    "boolean": True,
-    "object": {},
-    "array": [],
-    "date": "2030-01-31",
-    "datetime": "2030-01-31T12:00:00Z",
-    "uuid": "3f2504e0-4f89-41d3-9a0c-0305e82c3301",
-    "email": "ada@example.com",
-}
+def _word(value: object) -> str:
+    """Return a value as a path or a query spells it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _address(host: str, listening: socket.socket) -> str:

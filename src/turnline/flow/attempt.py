@@ -43,15 +43,16 @@ async def attempt(work: Work[Any], perform: Perform) -> Done | Paused:
     when = work.step.when
     if when is not None and not compile_expression(when).holds(work.public):
         return Done(body=f"passed over: {when}")
+    within = asyncio.timeout(work.step.timeout)
     try:
-        async with asyncio.timeout(work.step.timeout):
+        async with within:
             done = await perform(work)
         if isinstance(done, Paused):
             done = _within_its_time(work, done)
     except NOT_THE_STEPS:
         raise
     except Exception as error:
-        done = failed(work, error)
+        done = failed(work, _too_long(work) if within.expired() else error)
     else:
         if isinstance(done, Done) and done.signal in ERRORS:
             reason = done.private.get("_last_error") or f"it ended with the signal {done.signal!r}"
@@ -68,10 +69,14 @@ def _within_its_time(work: Work[Any], paused: Paused) -> Paused:
         return paused
     left = work.step.timeout - work.elapsed_seconds
     if left <= 0:
-        raise TimeoutError
+        raise _too_long(work)
     if paused.seconds is not None and paused.seconds <= left:
         return paused
     return replace(paused, seconds=left, times_out=True)
+
+
+def _too_long(work: Work[Any]) -> TimeoutError:
+    return TimeoutError(f"the step took longer than its timeout of {work.step.timeout:g} s")
 
 
 def settle(work: Work[Any], done: Done) -> Done | Paused:
@@ -98,7 +103,7 @@ def failed(work: Work[Any], error: Exception) -> Done:
         kind = "timeout"
     elif isinstance(error, ParseFailed):
         kind = "parse_error"
-    text = masked(described(error, work.step.timeout), _hidden(work))
+    text = masked(described(error), _hidden(work))
     named = type(error).__name__
     is_named = text.startswith(named) or not is_bug(error)
     report_failure(_step_of(work), error, text if is_named else f"{named}: {text}")
@@ -119,12 +124,9 @@ def _hidden(work: Work[Any]) -> JsonObject:
     return {key: value for key, value in work.private.items() if key not in OF_THE_RUN}
 
 
-def described(error: BaseException, timeout_seconds: float | None = None) -> str:
+def described(error: BaseException) -> str:
     """Return the message of an exception, with its type where the message alone says too little."""
     text = _shortened(str(error))
-    if not text and isinstance(error, TimeoutError):
-        limit = "" if timeout_seconds is None else f": its limit is {timeout_seconds:g} s (timeout)"
-        return f"the step took too long{limit}"
     if not text:
         return type(error).__name__
     is_bare = isinstance(error, KeyError) and not isinstance(error, TurnlineError)

@@ -26,6 +26,7 @@ from turnline.core.study.finding import Severity
 from turnline.flow.check.problem import Problem
 from turnline.flow.definition.base import NAME, Json
 from turnline.flow.definition.flow import END, FAIL, Flow, spelled_out
+from turnline.flow.definition.steps import KINDS as STEP_KINDS, canonical_kind
 from turnline.flow.environment import filled_in, secrets_filled_in
 from turnline.flow.finding import Finding, listed, nearest
 from turnline.flow.mistake import BAD_STEPS, Spelling, parsed
@@ -43,12 +44,17 @@ UNNAMED_FLOW: Final = "TL010"
 NOWHERE: Final = "TL017"
 SAME_NAME: Final = "TL018"
 SAME_TRIGGER: Final = "TL019"
+TWO_KINDS: Final = "TL024"
+EMPTY: Final = "TL025"
 
 UNNAMED: Final = "unnamed"
 """What a workflow is called until it has a name."""
 
 _PLAIN: Final = {kind.lower(): kind for kind in KINDS}
 _STEP_KEYS: Final = frozenset({"id", "runner"})
+_BLOCK_OF: Final = {"functional": "runner"}
+_BLOCKS: Final = frozenset(_BLOCK_OF.get(kind, kind) for kind in STEP_KINDS)
+"""The keys of a step that say what it does."""
 _CASE_KEYS: Final = frozenset({"flow", "expect"})
 
 
@@ -112,6 +118,10 @@ def read_file(
         filled, findings = filled_in(document, environment)
         contents.findings.extend(findings)
         _read(filled, contents, stray)
+    if not read.findings and all(document.data is None for document in read.documents):
+        fix = "write a workflow into it, for example: steps: [{id: greet, runner: greet}]"
+        empty = Finding(code=EMPTY, message="the file is empty", file=file, fix=fix, severity=stray)
+        contents.findings.append(empty)
     return contents
 
 
@@ -173,9 +183,10 @@ def _read(document: YamlDocument, contents: Contents, stray: Severity) -> None:
 
 def _read_flow(document: YamlDocument, contents: Contents) -> None:
     spelling = _spelling(document)
+    mixed, document = _mixed_kinds(document, spelling)
     wrong = [*_wrong_name(document, spelling), *_wrong_steps(document, spelling)]
     flow, mistakes = parsed(Flow, document, spelling)
-    contents.findings.extend(wrong + secrets_filled_in(document))
+    contents.findings.extend(mixed + wrong + secrets_filled_in(document))
     contents.findings.extend(one for one in mistakes if not (wrong and one.code == BAD_STEPS))
     name = _get(spelling.data, "metadata", "name")
     if isinstance(name, str):
@@ -218,6 +229,46 @@ def _wrong_steps(document: YamlDocument, spelling: Spelling) -> Iterator[Finding
     for path, scope in _scopes(_get(spelling.data, "spec", "steps"), ("spec", "steps")):
         yield from _same_ids(document, spelling, path, scope)
         yield from _to_nowhere(document, spelling, path, scope)
+
+
+def _mixed_kinds(document: YamlDocument, spelling: Spelling) -> tuple[list[Finding], YamlDocument]:
+    """Find steps with the blocks of two kinds, or of another kind than they say: one finding each."""
+    findings, refused = list[Finding](), set(document.refused)
+    for path, scope in _scopes(_get(spelling.data, "spec", "steps"), ("spec", "steps")):
+        for place, step in enumerate(scope):
+            blocks, missing = _blocks(step)
+            if blocks and len(blocks) + len(missing) > 1:
+                here = (*path, place)
+                refused |= {spelling.path((*here, key)) for key in (*blocks, *missing)}
+                message, fix = _mixed(blocks, missing)
+                at = spelling.path((*here, blocks[-1]))
+                findings.append(document.finding(TWO_KINDS, message, at, fix=fix, of_key=True))
+    return findings, replace(document, refused=frozenset(refused))
+
+
+def _blocks(step: Json) -> tuple[list[str], list[str]]:
+    """Return the blocks that a step has, and the block that its kind asks for if it lacks that."""
+    blocks = [key for key in step if key in _BLOCKS] if isinstance(step, dict) else []
+    kind = canonical_kind(_get(step, "kind"))
+    asked = [_block_of(kind)] if isinstance(kind, str) and kind in STEP_KINDS else []
+    return blocks, [key for key in asked if key not in blocks]
+
+
+def _mixed(blocks: list[str], missing: list[str]) -> tuple[str, str]:
+    if missing:
+        message = f"the step is of kind {_kind_of(missing[0])}, and its block is `{blocks[-1]}:`"
+        return message, f"write kind: {_kind_of(blocks[-1])}, or the block `{missing[0]}:`"
+    named = " and ".join(f"`{key}:`" for key in blocks)
+    return f"a step has one kind, and this one has {named}", "make a step of each"
+
+
+def _block_of(kind: str) -> str:
+    """The key that says what a step of this kind does."""
+    return _BLOCK_OF.get(kind, kind)
+
+
+def _kind_of(block: str) -> str:
+    return next((kind for kind, key in _BLOCK_OF.items() if key == block), block)
 
 
 def _same_ids(document: YamlDocument, spelling: Spelling, path: Path, scope: list[Json]) -> Iterator[Finding]:

@@ -21,7 +21,8 @@ Codes never change their meaning. Those of `flow.check` begin at TL101; these ar
     TL017  a route to nowhere                     TL018  two workflows of one name
     TL019  two workflows for one request          TL020  not a graph
     TL021  a variable that is not set             TL022  not a variable
-    TL023  a secret as a variable of a workflow
+    TL023  a secret as a variable of a workflow   TL024  two kinds in one step
+    TL025  an empty file
     TL031  a Python file that cannot be imported  TL032  two nodes or agents of one name
     TL033  a tool's name that means two tools
 """

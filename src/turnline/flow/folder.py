@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +31,7 @@ CODE_FOLDERS: Final = ("nodes", "agents")
 
 _YAML: Final = (".yaml", ".yml")
 _ROOT: Final = 0
+_WORD: Final = re.compile(r"\w+")
 _PASSED_OVER: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
@@ -73,6 +76,22 @@ class Folder:
     @property
     def settings(self) -> Path:
         return self.root / SETTINGS_FILE
+
+    def words(self) -> frozenset[str]:
+        """Return the words of all Python files below the folder, as far as they can be read."""
+        found = set[str]()
+        with suppress(Unreadable):
+            for folder, names in self._folders():
+                for name in names:
+                    if name.endswith(".py"):
+                        found |= self._words_in(folder / name)
+        return frozenset(found)
+
+    def _words_in(self, path: Path) -> set[str]:
+        try:
+            return set(_WORD.findall(self.read(path).decode(errors="replace")))
+        except Unreadable:
+            return set()
 
     def code(self) -> list[Path]:
         """The Python files that are imported: those in nodes/ and agents/."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from turnline.flow.definition.flow import Flow
 from turnline.flow.document import Contents, LoadedFlow, clashes, read_file
 from turnline.flow.finding import Report
 from turnline.flow.folder import Folder, Unreadable, project_root
-from turnline.flow.modules import Modules
+from turnline.flow.modules import NOT_IMPORTED, Modules
 from turnline.flow.settings import SETTINGS_FILE, Settings, read_settings
 from turnline.flow.work import Node
 from turnline.flow.yaml_document import YamlDocument
@@ -165,6 +165,9 @@ class _Loading:
         flows = [flow for one in every for flow in one.flows]
         chosen = [flow for one in self._contents for flow in one.flows]
         known = _known(settings, python, every) if is_whole else Known()
+        if any(one.code == NOT_IMPORTED for one in self._report.findings):
+            # The file may have any of them: its own finding is enough.
+            known = replace(known, runners=None, agents=None, tools=None)
         self._report.add(*clashes(flows))
         for loaded in chosen:
             problems = [*bad_texts(loaded.flow), *missing_names(loaded.flow, known)]

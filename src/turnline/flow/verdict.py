@@ -92,17 +92,24 @@ def _error(state: WorkflowState) -> RunError:
         return RunError(type=str(kind or "error"), message=str(last or "the step failed"), step=step)
     if reason == FAILED:
         return RunError(type=FAILED, message=str(last or "the flow ended with FAIL"), step=step)
+    if reason == "ttl_expired":
+        limit = f"the run took longer than its limit of {state.spec.ttl_seconds or 0:g} s (limits.timeout)"
+        return RunError(type="timeout", message=limit, step=step)
+    if reason == "max_turns":
+        limit = f"the run took more steps than its limit of {_max_steps(state)}"
+        return RunError(type="max_steps", message=limit, step=step)
     kind, message = _REASONS.get(reason, (reason or "failed", f"the run ended with {reason!r}"))
-    if reason == "ttl_expired" and state.spec.ttl_seconds is not None:
-        message += f" of {state.spec.ttl_seconds:g} s (limits.timeout)"
     return RunError(type=kind, message=message, step=step)
+
+
+def _max_steps(state: WorkflowState) -> object:
+    graph = state.spec.knobs.get("graph")
+    return graph.get("max_turns", "its graph") if isinstance(graph, dict) else "its graph"
 
 
 _REASONS: Final = {
     UNROUTED: (UNROUTED, "the step ended with a signal that no route takes"),
-    "max_turns": ("max_steps", "the run took more steps than its limit"),
     OUT_OF_STEPS: (OUT_OF_STEPS, "the conditions cost more steps than one decision has"),
-    "ttl_expired": ("timeout", "the run took longer than its limits.timeout"),
     CANCELLED: (CANCELLED, "the run was cancelled"),
 }
 """Close reason -> what a caller is told."""

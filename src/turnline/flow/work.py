@@ -103,6 +103,11 @@ class Data(Protocol):
         """Whether they live in the log's own database: then a unit of work is committed with the packet."""
         ...
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the database is open. One that is not is opened by the first `begin`."""
+        ...
+
     def begin(self, declared: Sequence[ModelUse], versions: Mapping[str, str]) -> UnitOfWork:
         """Return a step's unit of work. Costs nothing until it is used; knows only `declared` models."""
         ...

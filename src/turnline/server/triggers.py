@@ -11,7 +11,6 @@ none in time, 504. The run goes on in either case.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -23,6 +22,7 @@ from turnline.core.json import normalised
 from turnline.core.state import PERSON
 from turnline.errors import BadDraft
 from turnline.flow.definition.flow import Flow, Trigger
+from turnline.flow.example import PARAMETER
 from turnline.flow.fields import json_schema
 from turnline.flow.verdict import Verdict, public_error
 from turnline.server.access import peer_of
@@ -46,7 +46,6 @@ from turnline.server.starting import KEY_HEADER, checked, idempotency_key, start
 logger = logging.getLogger(__name__)
 
 RESPOND_ASYNC: Final = "respond-async"
-_PARAMETER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class TriggerRoute:
@@ -57,7 +56,7 @@ class TriggerRoute:
         self._flow = flow
         self._trigger = trigger
         self._fields = trigger.input or {}
-        self._parameters = _PARAMETER.findall(trigger.path)
+        self._parameters = PARAMETER.findall(trigger.path)
 
     async def __call__(self, request: Request) -> Response:
         principal = await self._house.access.start(request, self._flow)
@@ -153,7 +152,7 @@ def _as_json(data: JsonObject) -> JsonObject:
 
 def trigger_operation(house: House, flow: Flow, trigger: Trigger) -> Operation:
     """The operation of one flow's trigger."""
-    names = _PARAMETER.findall(trigger.path)
+    names = PARAMETER.findall(trigger.path)
     is_get = trigger.method == "GET"
     fields = {name: spec for name, spec in (trigger.input or {}).items() if name not in names}
     schema = json_schema(fields, extra=trigger.extra)

@@ -255,3 +255,21 @@ def test_the_nearest_key_is_the_fix_and_all_known_ones_are_told() -> None:
     assert found[0].message == "'emial' is read here, and no path to this step produces it"
     assert found[0].expected == "email, name, region"
     assert found[0].fix == "did you mean 'email'?"
+
+
+def test_f15_a_bare_word_in_a_mapping_that_no_python_file_has_is_told_with_its_quotes() -> None:
+    save = {"id": "save", "runner": "save"}
+    given = flow(save, {"id": "end", "response": {"mapping": {"status": "shipped"}}}, trigger=TRIGGER)
+    [problem] = keys_never_written(given, Known(words={"save", "id"}))
+
+    assert (problem.code, problem.severity, problem.found) == ("TL201", "warning", "shipped")
+    assert problem.fix.startswith("""write "'shipped'" if you mean the text""")
+    assert list(keys_never_written(given, Known(words={"save", "shipped"}))) == []  # A node may write it.
+    assert list(keys_never_written(given, Known())) == []  # Nothing is known, nothing is said.
+
+
+def test_f15_other_texts_behind_a_node_may_read_anything() -> None:
+    steps: list[Step] = [{"id": "save", "runner": "save"}, {"id": "w", "wait": {"until": "{{ lost }}"}}]
+    end = {"id": "end", "response": {"mapping": {"n": "lost + 1", "word": "'shipped'"}}}
+
+    assert list(keys_never_written(flow(*steps, end, trigger=TRIGGER), Known(words=set()))) == []

@@ -78,7 +78,7 @@ def test_f15_a_literal_secret_is_found_in_any_document_in_any_shape(tmp_path: Pa
     assert key not in str(report)
 
 
-def test_f15_a_variable_that_was_filled_in_is_no_literal_and_is_told_as_it_was_written(
+def test_f15_a_variable_that_holds_a_key_is_refused_and_told_as_it_was_written(
     tmp_path: Path,
 ) -> None:
     secret = "q7Zk2Lm9Xw4Rt8Vb1Nc6"
@@ -87,9 +87,17 @@ def test_f15_a_variable_that_was_filled_in_is_no_literal_and_is_told_as_it_was_w
     project = load_project(_written(tmp_path, {"flow": flow}), environment={"VALUE": secret})
     report = check_project(project)
 
-    assert told(report) == [("TL301", "flow.yaml", 2, 19)]
+    assert told(report) == [("TL023", "flow.yaml", 1, 63), ("TL301", "flow.yaml", 2, 19)]
     assert "${VALUE}" in str(report)
     assert secret not in str(report)
+
+
+def test_one_import_error_is_one_finding(tmp_path: Path) -> None:
+    code = "import nothing_like_this\n" + NODES
+    flow = "- {id: a, runner: save_lead}\n- {id: b, agent: {name: ann, tools: [look]}}\n"
+    report = checked(tmp_path, flow=flow, nodes=code)
+
+    assert [code for code, *_ in told(report)] == ["TL031"]
 
 
 def test_f15_a_data_model_with_mistakes_is_told_of_once_and_its_uses_are_not(tmp_path: Path) -> None:

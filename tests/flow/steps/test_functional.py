@@ -157,18 +157,16 @@ class Unit:
 class OneUnit:
     shares_log = False
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: Unit, *, is_open: bool = False) -> None:
         self._unit = unit
+        self.is_open = is_open
 
     def begin(self, declared: object, versions: object) -> Unit:
         self._unit.became.append("begun")
         return self._unit
 
 
-DECLARES = "{context: {models: [{name: Lead}]}, steps: [{id: a, runner: work}]}"
-
-
-@pytest.mark.parametrize("flow", [ONE, DECLARES])
+@pytest.mark.parametrize("is_open", [True, False])
 @pytest.mark.parametrize(
     ("work", "became"),
     [
@@ -180,11 +178,11 @@ DECLARES = "{context: {models: [{name: Lead}]}, steps: [{id: a, runner: work}]}"
     ],
 )
 async def test_f5_f7_a_steps_database_work_is_committed_with_it_and_undone_where_it_fails(
-    work: Any, became: list[str], flow: str
+    work: Any, became: list[str], is_open: bool
 ) -> None:
     unit = Unit()
     nodes = {"work": lambda ctx: (ctx["_session"], work(ctx))[1]}
-    services = Services(flows=flows_of(flow), nodes=nodes, data=OneUnit(unit))
+    services = Services(flows=flows_of(ONE), nodes=nodes, data=OneUnit(unit, is_open=is_open))
     async with stage(services=services) as house:
         done = await house.run()
 

@@ -70,6 +70,7 @@ class Models:
     """See `turnline.flow.work.Data`."""
 
     shares_log = False
+    is_open = True
 
     def __init__(self, *rows: JsonObject) -> None:
         self.leads = Table(list(rows))

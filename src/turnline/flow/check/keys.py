@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from turnline.core.study.finding import Path
@@ -34,10 +35,19 @@ _PARAMETER: Final = re.compile(r"{(\w+)}")
 
 
 def keys_never_written(flow: Flow, known: Known) -> Iterator[Problem]:
-    """Texts that read a key which no path produces."""
+    """Texts that read a key which no path produces.
+
+    A node may write any key. But `mapping: {status: shipped}` more likely means the text, if no Python
+    file of the project has the word.
+    """
+    named = replace(known, node_keys=known.words)
+    if_named = {path: there for path, _, there in steps_with_keys(flow, named)}
     for path, step, there in steps_with_keys(flow, known):
         for text in texts_of(step):
-            yield from _never_written((*path, *text.path), text, there)
+            is_word = text.sort == "mapped" and text.text.isidentifier()
+            keys = Keys(there.names) if is_word else there
+            if not (is_word and text.text in if_named[path]):
+                yield from _never_written((*path, *text.path), text, keys)
 
 
 def steps_with_keys(flow: Flow, known: Known) -> Iterator[tuple[Path, Step, Keys]]:
@@ -103,7 +113,15 @@ def _never_written(path: Path, text: Text, there: Keys) -> Iterator[Problem]:
             message=f"{name!r} is read here, and no path to this step produces it",
             found=name,
             expected=listed(there.names),
-            fix=nearest(name, there.names)
-            or f"add {name!r} to trigger.input, to defaults, or write it before",
+            fix=_fix(name, text, there),
             severity="warning",
         )
+
+
+def _fix(name: str, text: Text, there: Keys) -> str:
+    near = nearest(name, there.names)
+    if near:
+        return near
+    write = f"add {name!r} to trigger.input, to defaults, or write it before"
+    is_word = text.sort == "mapped" and text.text == name
+    return f"""write "'{name}'" if you mean the text; or {write}""" if is_word else write

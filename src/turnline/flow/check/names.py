@@ -37,6 +37,10 @@ class Known:
     models: Mapping[str, ModelDefinition] | None = None
     flows: Collection[str] | None = None
     servers: Collection[str] | None = None
+    words: Collection[str] | None = None
+    """The words of the project's Python files. A node that writes a key names it there, as a rule."""
+    node_keys: Collection[str] | None = None
+    """The keys that nodes can write; None is any key."""
     definitions: Mapping[str, Flow] = field(default_factory=dict)
     """The flows that can be read, for what they take as input."""
 

@@ -22,6 +22,7 @@ from turnline.flow.check.secrets import literal_secrets
 from turnline.flow.data.definition import ModelDefinition
 from turnline.flow.data.versions import newest, problems_of
 from turnline.flow.finding import Finding, Report
+from turnline.flow.folder import Folder
 from turnline.flow.mistake import parsed
 from turnline.flow.project import Project
 from turnline.flow.testing.documents import cases_in
@@ -42,7 +43,9 @@ def check_project(project: Project, asked: Asked = lambda file: True) -> Report:
     known = project.known
     if not mistakes:  # Nobody knows what a data model with mistakes would be.
         report.add(*_asked_for(asked, _misfits(models)))
-        known = known if known.runners is None else replace(known, models=newest(one for _, one in models))
+        known = known if known.flows is None else replace(known, models=newest(one for _, one in models))
+    if known.flows is not None:
+        known = replace(known, words=Folder(project.root, shown_as=project.root).words())
     report.add(*_asked_for(asked, mistakes))
     report.add(*_asked_for(asked, _of_flows(project, known)))
     report.add(*_asked_for(asked, (one for test in project.tests for one in cases_in(test).findings)))

@@ -82,6 +82,10 @@ def _agent(step: define.AgentStep) -> Keys:
     return answer | ANYTHING if has_tools else answer
 
 
+def _node(known: Known) -> Keys:
+    return ANYTHING if known.node_keys is None else Keys.of(*known.node_keys)
+
+
 def _into(key: str | None) -> Keys:
     """Where what came goes: under one key, or merged, whatever it is."""
     return ANYTHING if key is None else Keys.of(key)
@@ -111,7 +115,7 @@ def _branches(step: define.ParallelStep, known: Known) -> Keys:
 
 
 _WRITES: Final[Mapping[type, Callable[[Any, Known], Keys]]] = {
-    define.FunctionalStep: lambda step, known: ANYTHING,
+    define.FunctionalStep: lambda step, known: _node(known),
     define.AgentStep: lambda step, known: _agent(step),
     define.ApiCallStep: lambda step, known: _output(step.api_call.output, step.id),
     define.McpStep: lambda step, known: _output(step.mcp.output, step.id),

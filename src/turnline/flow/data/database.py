@@ -33,6 +33,7 @@ class Database:
     def __init__(self, home: Home, schema: Schema, clock: Clock) -> None:
         self.address = home.address
         self.shares_log = home.shares_log
+        self.is_open = True
         self.schema = schema
         self.changes: list[str] = []
         """What was done to the tables when it was opened, a line each, for whoever logs it."""

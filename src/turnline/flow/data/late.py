@@ -35,6 +35,10 @@ class LateData:
     def shares_log(self) -> bool:
         return self._opened().shares_log
 
+    @property
+    def is_open(self) -> bool:
+        return self._database is not None
+
     def begin(self, declared: Sequence[ModelUse], versions: Mapping[str, str]) -> UnitOfWork:
         """See `Data.begin`. Raises `NoDatabase` if there is nowhere to keep anything."""
         return self._opened().begin(declared, versions)

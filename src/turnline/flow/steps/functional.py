@@ -7,8 +7,8 @@
     return None               `default`
 
 The context is a mutable dictionary: what a node changes in it counts, however it returns.
-`_session` and `_db` are in the context of every flow. A flow that declares data models finds them
-there; in any other flow they are made when the node asks for one.
+`_session` and `_db` are in the context of every flow. In a project without data models the database
+is opened when a node first asks for one of them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def perform(work: Work[FunctionalStep]) -> Done:
     if node is None:
         raise UnknownName("node", runner, work.services.nodes)
     ctx = _Ctx(normalised({**work.public, **work.private}, field="ctx"), partial(_begin, work))
-    if work.flow.spec.context.models and work.services.data is not None:
+    if work.services.data is not None and work.services.data.is_open:
         ctx.open_unit("_db")
     try:
         signal = _taken(ctx, await _called(node, ctx), runner)

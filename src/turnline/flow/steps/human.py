@@ -7,6 +7,7 @@ the other refuses.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import msgspec
@@ -86,6 +87,7 @@ def _signal(answer: JsonObject, field: str | None) -> str:
 def _expired(step: HumanStep) -> Done:
     if EXPIRED in step.routes:
         return Done(signal=EXPIRED, body="nobody answered in time")
+    seconds = min(one for one in (step.human.expires, step.timeout, math.inf) if one is not None)
     raise TimeoutError(
-        f"nobody answered step {step.id!r} in {step.human.expires:g} s; route its signal 'expired' to go on."
+        f"nobody answered step {step.id!r} in {seconds:g} s; route its signal 'expired' to go on."
     )

@@ -58,12 +58,13 @@ async def perform(work: Work[McpStep]) -> Done:
     secrets = secrets_of(server.headers, work.services.secret)
     arguments = filled(block.arguments, work.public, at="mcp.arguments")
     called = f"tool {block.tool!r} of MCP server {block.server!r}"
+    limit = TIMEOUT_SECONDS if work.step.timeout is None else None
     try:
-        async with within(
-            TIMEOUT_SECONDS if work.step.timeout is None else None, f"{called} has not answered"
-        ):
+        async with within(limit, f"{called} has not answered"):
             result = await _called(work, server, arguments)
-    except (TimeoutError, TurnlineError):
+    except TimeoutError as error:
+        raise TimeoutError(str(error) or f"{called} failed: a timeout.") from None
+    except TurnlineError:
         raise
     except Exception as error:  # The SDK's own, alone or in a group, and the system's.
         raise CallFailed(called, because=_shortened(masked(_told(error), *secrets))) from None
