@@ -10,6 +10,7 @@ from tests.flow.stage import stage
 from turnline.core.conditions import Expr
 from turnline.core.envelope import Envelope
 from turnline.core.state import WorkflowState
+from turnline.expressions.functions import MAX_STEPS
 from turnline.testing.lines import NOON
 
 ROUTER = """
@@ -72,3 +73,30 @@ async def test_f10_a_router_and_a_graph_agree(text: str) -> None:
     assert (await signal_of(flow, **body) == "holds") == Expr(text).evaluate(
         WorkflowState(context_vars=body), line
     )
+
+
+COSTLY = """
+steps:
+  - id: check
+    kind: router
+    router:
+      conditions:
+        - {if: "9 in big", signal: found}
+        - {if: "8 in big", signal: found}
+        - {else: true, signal: none}
+    routes: {found: END, none: END}
+"""
+
+
+async def test_the_conditions_of_one_step_share_the_steps_and_where_they_are_not_enough_the_step_fails() -> (
+    None
+):
+    within = await signal_of(COSTLY, big=[0] * (MAX_STEPS // 3))
+    async with stage(COSTLY) as house:
+        run_id = await house.runs.start("main", {"big": [0] * (MAX_STEPS // 2)})
+        await house.ended(run_id)
+        error = (await house.runs.verdict(run_id)).error
+
+    assert within == "none"
+    assert error is not None
+    assert "router.conditions[1].if is more costly than" in error.message
