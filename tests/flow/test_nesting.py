@@ -8,10 +8,13 @@ from pathlib import Path
 from tests.logs import OpenLog
 from turnline.client.embedded import Hub
 from turnline.core.channel import MAX_DEPTH, MAX_RUNS
-from turnline.core.event_types import EV_CHANNEL_CHILD, EV_CHANNEL_CLOSED
+from turnline.core.envelope import Draft
+from turnline.core.event_types import EV_CHANNEL_CHILD, EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE_ACK, EV_TEXT
+from turnline.core.governance import Passport
 from turnline.flow.driver import Driver
 from turnline.flow.runs import Runs
 from turnline.flow.work import Services
+from turnline.hub.request import OpenRequest
 from turnline.log.sqlite import SqliteLog
 
 from .stage import Stage, flows_of, stage
@@ -236,3 +239,30 @@ async def test_the_driver_has_started_before_runs_are_resumed(tmp_path: Path) ->
     await hub.close()
 
     assert (at_start, resumed) == (before, True)
+
+
+async def test_a_conversation_below_a_closed_run_is_closed_after_a_crash(tmp_path: Path) -> None:
+    """Nobody wakes the driver for it: an agent has its floor."""
+    path = tmp_path / "log.db"
+    async with stage(WAITING, log=SqliteLog(path)) as house:
+        run_id = await house.runs.start("main", {})
+        await waiting(house, 3)
+        bob = await house.hub.enrol(Passport(name="bob"), None, None)
+        request = OpenRequest(type="conversation", target=["bob"], channel_id="talk", parent_id=run_id)
+        opening = asyncio.create_task(house.driver.open(request))
+        while "talk" not in await open_channels(house.hub):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await house.hub.write("talk", EV_CHANNEL_INVITE_ACK, {"agent_id": bob.agent_id})
+        await opening
+        hello = {"event_type": EV_TEXT, "event_data": {"text": "hello"}}
+        said = Draft(envelope_id="hello", sender_id=house.driver.agent_id, **hello)
+        await house.hub.post("talk", said)
+    hub = await Hub.open(SqliteLog(path), ttl_sweep_interval=0)
+    await hub.write(run_id, EV_CHANNEL_CLOSED, {"reason": "cancelled"})
+    await hub.close()
+
+    async with stage(WAITING, log=SqliteLog(path)) as house:
+        while not (state := await house.hub.state("talk")).is_over:
+            await house.hub.wait_beyond("talk", state.seq)
+
+    assert state.pending_close_reason == "cancelled"

@@ -11,6 +11,7 @@ from turnline.agent.tool import tool
 from turnline.core.event_types import EV_CONTEXT_SET
 from turnline.core.graph import TransitionGraph
 from turnline.core.targets import TerminateTarget
+from turnline.hub.request import OpenRequest
 from turnline.testing import call
 
 from ..stage import PEOPLE, person
@@ -440,9 +441,11 @@ spec: {steps: [{id: each, for_each: {items: '[1, 2, 3]', into: out, steps: [{id:
 async def test_children_that_a_caller_may_not_see_are_not_listed() -> None:
     async with scene("Yes.") as stage:
         channel = await stage.open("Help!")
-        await stage.people["carol"].open("conversation", "helper", message="psst", parent=channel)
+        request = OpenRequest(type="conversation", target=["helper"], message="psst", parent_id=channel)
+        await stage.hub.open_channel(request, stage.people["dave"].agent_id)
         whole = await stage.data(f"/channels/{channel}/children")
+        mine = await stage.data(f"/channels/{channel}/children", token="carol")
         hidden = await stage.server.get(f"/channels/{channel}/children", token="dave")
 
-    assert len(whole["channels"]) == 1
+    assert (len(whole["channels"]), mine["channels"]) == (1, [])
     assert hidden.status_code == 404
