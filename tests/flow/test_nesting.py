@@ -254,8 +254,8 @@ async def test_a_conversation_below_a_closed_run_is_closed_after_a_crash(tmp_pat
             await asyncio.sleep(0)
         await house.hub.write("talk", EV_CHANNEL_INVITE_ACK, {"agent_id": bob.agent_id})
         await opening
-        hello = {"event_type": EV_TEXT, "event_data": {"text": "hello"}}
-        said = Draft(envelope_id="hello", sender_id=house.driver.agent_id, **hello)
+        me, data = house.driver.agent_id, {"text": "hello"}
+        said = Draft(envelope_id="hello", sender_id=me, event_type=EV_TEXT, event_data=data)
         await house.hub.post("talk", said)
     hub = await Hub.open(SqliteLog(path), ttl_sweep_interval=0)
     await hub.write(run_id, EV_CHANNEL_CLOSED, {"reason": "cancelled"})

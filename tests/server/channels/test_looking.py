@@ -129,20 +129,15 @@ async def test_usage_counts_turns_tokens_and_seconds_by_participant() -> None:
 
 
 async def test_usage_includes_the_channels_below() -> None:
-    flow = """
-metadata: {name: work}
-spec:
-  trigger: {path: /work}
-  steps: [{id: each, for_each: {items: '[1, 2]', into: out, steps: [{id: say, agent: {name: helper}}]}}]
-"""
-    async with scene("one", "two", flows=flow) as stage:
-        runs = stage.server.runtime.runs
-        run_id = await runs.start("work", {})
-        await runs.wait(run_id)
-        usage = await stage.data(f"/channels/{run_id}/usage")
+    async with scene("Yes.", "Psst.") as stage:
+        channel = await stage.open("Help!")
+        below = await stage.people["carol"].open("conversation", "helper", message="psst", parent=channel)
+        await stage.until(below.channel_id, lambda state: state.turn_count >= 2)
+        usage = await stage.data(f"/channels/{channel}/usage")
 
-    assert usage["below"]["channels"] == 2
-    assert usage["total"]["requests"] == usage["own"]["requests"] + usage["below"]["requests"]
+    assert (usage["own"]["requests"], usage["total"]["requests"]) == (1, 2)
+    assert (usage["below"]["channels"], usage["below"]["requests"]) == (1, 1)
+    assert usage["below"]["complete"]
 
 
 async def test_a_question_of_an_agent_is_told_until_it_is_answered() -> None:
