@@ -28,7 +28,7 @@ from turnline.hub.opening import first_of
 from turnline.hub.preference import PAUSE_SECONDS, Workers
 from turnline.hub.worker import Process
 
-LET_GO_SECONDS: Final = 1.0
+LET_GO_SECONDS: Final = 0.5
 """How long a cancelled worker tries to release its claim. Then the claim ends with its lease."""
 LOOK_SECONDS: Final = 2.0
 """How often somebody who waits for a worker of this host looks whether its process is still there."""
