@@ -211,5 +211,5 @@ def test_nothing_is_exported_where_the_environment_names_no_endpoint() -> None:
 def test_exporting_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
 
-    with pytest.raises(MissingExtra, match=r"turnline\[otel\]"):
+    with pytest.raises(MissingExtra, match=r"\[otel\]"):
         tracing.export({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"})

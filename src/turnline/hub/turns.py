@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 UNITS: Final = (ev.EV_TURN_MODEL, ev.EV_TURN_TOOL)
 """What a turn records."""
-LET_GO_SECONDS: Final = 1.0
+LET_GO_SECONDS: Final = 0.5
 """How long a cancelled worker tries to release its claim. Then the claim ends with its lease."""
 LOOK_SECONDS: Final = 2.0
 """How often somebody who waits for a worker of this host looks whether its process is still there."""

@@ -558,7 +558,7 @@ async def test_f7_whoever_waits_too_long_for_a_row_is_tried_again(postgres: Post
 async def test_a_driver_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "turnline.flow.data.one_statement", raising=False)
-    with pytest.raises(MissingExtra, match=r"turnline\[postgres\]") as error:
+    with pytest.raises(MissingExtra, match=r"\[postgres\]") as error:
         await open_data(MODELS, log=MemoryLog(), url="postgresql://localhost/app")
 
     assert error.value.extra == "postgres"
