@@ -44,7 +44,12 @@ _SETTABLE: Final = (
         "{core/channel.py MAX_RUNS}",
         "runs of other flows below one run, at any depth; items of `for_each` have a limit of their own",
     ),
-    ("`limits.timeout`", "in a flow, or for all in turnline.yaml", "none", "how long a run may take"),
+    (
+        "`limits.timeout`",
+        "in a flow, or for all in turnline.yaml",
+        "none",
+        "how long a run may work; waits do not count",
+    ),
     (
         "`limits.concurrency`",
         "in a flow, or for all in turnline.yaml",

@@ -9,7 +9,6 @@ import pytest
 
 from turnline.core import event_types as ev
 from turnline.core.channel import Participant
-from turnline.core.claims import MAX_CLAIMS
 from turnline.core.envelope import Draft
 from turnline.core.graph import TransitionGraph
 from turnline.core.pauses import moment_of, seconds_of
@@ -173,24 +172,6 @@ def test_f7_what_a_paused_turn_wrote_into_the_context_is_undone() -> None:
 
 def test_f7_a_ttl_counts_the_time_a_run_works_not_the_time_it_waits() -> None:
     scene = paused("person", seconds=None, ttl_seconds=100)
-    assert scene.due() == []
-
-    scene.wait(1000)
-    scene.accept(ends(scene))
-
-    assert [one.at for one in scene.due()] == [NOON + timedelta(seconds=1100)]
-
-
-def test_the_ttl_of_a_run_counts_its_waits_but_not_the_time_it_is_stuck() -> None:
-    scene = paused("person", seconds=None, ttl_seconds=100, ttl_counts_waits=True)
-    assert [one.at for one in scene.due()] == [NOON + timedelta(seconds=100)]
-    scene.wait(60)
-    scene.accept(ends(scene))
-    for _ in range(MAX_CLAIMS + 1):
-        claim = scene.state.claim
-        replaces: dict[str, Any] = {} if claim is None else {"replaces": claim.seq}
-        scene.accept(claims("step-save", alone=True, **replaces))
-    assert scene.state.is_stuck
     assert scene.due() == []
 
     scene.wait(1000)

@@ -75,5 +75,5 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "nats", None)
     monkeypatch.setitem(sys.modules, "nats.aio.client", None)
 
-    with pytest.raises(MissingExtra, match=r"turnline\[nats\]"):
+    with pytest.raises(MissingExtra, match=r"\[nats\]"):
         open_log("nats://a/x")

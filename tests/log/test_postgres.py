@@ -251,7 +251,7 @@ def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "psycopg", None)
 
     for scheme in ("postgresql", "postgres"):
-        with pytest.raises(MissingExtra, match=r"turnline\[postgres\]"):
+        with pytest.raises(MissingExtra, match=r"\[postgres\]"):
             open_log(f"{scheme}://host/name")
 
 

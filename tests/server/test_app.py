@@ -253,7 +253,7 @@ async def test_f6_the_document_lists_every_flow_with_its_input_and_every_operati
     assert parameters["query", "q"]["required"] is False
     assert said["paths"]["/look/{id}"]["get"]["security"] == [{"token": []}]
     ids = [one["operationId"] for path in said["paths"].values() for one in path.values()]
-    assert len(ids) == len(set(ids)) == 27
+    assert len(ids) == len(set(ids)) == 28
     assert said["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
 
 

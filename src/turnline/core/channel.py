@@ -84,8 +84,6 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """None: the channel type's own."""
     labels: dict[str, str] = {}
     ttl_seconds: float | None = None
-    ttl_counts_waits: bool = False
-    """The TTL also counts pauses, unless the turn is stuck: it is the `limits.timeout` of a run."""
     ack_timeout_seconds: float = ACK_TIMEOUT_SECONDS
     message: str | None = None
     """Said by the creator as the channel opens."""

@@ -116,7 +116,7 @@ def _lifetime(state: State, awake_since: datetime) -> Iterable[Deadline]:
     if state.status is ChannelState.PENDING:
         at = max(state.created_at, awake_since) + timedelta(seconds=spec.ack_timeout_seconds)
         yield Deadline(at=at, event_type=EV_CHANNEL_CLOSED, event_data={"reason": INVITE_TIMEOUT})
-    if spec.ttl_seconds is not None and not state.is_ttl_stopped:
+    if spec.ttl_seconds is not None and state.pause is None:
         ends = state.created_at + timedelta(seconds=spec.ttl_seconds + state.rested_seconds)
         if ends < awake_since + timedelta(seconds=GRACE_SECONDS) and state.created_at < awake_since:
             ends = awake_since + timedelta(seconds=GRACE_SECONDS)

@@ -221,7 +221,7 @@ def _paused(state: S, envelope: Envelope) -> S:
 def _resumed(state: S, envelope: Envelope) -> S:
     if state.pause is None or envelope.event_data.get("pause") != state.pause.seq:
         return state
-    rested = (envelope.created_at - state.pause.at).total_seconds() if state.is_ttl_stopped else 0.0
+    rested = (envelope.created_at - state.pause.at).total_seconds()
     return replace(
         state,
         pause=None,

@@ -178,11 +178,6 @@ class State(Struct, frozen=True, kw_only=True):
         return self.status is ChannelState.ACTIVE and self.expected_next_speaker is None
 
     @property
-    def is_ttl_stopped(self) -> bool:
-        """Whether the turn waits, and the TTL does not count it (N1a)."""
-        return self.pause is not None and (self.is_stuck or not self.spec.ttl_counts_waits)
-
-    @property
     def is_over(self) -> bool:
         return self.status in (ChannelState.CLOSED, ChannelState.EXPIRED)
 

@@ -83,6 +83,7 @@ class Below:
             knobs={"graph": graph, "context_vars": context},
             message=message,
             labels={"flow": self._knob.name, "step": self._step},
+            ttl_seconds=self._run.spec.ttl_seconds,
             channel_id=self._id(place),
             parent_id=self._run.channel_id,
         )
@@ -106,7 +107,15 @@ class Below:
         return ""
 
     async def _start(self, place: str, flow: Flow, knob: RunKnob, context: JsonObject) -> None:
-        request = request_for(flow, knob, context, run_id=self._id(place), parent=self._run.channel_id)
+        spec = self._run.spec
+        request = request_for(
+            flow,
+            knob,
+            context,
+            run_id=self._id(place),
+            parent=spec.channel_id,
+            within_seconds=spec.ttl_seconds,
+        )
         await self._open(request)
         self.seen_open.add(self._id(place))
 

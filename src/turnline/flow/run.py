@@ -89,8 +89,9 @@ def request_for(
     parent: str | None = None,
     labels: Mapping[str, str] | None = None,
     start: str | None = None,
+    within_seconds: float | None = None,
 ) -> OpenRequest:
-    """Return what opens the channel of a run."""
+    """Return what opens the channel of a run. A nested run gets the limit of its parent, `within_seconds`."""
     steps = steps_at(flow, knob.at)
     key = (knob.digest, tuple(map(tuple, knob.at)), start)
     if key not in _graphs:
@@ -108,8 +109,7 @@ def request_for(
         knobs=knobs,
         labels={**(labels or {}), "flow": flow.name},
         expectations=[],
-        ttl_seconds=limits.timeout if parent is None else None,
-        ttl_counts_waits=True,
+        ttl_seconds=min((one for one in (limits.timeout, within_seconds) if one is not None), default=None),
         max_depth=limits.max_depth,
         max_runs=limits.max_runs,
         channel_id=run_id,

@@ -401,7 +401,7 @@ class Hub:
         logger.warning(
             "The clock is %s behind the newest line of the log, which is of %s. Set the clock. "
             "Until the hub is opened again, waits and expiries are counted from the time of that line.",
-            self._clock_behind,
+            timedelta(seconds=round(self._clock_behind.total_seconds())),
             newest.isoformat(timespec="seconds"),
         )
         self.audit_log.note("clock_behind", seconds=self._clock_behind.total_seconds())

@@ -36,7 +36,6 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
     """Whom to invite, by id or name."""
     knobs: JsonObject = {}
     ttl_seconds: float | None = None
-    ttl_counts_waits: bool = False
     message: str | None = None
     labels: dict[str, str] = {}
     expectations: list[Expectation] | None = None
@@ -80,7 +79,6 @@ def spec_of(
         expectations=request.expectations,
         labels=request.labels,
         ttl_seconds=opener.rule.ttl_seconds if request.ttl_seconds is None else request.ttl_seconds,
-        ttl_counts_waits=request.ttl_counts_waits,
         ack_timeout_seconds=request.ack_timeout_seconds,
         message=request.message,
         parent_id=request.parent_id,

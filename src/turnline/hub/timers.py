@@ -208,7 +208,7 @@ class Timers:
 
     def _measure_rest(self, state: State, known: _Shifts) -> None:
         """Note how long a pause was, for a TTL does not count it. Its lines are wrong after a jump."""
-        channel_id, live = state.channel_id, state.pause.seq if state.pause and state.is_ttl_stopped else 0
+        channel_id, live = state.channel_id, 0 if state.pause is None else state.pause.seq
         before = self._pauses.pop(channel_id, 0)
         if live:
             self._pauses[channel_id] = live

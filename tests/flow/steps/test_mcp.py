@@ -197,5 +197,5 @@ async def test_a_server_that_is_described_wrongly_is_an_error(server: JsonObject
 async def test_without_the_sdk_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
 
-    with pytest.raises(MissingExtra, match=r"turnline\[mcp\]"):
+    with pytest.raises(MissingExtra, match=r"\[mcp\]"):
         await called("greet")

@@ -71,7 +71,7 @@ class Limits(Part):
     max_runs: int = Field(default=MAX_RUNS, ge=0, le=MOST_RUNS)
     """Runs of other flows that may be started below such a run, at any depth."""
     timeout: Duration | None = None
-    """How long a run may take, its waits and the steps below it included; then it fails with `timeout`."""
+    """How long a run may work; then it fails with `timeout`. The time that it waits does not count."""
     concurrency: int | None = Field(default=None, ge=1)
     """Runs at once; more are refused."""
 
