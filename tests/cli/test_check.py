@@ -181,7 +181,6 @@ def main():
         ),
         ("other.py", "x = 1", "has no graph at its top level; expected one with a name"),
         ("empty.py", "", "is empty; expected a graph with a name: graph = TransitionGraph(...)."),
-        ("empty.yaml", "\n", "is empty; expected a workflow (`steps:`), a data model, a test or a graph."),
     ],
 )
 def test_a_file_with_nothing_to_check_says_what_it_is_and_what_to_do(file: str, text: str, said: str) -> None:

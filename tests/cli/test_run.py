@@ -173,8 +173,6 @@ def test_a_projects_folder_runs_its_flow_or_asks_which() -> None:
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
-        ("empty.yaml", "", "empty.yaml is empty; expected a workflow: YAML with `steps:`."),
-        ("comment.yaml", "# soon", "comment.yaml has no document; expected a workflow: YAML with `steps:`."),
         (
             "it.py",
             "print(1)",

@@ -172,6 +172,36 @@ async def test_what_others_appended_and_could_not_be_read_is_read_later() -> Non
         assert (await there.hub.state(channel.channel_id)).turn_count == 1
 
 
+async def test_a_channel_that_is_read_later_is_not_forgotten_meanwhile() -> None:
+    """Otherwise its old object would replace the one at which a person waits by then."""
+    shared = MemoryLog()
+    failing = FailingLog(shared)
+    async with (
+        house(shared, "alice", people=("carol",), follow=True) as here,
+        house(failing, "bob", clock=here.clock, follow=True, cached_channels=1) as there,
+    ):
+        await knows(here, "bob")
+        channel = await here.open(A_B, target=["bob"], expectations=[])
+        other = await here.open(A_B, target=["bob"], expectations=[])
+        await until(lambda: "bob" in there.agents)
+        await there.hub.state(channel.channel_id)
+        await quiet()
+        failing.fail_read = LogUnavailable("test", because="it is away")
+        await channel.send("hello")
+        await quiet()
+        await there.hub.state(other.channel_id)
+        await there.hub.state(channel.channel_id)
+        waiting = begin(there.hub.wait_beyond(channel.channel_id, 100))
+        await quiet()
+
+        here.clock.advance(RETRY_SECONDS)
+        await quiet()
+        await channel.close("enough")
+        await quiet()
+
+        assert waiting.done()
+
+
 class UnsureLog(Wrapped):
     """The first line of a channel is written, and told, before it is answered with an error."""
 

@@ -405,7 +405,7 @@ class Hub:
             newest.isoformat(timespec="seconds"),
         )
         self.audit_log.note("clock_behind", seconds=self._clock_behind.total_seconds())
-        for channel_id in list(self._open):
+        for channel_id in sorted(self._open):  # In an order that a simulation can repeat.
             self._watch(await self._channels.get(channel_id))
 
     def _appended(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:

@@ -152,9 +152,14 @@ class Posting:
                 self._begin(self._behind, self._follow_later(entry))
 
     async def _follow_later(self, entry: Entry) -> None:
-        """What others appended could not be read, and nobody tells of it a second time."""
-        await self._clock.sleep(RETRY_SECONDS)
-        self.follow(entry, entry.known_seq)
+        """Read what others appended, later: it could not be read, and the tail reports it only once.
+
+        The entry is pinned. If the hub forgot it meanwhile, this reading would put an old object in place
+        of the one that others wait at by then.
+        """
+        with entry.pinned():
+            await self._clock.sleep(RETRY_SECONDS)
+            self.follow(entry, entry.known_seq)
 
     async def _settle_batch(self, entry: Entry, batch: list[Waiting]) -> None:
         """Append what can be accepted, then answer everybody."""
@@ -203,9 +208,7 @@ class Posting:
         since = self._clock.monotonic()
         for waiting in batch:
             if self._clock.monotonic() - since > HOLD_SECONDS:
-                await asyncio.sleep(
-                    0
-                )  # Others on the loop do not wait for a whole batch of costly decisions.
+                await asyncio.sleep(0)  # Other tasks need not wait for a whole batch of costly decisions.
                 since = self._clock.monotonic()
             try:
                 envelopes = entry.adapter.decide(state, waiting.draft, self._clock.now())
