@@ -61,7 +61,8 @@ async def test_a_participant_records_and_releases_nothing_under_the_claim_of_ano
         for name in ("bob", "mallory"):
             seat = home[name].seat
             await refused(ClaimLost, seat.record(channel.channel_id, taken, EV_TURN_TOOL, forged))
-            await refused(ClaimLost, seat.renew(channel.channel_id, taken, taken))
+            renewed = home.hub.turns.renew(channel.channel_id, taken, taken, by=seat.agent_id)
+            await refused(ClaimLost, renewed)
             await refused(ClaimLost, seat.release(channel.channel_id, taken))
         await home["alice"].seat.record(channel.channel_id, taken, EV_TURN_TOOL, {"entry": {}})
 
