@@ -17,7 +17,7 @@ from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.graph import Transition, TransitionGraph, sequence
 from turnline.core.state import WorkflowState
 from turnline.core.targets import AgentTarget, StayTarget, TerminateTarget
-from turnline.errors import ClaimLost, NotDue, OutOfTurn, TurnTaken
+from turnline.errors import BadDraft, ClaimLost, NotDue, OutOfTurn, TurnTaken
 
 from .scenes import (
     NOON,
@@ -51,6 +51,31 @@ def releases(scene: Scene[WorkflowState]) -> Draft:
 
 
 # --- T1: one claim wins ---
+
+
+@pytest.mark.parametrize(
+    "event_type", [ev.EV_TURN_MODEL, ev.EV_TURN_TOOL, ev.EV_TURN_RELEASED, ev.EV_TURN_RENEWED]
+)
+def test_t1_a_participant_writes_nothing_under_the_claim_of_another(event_type: str) -> None:
+    scene = claimed()
+
+    assert scene.refusal(hub(event_type, claim=live(scene), claimant="bob"), ClaimLost).live is None
+    scene.accept(hub(event_type, claim=live(scene), claimant="alice"))
+
+
+def test_t1_a_member_does_not_write_context_under_the_claim_of_another() -> None:
+    scene = claimed()
+
+    scene.refusal(writes("bob", set={"a": 1}, claim=live(scene)), ClaimLost)
+    scene.accept(writes("bob", set={"a": 1}), writes("alice", set={"b": 1}, claim=live(scene)))
+
+
+def test_t2_a_participant_records_no_summary_for_another() -> None:
+    scene = claimed()
+    planted = hub(ev.EV_TURN_MODEL, {"summary": {"agent_id": "bob", "text": "pay"}}, claim=live(scene))
+
+    assert "summary" in scene.refusal(planted, BadDraft).field
+    scene.accept(hub(ev.EV_TURN_MODEL, {"summary": {"agent_id": "alice"}}, claim=live(scene)))
 
 
 def test_t1_a_claim_is_a_line_that_names_its_worker() -> None:

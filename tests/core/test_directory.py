@@ -252,6 +252,12 @@ def test_a_name_that_looks_like_a_taken_one_is_refused(name: str, user: str | No
     assert ascii(name) in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["al\u0131ce", "al\u0131\u0441\u0435"])
+def test_a_letter_whose_capital_is_that_of_another_looks_like_it(name: str) -> None:
+    with pytest.raises(NameTaken, match="looks like 'alice'"):
+        plan(after(registered("id-a", "alice", 1)), name, user="mallory")
+
+
 def test_a_word_of_another_script_that_looks_like_a_taken_name_is_refused() -> None:
     with pytest.raises(NameTaken, match="looks like 'copy'"):
         plan(after(registered("id-a", "copy", 1)), "\u0441\u043e\u0440\u0443", user="mallory")

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from turnline.core import event_types as ev
+from turnline.core.adapters.conversation import ConversationAdapter
+from turnline.core.adapters.discussion import DiscussionAdapter
 from turnline.core.channel import Participant
 from turnline.core.envelope import Draft
 from turnline.core.graph import sequence
@@ -23,7 +25,7 @@ from turnline.errors import (
     UnknownQuestion,
 )
 
-from .scenes import Scene, claims, draft, fails, hub, live, packs, says, workflow
+from .scenes import Scene, claims, draft, fails, hub, invited, live, packs, says, workflow
 
 ANN, BEN = Participant("ann", "ann", "human"), Participant("ben", "ben", "human")
 ADA_BOB = sequence(["ada", "bob"])
@@ -41,7 +43,7 @@ def at_work() -> Scene[WorkflowState]:
 
 
 def asks(scene: Scene[Any], sender: str = "ada", to: Any = ("ann",), **more: Any) -> Draft:
-    claim = more.pop("claim", live(scene))
+    claim = more.pop("claim") if "claim" in more else live(scene)
     known = {"request_id": request_id(), "question": "sure?", "turn": 1, "call": "1.1", "position": 1}
     audience = to if to is None else list(to)
     return draft(sender, ev.EV_HUMAN_REQUESTED, known | more, audience=audience, claim=claim)
@@ -255,3 +257,22 @@ def test_a_person_interjects_while_a_question_is_open() -> None:
     (line,) = scene.accept(says("ben"))
 
     assert line.decision is None
+
+
+def test_in_a_channel_that_rests_no_agent_asks_people() -> None:
+    """Anyone may speak there, but a question needs a turn that its speaker works on."""
+    scene = invited(DiscussionAdapter(), ANN, "ada", "bob", expectations=[])
+    scene.accept(says("ann"), claims("ada"))
+    scene.accept(packs("ada", body="", claim=live(scene)))
+    assert scene.state.is_resting
+
+    scene.refusal(asks(scene, "bob", turn=scene.state.turn, claim=None), ClaimLost)
+
+
+def test_in_a_conversation_an_agent_asks_only_in_a_turn_that_it_works_on() -> None:
+    scene = invited(ConversationAdapter(), ANN, "ada", expectations=[])
+    scene.accept(says("ann"))
+
+    scene.refusal(asks(scene, turn=2, claim=None), ClaimLost)
+    scene.accept(claims("ada"))
+    scene.accept(asks(scene, turn=2))

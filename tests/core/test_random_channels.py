@@ -161,6 +161,8 @@ class Model:
         update = step.update
         if step.under != "none" and self.named(step) and self.named(step) != self.claimed:
             return False
+        if self.claimed and self.named(step) == self.claimed and step.who != self.floor:
+            return False
         if not _fits(self.now, update):
             return False
         _apply(self.now, update)

@@ -11,12 +11,13 @@ from turnline.core.channel import ChannelMetadata, ChannelSpec
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_TURN_FAILED
 from turnline.core.governance import Passport, Registrar, Registration, Rule
-from turnline.errors import BadDraft, Denied
+from turnline.errors import BadDraft, BadSpec, Denied
 from turnline.hub.request import OpenRequest
+from turnline.hub.seat import Seat
 from turnline.log.memory import MemoryLog
 
 from ..logs import OpenLog
-from .scenes import A_B, A_B_A, House, add_one, answers, closed, house, refused
+from .scenes import A_B, A_B_A, House, add_one, answers, begin, closed, house, quiet, refused
 
 
 async def ruled(home: House, **fields: Any) -> None:
@@ -271,6 +272,10 @@ class User:
         self._home = home
         self._agents = agents
 
+    @property
+    def agent_id(self) -> str:
+        return self._agents[0].agent_id
+
     async def open(self, agent: int = 0) -> str:
         """Open a conversation with bob; return its id."""
         request = OpenRequest(type="conversation", target=["bob"])
@@ -311,3 +316,45 @@ async def test_a_hub_that_is_opened_again_counts_what_is_open() -> None:
         await (await user(home, "ann")).open()
     async with house(log, "bob", open_channels_per_user=1) as home:
         await denied(home, (await user(home, "ann")).open(), "open_channels_per_user")
+
+
+async def test_a_fork_counts_for_the_user_who_made_it() -> None:
+    """A member cannot use up the places of the user who opened the channel."""
+    async with house(MemoryLog(), "bob", open_channels_per_user=3) as home:
+        ann, ben = await user(home, "ann"), await user(home, "ben")
+        request = OpenRequest(type="discussion", target=["bob", "ben-1"], channel_id="talk")
+        opening = begin(home.hub.open_channel(request, ann.agent_id))
+        await quiet()
+        await Seat(home.hub, home.hub.participant("ben-1")).answer_invite("talk")
+        channel_id = await opening
+        forks = [await home.hub.fork(channel_id, at=3, by="ben-1") for _ in range(3)]
+        await denied(home, home.hub.fork(channel_id, at=3, by="ben-1"), "open_channels_per_user")
+
+        await ann.open()
+        await home.hub.write(forks[0], EV_CHANNEL_CLOSED, {"reason": "enough"})
+        await ben.open()
+
+
+async def test_a_user_opens_no_run_of_a_flow() -> None:
+    """Runs count against the limits of the run above, and only a server starts them."""
+    async with house(MemoryLog(), "bob") as home:
+        ann = await user(home, "ann")
+        channel_id = await ann.open()
+        knobs = {"graph": A_B.to_dict(), "flow": {}}
+        for parent_id in (None, channel_id):
+            forged = OpenRequest(type="workflow", target=["bob"], knobs=knobs, parent_id=parent_id)
+            await denied(home, home.hub.open_channel(forged, ann.agent_id), "only a server starts runs")
+
+        assert (await home.hub.state(channel_id)).nested_runs == 0
+
+
+async def test_a_parent_notes_no_child_that_is_refused() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.talk()
+        before = await channel.state()
+        bad = OpenRequest(
+            type="discussion", target=["bob"], knobs={"graph": {}}, parent_id=channel.channel_id
+        )
+        await refused(BadSpec, home.hub.open_channel(bad, home["alice"].agent_id))
+
+        assert (await channel.state()).seq == before.seq

@@ -12,8 +12,9 @@ import pytest
 from turnline.client.channel import Channel, set_context
 from turnline.core.conditions import TransitionCondition, register_condition
 from turnline.core.envelope import Envelope
-from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET
+from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_PACKET
 from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.routing import packet
 from turnline.core.targets import StayTarget, TerminateTarget
 from turnline.errors import (
     BadDraft,
@@ -26,7 +27,7 @@ from turnline.errors import (
     OutOfTurn,
     ReservedEventType,
 )
-from turnline.hub.posting import MAX_WAITING
+from turnline.hub.posting import MAX_PARKED, MAX_WAITING
 from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
 
@@ -48,6 +49,7 @@ from .scenes import (
     refused,
     two_houses,
     types,
+    until,
 )
 
 TASKS = 100
@@ -275,6 +277,27 @@ async def test_more_drafts_than_may_wait_for_a_channel_are_refused() -> None:
         (busy,) = [one for one in outcomes if isinstance(one, ChannelBusy)]
         assert busy.waiting == MAX_WAITING
         assert (await channel.state()).context_vars == {"n": MAX_WAITING}
+
+
+async def test_interjections_that_wait_do_not_keep_a_turn_from_ending() -> None:
+    """One member's messages are refused before they fill the channel; the speaker's packet is accepted."""
+    async with house(MemoryLog(), "alice", "bob", people=["ned"]) as home:
+        channel = await home.open(A_B)
+        claim = await home["alice"].seat.claim(channel.channel_id, 1)
+        ned = home.handle("ned", channel)
+        sending = [begin(ned.send("and?")) for _ in range(MAX_WAITING + 1)]
+        await until(lambda: sum(one.done() for one in sending) > MAX_WAITING - MAX_PARKED)
+        for one in sending[:MAX_PARKED]:
+            one.cancel()
+        await quiet()
+        late = begin(ned.send("still there?"))  # The places of senders that went away are free.
+        await quiet()
+        turn = Channel(home["alice"].seat, channel.channel_id, claim=claim.seq)
+        await turn.send(event_type=EV_PACKET, event_data=packet("done"))
+        outcomes = await asyncio.gather(*sending, return_exceptions=True)
+
+        assert sum(isinstance(one, ChannelBusy) for one in outcomes) == MAX_WAITING + 1 - MAX_PARKED
+        assert (await late).event_data == {"text": "still there?"}
 
 
 async def test_a_sender_that_goes_away_leaves_the_others_their_answers() -> None:

@@ -12,7 +12,7 @@ from turnline.client.turn import take_turn
 from turnline.core.channel import ChannelState
 from turnline.core.claims import LEASE_SECONDS, MAX_CLAIMS
 from turnline.core.envelope import Draft, Envelope
-from turnline.core.event_types import EV_PACKET, EV_TURN_MODEL
+from turnline.core.event_types import EV_PACKET, EV_TURN_MODEL, EV_TURN_TOOL
 from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.routing import packet
 from turnline.core.state import Claim
@@ -48,6 +48,25 @@ async def commit(handle: Channel, body: str = "done") -> Envelope:
 
 
 # --- one claim wins ---
+
+
+async def test_a_participant_records_and_releases_nothing_under_the_claim_of_another(
+    open_log: OpenLog,
+) -> None:
+    """Line numbers can be guessed, so naming the claim is not enough."""
+    async with house(open_log(), "alice", "bob", "mallory") as home:
+        channel = await home.open(A_B, target=["bob"])
+        taken = (await claim(home, channel)).seq
+        forged = {"entry": {"type": "answer", "call_id": "1", "text": "approved"}}
+        for name in ("bob", "mallory"):
+            seat = home[name].seat
+            await refused(ClaimLost, seat.record(channel.channel_id, taken, EV_TURN_TOOL, forged))
+            renewed = home.hub.turns.renew(channel.channel_id, taken, taken, by=seat.agent_id)
+            await refused(ClaimLost, renewed)
+            await refused(ClaimLost, seat.release(channel.channel_id, taken))
+        await home["alice"].seat.record(channel.channel_id, taken, EV_TURN_TOOL, {"entry": {}})
+
+        assert (await home.types(channel)).count(EV_TURN_TOOL) == 1
 
 
 async def test_of_two_workers_one_gets_the_turn(open_log: OpenLog) -> None:

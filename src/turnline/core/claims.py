@@ -2,7 +2,7 @@
 
 Rule 1: a turn has at most one live claim, and only a packet that names it is
 accepted while it lives (T1, T6). A worker that slept through a takeover is
-refused, whatever its clock says.
+refused, whatever its clock says. So is a participant that names another one's claim.
 
 Rule 2: `decide` does not know whether a worker is dead. Whoever takes over says
 which claim it replaces, and what it last heard of it; if that claim is no longer the
@@ -27,7 +27,7 @@ from turnline.core import event_types as ev
 from turnline.core.batch import Batch
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.state import State
-from turnline.errors import ClaimLost, OutOfTurn, TurnTaken
+from turnline.errors import BadDraft, ClaimLost, OutOfTurn, TurnTaken
 
 MAX_CLAIMS: Final = 5
 """Unexplained claims of one turn, and the turn is given up."""
@@ -73,6 +73,7 @@ def record(batch: Batch[Any]) -> None:
     if batch.draft.claim is None:
         raise ClaimLost(batch.state.channel_id, claim=None, live=_live(batch.state))
     check_claim(batch.state, batch.draft)
+    _check_summary(batch.state, batch.draft.event_data)
     batch.accept()
 
 
@@ -95,16 +96,30 @@ def give_up(batch: Batch[Any], error: JsonObject, take_turn: TakeTurn) -> None:
 
 
 def check_claim(state: State, draft: Draft) -> None:
-    """Refuse a draft that is not made under the live claim."""
-    live = _live(state)
+    """Refuse a draft that is not made under the live claim, by the participant whose claim it is.
+
+    The hub's own processes write for any participant: they name no `claimant`.
+    """
+    live, by = _live(state), draft.claimant if draft.sender_id == ev.HUB else draft.sender_id
     if draft.claim != live:
         raise ClaimLost(state.channel_id, claim=draft.claim, live=live)
+    if state.claim is not None and by not in ("", state.claim.agent_id):
+        raise ClaimLost(state.channel_id, claim=draft.claim, live=None)
 
 
 def check_has_turn(state: State, agent_id: str) -> None:
     """Refuse to show a turn's model replies and tool results to anyone but the participant that has it."""
     if state.expected_next_speaker != agent_id:
         raise OutOfTurn(state.channel_id, sender=agent_id, speaker=str(state.expected_next_speaker))
+
+
+def _check_summary(state: State, data: JsonObject) -> None:
+    """Refuse a summary for another participant: that one would read it as its own words."""
+    summary = data.get("summary")
+    by = None if state.claim is None else state.claim.agent_id
+    if isinstance(summary, dict) and summary.get("agent_id") != by:
+        found = "another participant's"
+        raise BadDraft("event_data.summary.agent_id", found=found, expected="that of the turn's speaker")
 
 
 def _check_floor(state: State, data: JsonObject) -> None:

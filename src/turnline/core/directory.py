@@ -208,7 +208,8 @@ def skeleton(name: str) -> str:
     Not covered: digits that look like letters (`1` and `l`), one script's own pairs (`rn` and `m`, a Latin
     alpha and `a`), accents, and scripts beside Latin, Greek and Cyrillic.
     """
-    folded = unicodedata.normalize("NFKC", name).casefold()
+    # Upper case first: a dotless i and a long s have the capitals of i and s.
+    folded = unicodedata.normalize("NFKC", name).upper().casefold()
     return " ".join(unicodedata.normalize("NFKC", folded.translate(_LOOK_ALIKES)).split())
 
 

@@ -73,6 +73,8 @@ class Draft(Struct, frozen=True, kw_only=True):
     """Say it without having the floor; it moves neither the floor nor the turn count (W9)."""
     claim: int | None = None
     """The seq of the claim this draft was made under; the fence against a worker that was replaced (T1)."""
+    claimant: str = ""
+    """Who works under the claim, where the hub writes the line for it: a recorded unit, a release (T1)."""
     goes_on: str = ""
     """The worker that claims the next turn in the same append, if a step has it: one write instead of two."""
     call: str = ""

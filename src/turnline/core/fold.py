@@ -23,7 +23,7 @@ from turnline.core.state import KEPT_SAID, RETRY, Claim, Pause, Question, State
 from turnline.core.undo import ATTEMPT, OTHERS, Write, has_own, kept, others, own, recorded, without, written
 from turnline.core.variables import applied, is_number
 
-FOLD_VERSION: Final = 5
+FOLD_VERSION: Final = 6
 """Raise it whenever a fold or a state changes: states that an older one folded are not believed."""
 
 SUSPECT_CLAIMS: Final = 3
@@ -142,6 +142,7 @@ def _forked(state: S, envelope: Envelope) -> S:
     state = replace(state, claim=None, claims=0, unexplained=0, pause=None, questions={}, awaiting=[])
     state = replace(state, warned={}, rested_seconds=0.0, children=0, nested_runs=0)
     state = replace(state, created_at=at, floor_at=at, floor_line=envelope.seq, spoken_at=at)
+    state = replace(state, forked_by=str(envelope.event_data.get("by", "")))
     return _moved(state, envelope)
 
 

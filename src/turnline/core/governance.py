@@ -129,6 +129,10 @@ def check_open(opener: Registration, spec: ChannelSpec) -> None:
     what = f"open a {spec.type!r} channel"
     if rule.channel_types is not None and spec.type not in rule.channel_types:
         raise Denied(who, what=what, because=f"its rule allows only {_listed(rule.channel_types)}")
+    is_own = spec.creator_id == opener.agent_id  # A fork has the creator and the knobs of its origin.
+    if opener.user and is_own and "flow" in spec.knobs:
+        because = "only a server starts runs, and they count against the limits of its users"
+        raise Denied(who, what="open a run of a flow", because=because)
     others = [one.name for one in spec.participants if one.agent_id != opener.agent_id]
     strangers = [name for name in others if not _allows(rule.may_address, name)]
     if strangers:

@@ -152,6 +152,8 @@ class State(Struct, frozen=True, kw_only=True):
     """Channels that were opened directly below this one."""
     nested_runs: int = 0
     """Runs of flows that were opened below this channel, as its own lines count them."""
+    forked_by: str = ""
+    """Who made this fork; empty: it is not a fork. It counts among that participant's channels."""
     awaiting: list[str] = []
     """Invited, and not heard from yet."""
     warned: dict[str, int] = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from turnline.core.adapter import AnyAdapter
@@ -62,6 +62,7 @@ class History:
         *,
         lookup: Callable[[str], Awaitable[Registration]],
         may_open: MayOpen,
+        place: Callable[[Registration], AbstractContextManager[None]],
     ) -> None:
         self._lines = lines
         self._channels = channels
@@ -69,6 +70,8 @@ class History:
         self._tree = tree
         self._lookup = lookup
         self._may_open = may_open
+        self._place = place
+        """Keeps a place among the open channels of a participant's user. Raises `Denied`."""
         self._kept: OrderedDict[tuple[str, int], State] = OrderedDict()
 
     async def state_at(self, channel_id: str, seq: int) -> State:
@@ -113,11 +116,14 @@ class History:
             async for line in self._lines.past(fork_id, origin):
                 folded = self._fold(folded, line)
         assert folded is not None  # Line 1 is there: `at` is one of the channel's.
-        who = None if by is None else await self._lookup(by)
-        if who is not None:
-            _check_member(channel_id, folded[1].spec, who)
-            await self._may_open(who, folded[1].spec)
-        await self._opening.fork(*folded, origin, by=OPERATOR if who is None else who.agent_id)
+        if by is None:
+            await self._opening.fork(*folded, origin, by=OPERATOR)
+            return fork_id
+        who = await self._lookup(by)
+        _check_member(channel_id, folded[1].spec, who)
+        await self._may_open(who, folded[1].spec)
+        with self._place(who):
+            await self._opening.fork(*folded, origin, by=who.agent_id)
         return fork_id
 
     async def diff(self, a: str, b: str) -> Difference:

@@ -112,6 +112,7 @@ class Hub:
             self.tree,
             lookup=self.lookup,
             may_open=self._may_open,
+            place=self._gate.opening,
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
         self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
@@ -432,7 +433,7 @@ class Hub:
             self._open.discard(entry.channel_id)
         else:
             self._open.add(entry.channel_id)
-        opener = self._directory.known.by_id.get(entry.state.creator_id)
+        opener = self._directory.known.by_id.get(entry.state.forked_by or entry.state.creator_id)
         self._gate.open_channels.note(entry.state, opener)
         self._timers.watch(entry)
         self._delivery.observe(entry.state)
@@ -457,6 +458,8 @@ class Hub:
             await _compile_aside(request.knobs.get("graph"))
         spec = await self._spec(request, opener)
         await self._may_open(opener, spec)
+        if spec.parent_id is not None:
+            self._opening.check(spec)  # A parent notes no child that is refused.
         await self.tree.note_child(spec)
         with self._gate.opening(opener):
             await self._opening.invite(spec, worker=request.worker, is_own=not opener.user)

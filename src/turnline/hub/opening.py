@@ -57,7 +57,17 @@ class Opening:
         """
         adapter = self._channels.adapter(spec.type)
         entry = Entry(adapter, adapter.initial(spec))
-        draft = Draft(
+        await self._begin(entry, self._invitation(spec, worker))
+        if is_own:
+            self._traps.tell(entry.state)
+
+    def check(self, spec: ChannelSpec) -> None:
+        """Raise what would refuse the channel's first line. Nothing is written."""
+        adapter = self._channels.adapter(spec.type)
+        adapter.decide(adapter.initial(spec), self._invitation(spec), self._clock.now())
+
+    def _invitation(self, spec: ChannelSpec, worker: str = "") -> Draft:
+        return Draft(
             envelope_id=self.new_id(),
             sender_id=ev.HUB,
             event_type=ev.EV_CHANNEL_INVITE,
@@ -65,9 +75,6 @@ class Opening:
             audience=spec.invited,
             goes_on=worker,
         )
-        await self._begin(entry, draft)
-        if is_own:
-            self._traps.tell(entry.state)
 
     async def fork(self, adapter: AnyAdapter, past: State, origin: ForkedFrom, *, by: str) -> None:
         """Write the first line of a fork's own, after the `past` it has from its origin."""

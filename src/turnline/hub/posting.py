@@ -47,6 +47,9 @@ from turnline.log.joined import Transaction
 DRAFTS_PER_APPEND: Final = 128
 MAX_WAITING: Final = 10_000
 """Drafts that wait for one channel; more are refused."""
+MAX_PARKED: Final = 1_000
+"""Interjections that wait for the turn in progress on one channel. Nothing that ends the turn waits behind
+them."""
 RETRY_SECONDS: Final = 1.0
 """Until what others appended is read again where it could not be."""
 HOLD_SECONDS: Final = 0.01
@@ -85,7 +88,7 @@ class Posting:
         """
         if within is not None:
             await self._check_joining(entry, within)
-        if len(entry.waiting) + len(entry.parked) >= MAX_WAITING:
+        if len(entry.waiting) >= MAX_WAITING:
             raise ChannelBusy(entry.channel_id, waiting=MAX_WAITING)
         waiting = Waiting(draft, asyncio.get_running_loop().create_future(), within)
         entry.waiting.append(waiting)
@@ -259,6 +262,11 @@ class Posting:
     def _park(self, entry: Entry, waiting: Waiting) -> None:
         if entry.state.claim is None:  # The packet came in the same append.
             entry.waiting.append(waiting)
+            return
+        if len(entry.parked) >= MAX_PARKED:  # Senders that have gone away keep no place.
+            entry.parked = [one for one in entry.parked if not one.future.done()]
+        if len(entry.parked) >= MAX_PARKED:
+            waiting.answer(ChannelBusy(entry.channel_id, waiting=MAX_PARKED))
         else:
             entry.parked.append(waiting)
 

@@ -179,7 +179,7 @@ class Seat:
 
     async def renew(self, channel_id: str, claim: int, heard: int) -> int:
         """See `Turns.renew`."""
-        return await self._hub.turns.renew(channel_id, claim, heard)
+        return await self._hub.turns.renew(channel_id, claim, heard, by=self.agent_id)
 
     async def sleep(self, seconds: float) -> None:
         await self._hub.clock.sleep(seconds)
@@ -187,7 +187,8 @@ class Seat:
     async def record(
         self, channel_id: str, claim: int, event_type: str, data: JsonObject, *, envelope_id: str = ""
     ) -> None:
-        await self._hub.turns.record(channel_id, claim, event_type, data, envelope_id=envelope_id)
+        by = self.agent_id
+        await self._hub.turns.record(channel_id, claim, event_type, data, by=by, envelope_id=envelope_id)
 
     async def recorded(self, channel_id: str) -> list[Envelope]:
         """See `Turns.recorded`. Raises `OutOfTurn` for a participant that does not have the turn."""
@@ -206,7 +207,7 @@ class Seat:
         return await self._hub.turns.summary(channel_id, self.agent_id)
 
     async def release(self, channel_id: str, claim: int, *, envelope_id: str = "") -> None:
-        await self._hub.turns.release(channel_id, claim, envelope_id=envelope_id)
+        await self._hub.turns.release(channel_id, claim, by=self.agent_id, envelope_id=envelope_id)
 
     async def fail(self, channel_id: str, claim: int, error: JsonObject, *, envelope_id: str = "") -> None:
         await self._hub.turns.fail(

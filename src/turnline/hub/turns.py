@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from turnline.core import event_types as ev
-from turnline.core.claims import LEASE_SECONDS
-from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.claims import LEASE_SECONDS, check_claim
+from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.state import Claim, State
 from turnline.errors import BadDraft, ClaimLost, NotStuck, TurnTaken
 from turnline.hub import worker
@@ -194,28 +194,40 @@ class Turns:
             return nullcontext()
         return beating(partial(self.renew, channel_id, claim.seq), claim, self._hub.clock.sleep)
 
-    async def renew(self, channel_id: str, claim: int, heard: int) -> int:
+    async def renew(self, channel_id: str, claim: int, heard: int, *, by: str = "") -> int:
         """Say that the claim's worker is alive, unless it was heard of since `heard`; return the last sign.
 
         Raises `ClaimLost` if the claim is no longer the live one.
         """
         state = await self._hub.state(channel_id)
-        live = None if state.claim is None else state.claim.seq
-        if live != claim:
-            raise ClaimLost(channel_id, claim=claim, live=live)
+        draft = Draft(envelope_id="", sender_id=ev.HUB, event_type="", claim=claim, claimant=by)
+        check_claim(state, draft)
         if not self._hub.follows or state.alive_seq != heard:
             return state.alive_seq
-        (line,) = await self._hub.write(channel_id, ev.EV_TURN_RENEWED, {}, claim=claim, audience=[])
+        (line,) = await self._hub.write(
+            channel_id, ev.EV_TURN_RENEWED, {}, claim=claim, claimant=by, audience=[]
+        )
         return line.seq
 
     async def record(
-        self, channel_id: str, claim: int, event_type: str, data: JsonObject, *, envelope_id: str = ""
+        self,
+        channel_id: str,
+        claim: int,
+        event_type: str,
+        data: JsonObject,
+        *,
+        by: str = "",
+        envelope_id: str = "",
     ) -> None:
-        """Write an entry of the round down: `turn.model` or `turn.tool` (T2). The hub is its sender."""
+        """Write an entry of the round down: `turn.model` or `turn.tool` (T2). The hub is its sender.
+
+        `by` is the participant that asks for it. Raises `ClaimLost` if the claim is another one's.
+        """
         if event_type not in UNITS:
             expected = " or ".join(repr(one) for one in UNITS)
             raise BadDraft("event_type", found=repr(event_type)[:80], expected=expected)
-        await self._hub.write(channel_id, event_type, data, claim=claim, audience=[], envelope_id=envelope_id)
+        fields: dict[str, Any] = {"claim": claim, "claimant": by, "audience": [], "envelope_id": envelope_id}
+        await self._hub.write(channel_id, event_type, data, **fields)
         self.lane.leave(channel_id)
 
     async def recorded(self, state: State) -> list[Envelope]:
@@ -236,11 +248,10 @@ class Turns:
                 found = summary
         return found
 
-    async def release(self, channel_id: str, claim: int, *, envelope_id: str = "") -> None:
+    async def release(self, channel_id: str, claim: int, *, by: str = "", envelope_id: str = "") -> None:
         """Stop working on a turn without a packet; what it recorded stays."""
-        await self._hub.write(
-            channel_id, ev.EV_TURN_RELEASED, {}, claim=claim, audience=[], envelope_id=envelope_id
-        )
+        fields: dict[str, Any] = {"claim": claim, "claimant": by, "audience": [], "envelope_id": envelope_id}
+        await self._hub.write(channel_id, ev.EV_TURN_RELEASED, {}, **fields)
 
     async def fail(
         self, channel_id: str, claim: int, *, agent_id: str, error: JsonObject, envelope_id: str = ""
@@ -248,7 +259,7 @@ class Turns:
         """Give the turn up."""
         data = {"agent_id": agent_id, "error": error}
         return await self._hub.write(
-            channel_id, ev.EV_TURN_FAILED, data, claim=claim, envelope_id=envelope_id
+            channel_id, ev.EV_TURN_FAILED, data, claim=claim, claimant=agent_id, envelope_id=envelope_id
         )
 
     def _can_replace(self, state: State) -> bool:

@@ -38,6 +38,7 @@ from turnline.errors import (
     BadSpec,
     ChannelClosed,
     ChannelPending,
+    ClaimLost,
     NotParticipant,
     NotYet,
     OutOfTurn,
@@ -212,6 +213,8 @@ class TurnTaking(ABC, Generic[S]):
         if not self.may_speak(state, sender):
             raise OutOfTurn(state.channel_id, sender=sender, speaker=str(state.expected_next_speaker))
         pauses.refuse_while_paused(state)
+        if state.claim is None:  # In a channel that rests anyone may speak, but nobody has a turn.
+            raise ClaimLost(state.channel_id, claim=batch.draft.claim, live=None)
         claims.check_claim(state, batch.draft)
         questions.ask(batch)
 
