@@ -3,16 +3,19 @@
     python -m tests.faults.endings LOG return|raise|interrupt SECONDS
 
 Conversations go back and forth without a pause, others wait for a slow model. One is in a tool that blocks
-its thread, and the step of a flow blocks another thread. The program prints `begun`; SECONDS later it
-prints `ending`, and its main returns or raises. With `interrupt` it goes on until a signal ends it.
+its thread, and the step of a flow blocks another thread. SECONDS later its main returns or raises, or the
+program sends itself the signal of Ctrl-C. When its loop is closed it prints the seconds of `Ending`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
+from selectors import DefaultSelector, SelectorKey
+from threading import Timer
 from typing import Any
 
 from tests.flow.stage import flows_of
@@ -74,15 +77,52 @@ async def begin(address: str) -> None:
     await Runs(driver).start("main", {})
 
 
-async def main(address: str, ending: str, seconds: str) -> None:
+class Ending(DefaultSelector):
+    """A selector that counts what the process itself spends after its main has ended.
+
+    These are the timeouts that it let pass and its CPU time. Other processes on the machine change neither.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begin()
+
+    def begin(self) -> None:
+        self.waited = 0.0
+        self.worked_before = time.process_time()
+
+    def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
+        ready = super().select(timeout)
+        if not ready and timeout is not None:
+            self.waited += max(timeout, 0.0)
+        return ready
+
+    @property
+    def seconds(self) -> float:
+        return self.waited + time.process_time() - self.worked_before
+
+
+async def main(address: str, how: str, seconds: str, ending: Ending) -> None:
     await begin(address)
-    say("begun")
-    await asyncio.sleep(FOR_EVER_SECONDS if ending == "interrupt" else float(seconds))
-    say("ending")
-    if ending == "raise":
-        raise RuntimeError("main ends here")
+    if how == "interrupt":
+        Timer(float(seconds), os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        await asyncio.sleep(FOR_EVER_SECONDS if how == "interrupt" else float(seconds))
+        if how == "raise":
+            raise RuntimeError("main ends here")
+    finally:
+        ending.begin()
+
+
+def run(address: str, how: str, seconds: str) -> None:
+    ending = Ending()
+    try:
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(ending)) as runner:
+            runner.run(main(address, how, seconds, ending))
+    finally:
+        say(str(ending.seconds))
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs ignore it.
-    asyncio.run(main(*sys.argv[1:]))
+    run(*sys.argv[1:])
