@@ -32,6 +32,7 @@ from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE, EV_C
 from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.governance import Passport, Registration, Resume, Rule
 from turnline.core.graph import TransitionGraph, sequence
+from turnline.errors import ClaimLost
 from turnline.hub.worker import this_host
 from turnline.log.base import Head, Log
 from turnline.log.memory import MemoryLog
@@ -51,11 +52,16 @@ T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
 
-async def die(log: Log, channel_id: str, agent_id: str) -> None:
-    """Claim the channel's first turn five times in processes that die, the last two times alone."""
+async def die(log: Log, channel_id: str, agent_id: str, *, is_found: bool = False) -> None:
+    """Claim the channel's first turn five times in processes that die, the last two times alone.
+
+    With `is_found` the next process claims it as well, and gives it up.
+    """
     hub = await Hub.open(log, ttl_sweep_interval=0)
     for place in range(MAX_CLAIMS):
         await hub.turns.claim(channel_id, agent_id, worker=DEAD, turn=1, alone=place >= SUSPECT_CLAIMS)
+    if is_found:
+        await refused(ClaimLost, hub.turns.claim(channel_id, agent_id, worker=DEAD, turn=1))
     await hub.close()
 
 
