@@ -14,9 +14,10 @@ import os
 import signal
 import sys
 import time
-from selectors import DefaultSelector, SelectorKey
+from collections.abc import Callable
+from contextvars import Context
 from threading import Timer
-from typing import Any
+from typing import Any, TypeVarTuple
 
 from tests.flow.stage import flows_of
 from turnline.agent.agent import Agent
@@ -27,6 +28,8 @@ from turnline.flow.runs import Runs
 from turnline.flow.work import Services
 from turnline.log.address import open_log
 from turnline.network import Hub, HubClient, LocalLink, Passport, Turn, round_robin, sequence
+
+Ts = TypeVarTuple("Ts")
 
 BUSY = 8
 SLOW = 4
@@ -77,32 +80,39 @@ async def begin(address: str) -> None:
     await Runs(driver).start("main", {})
 
 
-class Ending(DefaultSelector):
-    """A selector that counts what the process itself spends after its main has ended.
+class Ending(asyncio.SelectorEventLoop):
+    """A loop that counts the seconds the process itself spends after its main has ended.
 
-    These are the timeouts that it let pass and its CPU time. Other processes on the machine change neither.
+    These are the times that its timers ran, each moment once, and its CPU time. Other processes on the
+    machine change neither.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.begin()
-
     def begin(self) -> None:
-        self.waited = 0.0
+        """Count from now on: main has ended."""
         self.worked_before = time.process_time()
+        self.began = self.time()
+        self.waits: list[tuple[float, float]] = []
 
-    def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
-        ready = super().select(timeout)
-        if not ready and timeout is not None:
-            self.waited += max(timeout, 0.0)
-        return ready
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        began = self.time()
 
-    @property
+        def fire() -> None:
+            self.waits.append((began, when))
+            callback(*args)
+
+        return super().call_at(when, fire, context=context)
+
     def seconds(self) -> float:
-        return self.waited + time.process_time() - self.worked_before
+        waited, until = 0.0, self.began
+        for begin, end in sorted(self.waits):
+            waited += max(end - max(begin, until), 0.0)
+            until = max(until, end)
+        return waited + time.process_time() - self.worked_before
 
 
-async def main(address: str, how: str, seconds: str, ending: Ending) -> None:
+async def main(address: str, how: str, seconds: str, loop: Ending) -> None:
     await begin(address)
     if how == "interrupt":
         Timer(float(seconds), os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -111,16 +121,17 @@ async def main(address: str, how: str, seconds: str, ending: Ending) -> None:
         if how == "raise":
             raise RuntimeError("main ends here")
     finally:
-        ending.begin()
+        loop.begin()
 
 
 def run(address: str, how: str, seconds: str) -> None:
-    ending = Ending()
+    loop = Ending()
+    loop.begin()
     try:
-        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(ending)) as runner:
-            runner.run(main(address, how, seconds, ending))
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(main(address, how, seconds, loop))
     finally:
-        say(str(ending.seconds))
+        say(str(loop.seconds()))
 
 
 if __name__ == "__main__":

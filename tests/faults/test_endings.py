@@ -2,9 +2,9 @@
 
 Real processes, three ways to end: main returns, main raises, Ctrl-C. Each is tried at many moments.
 
-Two seconds on a clock would fail on a busy machine. Each process counts its own seconds instead: the timeouts
-that it let pass after its main had ended, and its CPU time. What never ends, such as a thread that is joined
-at exit, meets `HANG_SECONDS`. The one wait that a silent log could use up is pinned by its constant.
+Two seconds on a clock would fail on a busy machine. Each process counts its own seconds instead: the timers
+that it let run out after its main had ended, and its CPU time. What never ends, such as a thread that is
+joined at exit, meets `HANG_SECONDS`. The one wait that a silent log could use up is pinned by its constant.
 """
 
 from __future__ import annotations
