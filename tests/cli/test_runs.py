@@ -13,6 +13,7 @@ import pytest
 
 from tests.flow.stage import stage
 from tests.hub.scenes import die
+from tests.hub.test_tree import services
 from turnline.errors import BadAnswer, RunNotWaiting, UnknownRun
 from turnline.log.sqlite import SqliteLog
 
@@ -176,6 +177,18 @@ def test_n3_a_stuck_run_is_listed_and_a_retry_continues_the_same_one(folder: Pat
 
     assert stuck == [("r2", "stuck")]
     assert (again["run_id"], again["status"], again["data"]["hello"]) == ("r2", "succeeded", "Hello Ann")
+
+
+def test_show_counts_what_fan_out_and_nested_runs_used(folder: Path) -> None:
+    async def hold() -> None:
+        async with stage(log=SqliteLog(folder / ".turnline" / "log.db"), services=services()) as house:
+            await house.runs.start("main", {}, run_id="r2")
+            await house.ended("r2")
+
+    asyncio.run(hold())
+    usage = of("show", "r2")["usage"]
+
+    assert (usage["requests"], usage["cost"], usage["below"]["requests"]) == (6, 3.0, 5)
 
 
 def test_an_exported_run_is_played_by_turnline_test(folder: Path) -> None:
