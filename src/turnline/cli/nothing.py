@@ -36,7 +36,7 @@ def no_document(path: Path) -> str:
         return (
             f"{path} has no document. Name a file or a project's folder; `turnline new DIR` makes a project."
         )
-    return f"{path} {_lacks(path)}; expected a workflow (`steps:`), a data model, a test or a graph."
+    return f"{path} has no document; expected a workflow (`steps:`), a data model, a test or a graph."
 
 
 def no_flow(path: Path) -> str:
@@ -45,11 +45,7 @@ def no_flow(path: Path) -> str:
         return f"{path} is a Python program; expected a workflow: {_WORKFLOW}. Run it with: python {path}"
     if path.is_dir():
         return f"{path} has no flow; expected a workflow such as {path / 'workflows' / 'it.yaml'}."
-    return f"{path} {_lacks(path)}; expected a workflow: {_WORKFLOW}. `turnline new DIR` makes an example."
-
-
-def _lacks(path: Path) -> str:
-    return "has no document" if path.is_file() and path.read_bytes().strip() else "is empty"
+    return f"{path} has no flow; expected a workflow: {_WORKFLOW}. `turnline new DIR` makes an example."
 
 
 def _graph_in_function(path: Path) -> str:

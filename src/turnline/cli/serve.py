@@ -22,7 +22,6 @@ import typer
 
 from turnline import tracing
 from turnline.errors import BadKey, LogUnavailable, MissingExtra, TurnlineError
-from turnline.log.memory import MemoryLog
 
 if TYPE_CHECKING:
     import socket
@@ -206,6 +205,8 @@ class _Site:
         log: str | None,
         grace: float,
     ) -> None:
+        from turnline.log.memory import MemoryLog
+
         self._directory = directory
         self._files = files
         self._project = project
@@ -270,7 +271,7 @@ class _Site:
         from turnline.server.ws_settings import PRESENCES_PER_USER, WsSettings
 
         runtime = runtime_of(project, log_address=self._log_address, grace_seconds=self._grace)
-        if self._log_address == MemoryLog.address:
+        if self._log_address == self._memory.address:
             runtime.open_log = lambda: self._memory
         limits = project.settings.limits
         settings = ServerSettings(
@@ -290,7 +291,7 @@ class _Site:
         if project.log_address != self._project.log_address:
             because = "the server keeps the log that it was started with; restart it"
             raise LogUnavailable("turnline.yaml: log", because=because)
-        is_in_memory = self._log_address == MemoryLog.address and project.settings.database is None
+        is_in_memory = self._log_address == self._memory.address and project.settings.database is None
         if is_in_memory and project.models:
             because = "the rows of the data models are in memory and would be lost; restart the server"
             raise LogUnavailable(self._log_address, because=because)
