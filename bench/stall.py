@@ -27,7 +27,7 @@ from typing import Any, Final
 LIMIT_SECONDS: Final = 0.25
 LIMIT_RATIO: Final = 3.0
 QUIET_SECONDS: Final = 2.0
-KEY: Final = "twk_" + "a" * 40
+KEY: Final = "tlk_" + "a" * 40
 FLOW: Final[dict[str, Any]] = {
     "metadata": {"name": "open"},
     "spec": {

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from tests.client.stage import stage
+from tests.hub.scenes import A_B, die, house
+from turnline import run
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
 from turnline.agent.scripted import call as calls
@@ -172,6 +174,47 @@ def test_answer_refuses_whoever_is_not_waited_for(log: Path) -> None:
         channels("answer", fork, "me first", "--as", "user", log=log)
     with pytest.raises(UnknownParticipant):
         channels("answer", "c1", "hello", "--as", "ada", log=log)
+
+
+def test_n3_a_stuck_channel_is_listed_and_a_retry_continues_the_same_one(log: Path) -> None:
+    async def stick() -> None:
+        async with house(SqliteLog(log, durability="process"), "alice", "bob") as home:
+            await home.open(A_B, channel_id="c2")
+            alice = home["alice"].agent_id
+        await die(SqliteLog(log, durability="process"), "c2", alice, is_found=True)
+
+    asyncio.run(stick())
+    listed = of("list", "--status", "stuck", log=log)
+    again = of("retry", "c2", log=log)
+
+    assert [(one["channel_id"], one["status"], one["waiting_for"]) for one in listed] == [
+        ("c2", "active", "stuck")
+    ]
+    assert again["channel_id"] == "c2"
+    assert of("list", "--status", "stuck", log=log) == []
+    assert "c2" in [one["channel_id"] for one in of("list", "--status", "active", log=log)]
+
+
+def test_show_counts_what_the_channels_below_used(tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+
+    async def hold() -> None:
+        ada = Agent("ada", config=ScriptedModel(calls("delegate", to="bob", task="please"), "done"))
+        bob = Agent("bob", config=ScriptedModel("done"))
+        await run(
+            sequence(["user", "ada"]),
+            agents=[ada, bob],
+            message="go",
+            attach_plugin=True,
+            log=SqliteLog(file, durability="process"),
+            channel_id="c1",
+        )
+
+    asyncio.run(hold())
+    usage = of("show", "c1", log=file)["usage"]
+
+    assert (usage["requests"], usage["below"]["requests"], usage["below"]["channels"]) == (3, 1, 1)
+    assert "1 channel below included" in channels("show", "c1", log=file)
 
 
 def test_h1_answer_answers_what_an_agent_has_asked(tmp_path: Path) -> None:

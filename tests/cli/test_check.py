@@ -190,6 +190,14 @@ def test_a_file_with_nothing_to_check_says_what_it_is_and_what_to_do(file: str, 
     assert done.stderr.startswith(f"turnline: {file} {said}")
 
 
+@pytest.mark.parametrize(("text", "what"), [("\n", "is empty"), ("# soon", "has no document")])
+def test_an_empty_file_is_one_finding_that_says_what_to_write(text: str, what: str) -> None:
+    done = turnline_check(write("it.yaml", text))
+
+    assert done.exit_code == 1
+    assert done.stdout.startswith(f"it.yaml:1:1: TL025 the file {what}\n    do: write a workflow into it")
+
+
 def test_a_python_file_that_is_not_there_is_named_as_that() -> None:
     done = turnline_check("nowhere.py")
 

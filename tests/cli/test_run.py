@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from turnline.errors import BadAnswer, RunConflict, UnknownName
+from turnline.errors import BadAnswer, BadDocuments, RunConflict, UnknownName
 
 from .projects import Called, call, project, turnline
 
@@ -173,6 +173,7 @@ def test_a_projects_folder_runs_its_flow_or_asks_which() -> None:
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
+        ("data.yaml", "kind: Test\nmetadata: {name: it}", "data.yaml has no flow; expected a workflow:"),
         (
             "it.py",
             "print(1)",
@@ -192,6 +193,14 @@ def test_what_is_not_a_flow_says_what_it_is_and_what_to_do(file: str, text: str,
 
     assert done.code == 2
     assert said in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize(("text", "what"), [("", "is empty"), ("# soon", "has no document")])
+def test_an_empty_file_says_so_and_what_to_write(text: str, what: str) -> None:
+    Path("it.yaml").write_text(text)
+
+    with pytest.raises(BadDocuments, match=rf"it.yaml:1:1: TL025 the file {what}\n +do: write a workflow"):
+        call("run", "it.yaml")
 
 
 def test_the_steps_below_a_step_are_told_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,7 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.flow.stage import stage
+from tests.hub.scenes import die
+from tests.hub.test_tree import services
 from turnline.errors import BadAnswer, RunNotWaiting, UnknownRun
+from turnline.log.sqlite import SqliteLog
 
 from .projects import call, project
 
@@ -148,6 +153,42 @@ def test_a_retry_is_of_the_user_that_the_operator_names(folder: Path) -> None:
     told = json.loads(call("runs", "retry", "r1", "--as", "eve", "--json").out)
 
     assert told["data"]["by"] == "eve"
+
+
+def test_n3_a_stuck_run_is_listed_and_a_retry_continues_the_same_one(folder: Path) -> None:
+    log = folder / ".turnline" / "log.db"
+
+    async def stick() -> None:
+        entered = asyncio.Event()
+
+        async def never(ctx: dict[str, Any]) -> None:
+            entered.set()
+            await asyncio.Event().wait()
+
+        async with stage(FLOW, log=SqliteLog(log), greet=never, save=never) as house:
+            await house.runs.start("main", {"name": "Ann"}, run_id="r2")
+            await entered.wait()
+        await die(SqliteLog(log), "r2", "step-greet", is_found=True)
+
+    asyncio.run(stick())
+    (folder / "mended").touch()
+    stuck = [(one["run_id"], one["status"]) for one in of("list", "--status", "stuck")]
+    again = of("retry", "r2")
+
+    assert stuck == [("r2", "stuck")]
+    assert (again["run_id"], again["status"], again["data"]["hello"]) == ("r2", "succeeded", "Hello Ann")
+
+
+def test_show_counts_what_fan_out_and_nested_runs_used(folder: Path) -> None:
+    async def hold() -> None:
+        async with stage(log=SqliteLog(folder / ".turnline" / "log.db"), services=services()) as house:
+            await house.runs.start("main", {}, run_id="r2")
+            await house.ended("r2")
+
+    asyncio.run(hold())
+    usage = of("show", "r2")["usage"]
+
+    assert (usage["requests"], usage["cost"], usage["below"]["requests"]) == (6, 3.0, 5)
 
 
 def test_an_exported_run_is_played_by_turnline_test(folder: Path) -> None:

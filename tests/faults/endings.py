@@ -3,17 +3,21 @@
     python -m tests.faults.endings LOG return|raise|interrupt SECONDS
 
 Conversations go back and forth without a pause, others wait for a slow model. One is in a tool that blocks
-its thread, and the step of a flow blocks another thread. The program prints `begun`; SECONDS later it
-prints `ending`, and its main returns or raises. With `interrupt` it goes on until a signal ends it.
+its thread, and the step of a flow blocks another thread. SECONDS later its main returns or raises, or the
+program sends itself the signal of Ctrl-C. When its loop is closed it prints the seconds of `Ending`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
-from typing import Any
+from collections.abc import Callable
+from contextvars import Context
+from threading import Timer
+from typing import Any, TypeVarTuple
 
 from tests.flow.stage import flows_of
 from turnline.agent.agent import Agent
@@ -24,6 +28,8 @@ from turnline.flow.runs import Runs
 from turnline.flow.work import Services
 from turnline.log.address import open_log
 from turnline.network import Hub, HubClient, LocalLink, Passport, Turn, round_robin, sequence
+
+Ts = TypeVarTuple("Ts")
 
 BUSY = 8
 SLOW = 4
@@ -74,15 +80,60 @@ async def begin(address: str) -> None:
     await Runs(driver).start("main", {})
 
 
-async def main(address: str, ending: str, seconds: str) -> None:
+class Ending(asyncio.SelectorEventLoop):
+    """A loop that counts the seconds the process itself spends after its main has ended.
+
+    These are the times that its timers ran, each moment once, and its CPU time. Other processes on the
+    machine change neither.
+    """
+
+    def begin(self) -> None:
+        """Count from now on: main has ended."""
+        self.worked_before = time.process_time()
+        self.began = self.time()
+        self.waits: list[tuple[float, float]] = []
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        began = self.time()
+
+        def fire() -> None:
+            self.waits.append((began, when))
+            callback(*args)
+
+        return super().call_at(when, fire, context=context)
+
+    def seconds(self) -> float:
+        waited, until = 0.0, self.began
+        for begin, end in sorted(self.waits):
+            waited += max(end - max(begin, until), 0.0)
+            until = max(until, end)
+        return waited + time.process_time() - self.worked_before
+
+
+async def main(address: str, how: str, seconds: str, loop: Ending) -> None:
     await begin(address)
-    say("begun")
-    await asyncio.sleep(FOR_EVER_SECONDS if ending == "interrupt" else float(seconds))
-    say("ending")
-    if ending == "raise":
-        raise RuntimeError("main ends here")
+    if how == "interrupt":
+        Timer(float(seconds), os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        await asyncio.sleep(FOR_EVER_SECONDS if how == "interrupt" else float(seconds))
+        if how == "raise":
+            raise RuntimeError("main ends here")
+    finally:
+        loop.begin()
+
+
+def run(address: str, how: str, seconds: str) -> None:
+    loop = Ending()
+    loop.begin()
+    try:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(main(address, how, seconds, loop))
+    finally:
+        say(str(loop.seconds()))
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs ignore it.
-    asyncio.run(main(*sys.argv[1:]))
+    run(*sys.argv[1:])

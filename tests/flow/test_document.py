@@ -192,11 +192,14 @@ def test_a_kind_that_is_no_text_is_told() -> None:
     assert document_kind({"kind": 3, "steps": []}) is None
 
 
-@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n---\n# nothing\n"])
-def test_an_empty_file_is_told_with_what_to_write(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [("", "is empty"), ("# nothing\n", "has no document"), ("---\n---\n# nothing\n", "has no document")],
+)
+def test_an_empty_file_is_told_with_what_to_write(text: str, what: str) -> None:
     finding = wrong(text)
 
-    assert (finding.code, finding.message) == (EMPTY, "the file is empty")
+    assert (finding.code, finding.message) == (EMPTY, f"the file {what}")
     assert "steps:" in finding.fix
 
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.hub.scenes import CountingLog, FailingLog, Wrapped
+from tests.hub.scenes import CountingLog, FailingLog, Wrapped, die
 from tests.logs import FullLog, OpenLog, new_log
 from turnline.core.channel import child_id
 from turnline.core.claims import MAX_CLAIMS
 from turnline.core.envelope import Envelope
-from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.errors import (
     LogUnavailable,
     ParseFailed,
@@ -25,9 +24,7 @@ from turnline.errors import (
 )
 from turnline.flow.events import event_of
 from turnline.flow.verdict import RunError
-from turnline.hub.hub import Hub
 from turnline.hub.opening import first_of
-from turnline.hub.worker import this_host
 from turnline.log.base import Log
 
 from .stage import Stage, stage
@@ -38,7 +35,6 @@ Ctx = dict[str, Any]
 
 ONE = "steps: [{id: only, runner: work}]"
 RESCUED = "steps: [{id: only, runner: work, routes: {error: rescue}}, {id: rescue, runner: rescue}]"
-DEAD = f"{this_host()}:999999999:1/driver"
 
 
 def noop(ctx: Ctx) -> None:
@@ -638,14 +634,6 @@ async def test_n3_a_long_step_survives_any_number_of_orderly_restarts(open_log: 
         done = await house.ended(run_id)
 
     assert done.data == {"worked": True}
-
-
-async def die(log: Log, run_id: str, step: str) -> None:
-    """Claim the step five times in processes that die, the last times alone."""
-    hub = await Hub.open(log, ttl_sweep_interval=0)
-    for place in range(MAX_CLAIMS):
-        await hub.turns.claim(run_id, step, worker=DEAD, turn=1, alone=place >= SUSPECT_CLAIMS)
-    await hub.close()
 
 
 async def interrupted(log: Log, flow: str) -> str:

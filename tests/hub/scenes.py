@@ -26,10 +26,14 @@ from turnline.client.human_client import HumanClient
 from turnline.client.link import LocalLink
 from turnline.client.turn import Turn, TurnHandler
 from turnline.core.channel import ChannelSpec, Participant
+from turnline.core.claims import MAX_CLAIMS
 from turnline.core.envelope import SCHEMA_VERSION, Decision, Draft, Envelope, JsonObject
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE, EV_CONTEXT_SET, EV_TEXT, HUB
+from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.governance import Passport, Registration, Resume, Rule
 from turnline.core.graph import TransitionGraph, sequence
+from turnline.errors import ClaimLost
+from turnline.hub.worker import this_host
 from turnline.log.base import Head, Log
 from turnline.log.memory import MemoryLog
 from turnline.log.sqlite import SqliteLog
@@ -39,11 +43,26 @@ from turnline.testing.manual_clock import ManualClock
 SAFETY_SECONDS: Final = 60.0
 """No test waits so long; one that does is stuck."""
 
+DEAD: Final = f"{this_host()}:999999999:1/agent"
+"""A worker of a process of this host that is gone."""
 A_B: Final = sequence(["alice", "bob"])
 A_B_A: Final = sequence(["alice", "bob", "alice"])
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
+
+
+async def die(log: Log, channel_id: str, agent_id: str, *, is_found: bool = False) -> None:
+    """Claim the channel's first turn five times in processes that die, the last two times alone.
+
+    With `is_found` the next process claims it as well, and gives it up.
+    """
+    hub = await Hub.open(log, ttl_sweep_interval=0)
+    for place in range(MAX_CLAIMS):
+        await hub.turns.claim(channel_id, agent_id, worker=DEAD, turn=1, alone=place >= SUSPECT_CLAIMS)
+    if is_found:
+        await refused(ClaimLost, hub.turns.claim(channel_id, agent_id, worker=DEAD, turn=1))
+    await hub.close()
 
 
 class House:
@@ -214,11 +233,14 @@ class FailingLog(Wrapped):
         super().__init__(inner)
         self.fail_append: Exception | None = None
         self.fail_read: Exception | None = None
+        self.fails_on: str | None = None
+        """The channel whose append fails; None: any. The audit may write at any moment."""
 
     async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
-        error, self.fail_append = self.fail_append, None
-        if error is not None:
-            raise error
+        if self.fails_on in (None, channel_id):
+            error, self.fail_append = self.fail_append, None
+            if error is not None:
+                raise error
         await super().append(channel_id, envelopes, after=after)
 
     async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:

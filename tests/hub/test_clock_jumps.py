@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from turnline.client.channel import Channel
 from turnline.core.channel import ChannelState
 from turnline.core.event_types import (
     EV_CHANNEL_EXPIRED,
@@ -21,7 +22,7 @@ from turnline.errors import InviteTimeout
 from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
 
-from .scenes import A_B, A_B_A, begin, house, quiet, sqlite
+from .scenes import A_B, A_B_A, House, begin, house, quiet, sqlite
 
 HOUR: Final = 3600.0
 DAY: Final = 86_400.0
@@ -105,18 +106,27 @@ async def test_a_floor_that_was_given_while_the_clock_was_behind_has_its_full_ti
         assert (await home.hub.state(channel.channel_id)).is_over
 
 
+async def pause(home: House, channel: Channel) -> None:
+    """Let alice's turn wait for an event."""
+    claim = await home["alice"].seat.claim(channel.channel_id, 1)
+    paused = {"agent_id": home["alice"].agent_id, "reason": "event"}
+    await home.hub.write(channel.channel_id, EV_TURN_PAUSED, paused, claim=claim.seq)
+
+
+async def resume(home: House, channel: Channel) -> None:
+    waits = (await home.hub.state(channel.channel_id)).pause
+    assert waits is not None
+    await home.hub.write(channel.channel_id, EV_TURN_RESUMED, {"pause": waits.seq})
+
+
 @JUMPS
 async def test_a_ttl_does_not_count_a_pause_in_which_the_clock_was_set(forward: float) -> None:
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await home.open(A_B, ttl=1000, expectations=[])
-        claim = await home["alice"].seat.claim(channel.channel_id, 1)
-        paused = {"agent_id": home["alice"].agent_id, "reason": "event"}
-        await home.hub.write(channel.channel_id, EV_TURN_PAUSED, paused, claim=claim.seq)
+        await pause(home, channel)
         home.clock.set_back(-forward)
         await home.pass_time(700)
-        pause = (await home.hub.state(channel.channel_id)).pause
-        assert pause is not None
-        await home.hub.write(channel.channel_id, EV_TURN_RESUMED, {"pause": pause.seq})
+        await resume(home, channel)
         await home.pass_time(999)
         assert not (await home.hub.state(channel.channel_id)).is_over
 
@@ -128,15 +138,11 @@ async def test_a_ttl_does_not_count_a_pause_in_which_the_clock_was_set(forward: 
 async def test_a_turn_that_is_resumed_after_the_clock_was_set_has_its_full_time(forward: float) -> None:
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await home.open(A_B, expectations=[turn_within(100, "auto_close")])
-        claim = await home["alice"].seat.claim(channel.channel_id, 1)
-        paused = {"agent_id": home["alice"].agent_id, "reason": "event"}
-        await home.hub.write(channel.channel_id, EV_TURN_PAUSED, paused, claim=claim.seq)
+        await pause(home, channel)
         await home.pass_time(10)
         home.clock.set_back(-forward)
         await home.pass_time(700)
-        pause = (await home.hub.state(channel.channel_id)).pause
-        assert pause is not None
-        await home.hub.write(channel.channel_id, EV_TURN_RESUMED, {"pause": pause.seq})
+        await resume(home, channel)
         await home.pass_time(99)
         assert not (await home.hub.state(channel.channel_id)).is_over
 

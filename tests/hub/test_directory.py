@@ -166,8 +166,8 @@ async def raced(one: HubDirectory, two: HubDirectory, name: str, **given: Any) -
     return list(await asyncio.gather(*tries, return_exceptions=True))
 
 
-async def test_of_two_hubs_that_register_one_new_name_at_once_one_gets_it(tmp_path: Path) -> None:
-    logs = sqlite(tmp_path), sqlite(tmp_path)
+async def test_of_two_hubs_that_register_one_new_name_at_once_one_gets_it(open_log: OpenLog) -> None:
+    logs = open_log(), open_log()
     one, two = await directory(logs[0]), await directory(logs[1])
     for number in range(ROUNDS):
         got = await raced(one, two, f"new-{number}")
@@ -177,12 +177,10 @@ async def test_of_two_hubs_that_register_one_new_name_at_once_one_gets_it(tmp_pa
 
         assert isinstance(loser, NameTaken)
         assert read_again == winner
-    for log in logs:
-        await log.close()
 
 
-async def test_of_two_look_alikes_that_are_registered_at_once_one_is(tmp_path: Path) -> None:
-    logs = sqlite(tmp_path), sqlite(tmp_path)
+async def test_of_two_look_alikes_that_are_registered_at_once_one_is(open_log: OpenLog) -> None:
+    logs = open_log(), open_log()
     one, two = await directory(logs[0]), await directory(logs[1])
     for number in range(ROUNDS):
         tries = (
@@ -192,13 +190,11 @@ async def test_of_two_look_alikes_that_are_registered_at_once_one_is(tmp_path: P
         got = await asyncio.gather(*tries, return_exceptions=True)
 
         assert sorted(type(found).__name__ for found in got) == ["NameTaken", "Registration"]
-    for log in logs:
-        await log.close()
 
 
-async def test_two_processes_of_one_owner_share_a_participant(tmp_path: Path) -> None:
+async def test_two_processes_of_one_owner_share_a_participant(open_log: OpenLog) -> None:
     """`serve --workers`, and a program that is started again: the same agent in several processes."""
-    logs = sqlite(tmp_path), sqlite(tmp_path)
+    logs = open_log(), open_log()
     one, two = await directory(logs[0]), await directory(logs[1])
     for owner in ("", "ann"):
         user = owner or None
@@ -208,8 +204,6 @@ async def test_two_processes_of_one_owner_share_a_participant(tmp_path: Path) ->
         )
 
         assert first == second
-    for log in logs:
-        await log.close()
 
 
 async def test_a_registration_is_decided_on_the_log_and_not_on_what_a_hub_remembers() -> None:

@@ -336,6 +336,7 @@ async def test_a_failing_log_reaches_every_sender_and_the_channel_works_afterwar
     async with house(log, "alice", "bob") as home:
         channel = await home.open()
         before = await seqs(home, channel)
+        log.fails_on = channel.channel_id
         log.fail_append = LogUnavailable("here", because="the disk is full")
         outcomes = await asyncio.gather(*(add_one(channel) for _ in range(3)), return_exceptions=True)
 

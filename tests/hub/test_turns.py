@@ -17,15 +17,14 @@ from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.routing import packet
 from turnline.core.state import Claim
 from turnline.errors import ChannelClosed, ClaimLost, NotStuck, OutOfTurn, TurnStuck, TurnTaken
-from turnline.hub.worker import join, leave, this_host
+from turnline.hub.worker import join, leave
 from turnline.log.memory import MemoryLog
 
 from ..logs import OpenLog
-from .scenes import A_B, A_B_A, House, add_one, answers, begin, house, quiet, refused, two_houses
+from .scenes import A_B, A_B_A, DEAD, House, add_one, answers, begin, house, quiet, refused, two_houses
 
 ELSEWHERE: Final = "another-host:17:4711/agent"
 THREE_DAYS: Final = 3 * 86_400.0
-DEAD: Final = f"{this_host()}:999999999:1/agent"
 
 
 async def claim(

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.hub.scenes import die
+from tests.logs import OpenLog
 from turnline.server.auth.principal import Bound
 
 from .stage import PEOPLE, Ctx, Server, person, served
@@ -38,6 +40,67 @@ def same(ctx: Ctx) -> None:
 async def started(server: Server, path: str = "/work", body: object = None, **headers: str) -> str:
     answer = await server.post(path, body or {}, **headers)
     return answer.headers["x-run-id"]
+
+
+# --- stuck ---
+
+PUBLIC = (
+    "metadata: {name: work}\nspec: {trigger: {path: /work, public: true}, steps: [{id: only, runner: work}]}"
+)
+
+
+async def given_up(open_log: OpenLog, key: str, token: str) -> str:
+    """Start a run whose only step ends its process again and again; return the run's id."""
+    entered = asyncio.Event()
+
+    async def never(ctx: Ctx) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    async with served(PUBLIC, log=open_log, work=never) as server:
+        headers = {"Idempotency_Key": key, "Prefer": "respond-async"}
+        run_id = await started(server, token=token, **headers)
+        await entered.wait()
+    await die(open_log(), run_id, "step-only")
+    return run_id
+
+
+@pytest.mark.parametrize("token", ["root", "ann", ""])
+async def test_n3_a_caller_who_waits_for_a_stuck_run_gets_turn_stuck_with_the_run_id(
+    open_log: OpenLog, token: str
+) -> None:
+    run_id = await given_up(open_log, "pay-1", token)
+
+    async with served(PUBLIC, log=open_log, work=same) as server:
+        answer = await server.post("/work", {}, token=token, Idempotency_Key="pay-1")
+
+    error = answer.json()["error"]
+    assert (error["type"], error["step"], error["run_id"]) == ("turn_stuck", "only", run_id)
+    assert answer.status_code >= 500
+
+
+async def test_n3_stuck_runs_are_listed_as_such_and_a_retry_over_http_continues_the_same_run(
+    open_log: OpenLog,
+) -> None:
+    run_id = await given_up(open_log, "pay-1", "root")
+
+    async with served(PUBLIC, log=open_log, work=lambda ctx: {"worked": True}) as server:
+        await server.runtime.runs.wait(run_id)
+        well = await started(server)
+        lists = {
+            status: [
+                one["run_id"] for one in (await server.get(f"/runs?status={status}")).json()["data"]["runs"]
+            ]
+            for status in ("stuck", "succeeded", "failed")
+        }
+        shown = (await server.get(f"/channels/{run_id}")).json()["data"]
+        again = await server.post(f"/runs/{run_id}/retry", {})
+        run = await server.ended(run_id)
+
+    assert lists == {"stuck": [run_id], "succeeded": [well], "failed": []}
+    assert shown["status"] == "active"
+    assert again.json()["data"]["run_id"] == run_id
+    assert (run["status"], run["data"]) == ("succeeded", {"worked": True})
 
 
 # --- look ---

@@ -261,6 +261,22 @@ async def test_a_person_over_a_link_has_the_name_of_their_user_id() -> None:
         assert (own.passport.owner, other.passport.owner) == ("ann", "root")
 
 
+async def test_of_two_users_of_one_server_who_register_a_name_at_once_one_gets_it() -> None:
+    async with (
+        served(both()) as (hub, serving),
+        WsLink(serving.url, token="ann") as ann,
+        WsLink(serving.url, token="ben") as ben,
+    ):
+        for number in range(30):
+            passport = Passport(name=f"new-{number}")
+            tries = (link.register(passport, None, None) for link in (ann, ben))
+            got = await asyncio.gather(*tries, return_exceptions=True)
+            [winner] = [one for one in got if isinstance(one, Registration)]
+
+            assert sorted(type(one).__name__ for one in got) == ["NameTaken", "Registration"]
+            assert hub.participant(passport.name).passport.owner == winner.passport.owner
+
+
 async def test_a_user_gets_the_name_of_their_own_id_back_from_a_squatter() -> None:
     async with served(both()) as (hub, serving), raw(serving.url, "ann") as ann:
         squatter = await ann.join("ben")

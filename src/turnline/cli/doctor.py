@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from turnline import __version__
-from turnline.cli.looking import BAD, AsJson, could_not_look, needs_extra, printable
+from turnline.cli.looking import BAD, AsJson, could_not_look, needs_extra
 from turnline.cli.options import waited_for
+from turnline.cli.plain import plain
 from turnline.errors import LogUnavailable
 
 if TYPE_CHECKING:
@@ -155,13 +156,13 @@ def _told(checkup: Checkup, facts: dict[str, str]) -> Iterator[str]:
     yield f"{checkup.address} can be reached."
     yield ""
     width = max(map(len, facts))
-    yield from (printable(f"  {name:{width}}  {value}") for name, value in facts.items())
+    yield from (plain(f"  {name:{width}}  {value}") for name, value in facts.items())
     yield ""
     yield from checkup.means
     for finding in checkup.findings:
         yield ""
-        yield printable(f"{finding.what}: found {finding.found}; expected {finding.expected}.")
-        yield printable(f"  {finding.do}")
+        yield plain(f"{finding.what}: found {finding.found}; expected {finding.expected}.")
+        yield plain(f"  {finding.do}")
     yield ""
     number = len(checkup.findings)
     yield f"{number} {'finding' if number == 1 else 'findings'}." if number else "No findings."

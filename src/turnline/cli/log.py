@@ -22,10 +22,10 @@ from turnline.cli.looking import (
     could_not_look,
     looking_at,
     needs_extra,
-    printable,
     telling,
 )
 from turnline.cli.options import waited_for
+from turnline.cli.plain import plain
 
 if TYPE_CHECKING:
     from turnline.flow.trust import TrustKey
@@ -80,7 +80,7 @@ def export(
         done = waited_for(_export(address, file, channel or ()))
     typer.echo(f"exported {done.channels} channels, {done.records} records", err=True)
     for error in done.left_out:
-        typer.echo(printable(f"left out: {error}"), err=True)
+        typer.echo(plain(f"left out: {error}"), err=True)
     if done.left_out:
         raise typer.Exit(BAD)
 
@@ -115,11 +115,11 @@ def import_(
         done, trusted = waited_for(_import(given, address, folder if trust else None))
     typer.echo(_json(_moved(done, trusted)) if as_json else _summed(done))
     for line in _trust_lines(done, trusted):
-        typer.echo(printable(line), err=True)
+        typer.echo(plain(line), err=True)
     for refused in done.refused:
-        typer.echo(printable(f"refused: {refused}"), err=True)
+        typer.echo(plain(f"refused: {refused}"), err=True)
     for left_out in done.left_out:
-        typer.echo(printable(f"not in the file: {left_out.channel!r}, {left_out.because}"), err=True)
+        typer.echo(plain(f"not in the file: {left_out.channel!r}, {left_out.because}"), err=True)
     if done.refused or done.left_out:
         raise typer.Exit(BAD)
 
@@ -241,15 +241,11 @@ def _verdict(verdict: Verdict) -> dict[str, object]:
 
 def _told(verdict: Verdict) -> Iterator[str]:
     for fault in verdict.storage:
-        yield printable(f"the storage: {fault}")
+        yield plain(f"the storage: {fault}")
     for bad in verdict.bad:
-        yield printable(
-            f"channel {bad.channel_id!r}, seq {bad.seq}: found {bad.found}; expected {bad.expected}"
-        )
+        yield plain(f"channel {bad.channel_id!r}, seq {bad.seq}: found {bad.found}; expected {bad.expected}")
     for channel_id, unknown in verdict.not_folded.items():
-        yield printable(
-            f"channel {channel_id!r} was not folded: only its own program knows the type {unknown!r}"
-        )
+        yield plain(f"channel {channel_id!r} was not folded: only its own program knows the type {unknown!r}")
     counted = f"{verdict.channels} channels, {verdict.records} records at {verdict.address}"
     if verdict.is_good:
         yield f"{counted}: good."
@@ -269,7 +265,7 @@ def _counted(found: LogStats) -> Iterator[str]:
     yield f"{found.address}"
     yield f"channels    {found.open} open, {found.closed} closed"
     if found.damaged:
-        yield printable(f"damaged     {', '.join(found.damaged)}")
+        yield plain(f"damaged     {', '.join(found.damaged)}")
     yield f"envelopes   {found.records}"
     yield f"bytes       {found.bytes}"
     if found.oldest and found.newest:
@@ -278,11 +274,11 @@ def _counted(found: LogStats) -> Iterator[str]:
     yield from (f"{name}: {value}" for name, value in found.facts.items())
     yield "largest channels"
     yield from (
-        printable(f"  {size.bytes:>12} bytes  {size.records:>8} envelopes  {size.channel_id}")
+        plain(f"  {size.bytes:>12} bytes  {size.records:>8} envelopes  {size.channel_id}")
         for size in found.largest
     )
     yield "event types"
-    yield from (printable(f"  {number:>8}  {name}") for name, number in found.event_types.items())
+    yield from (plain(f"  {number:>8}  {name}") for name, number in found.event_types.items())
 
 
 def _moved(done: Imported, trusted: Sequence[str] | None) -> dict[str, object]:

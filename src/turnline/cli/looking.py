@@ -85,8 +85,3 @@ def telling(what: str) -> Iterator[Callable[[int, int], None]]:
     finally:
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
-
-
-def printable(text: str) -> str:
-    """A stranger's text, without what a terminal would obey."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)

@@ -205,6 +205,8 @@ class _Site:
         log: str | None,
         grace: float,
     ) -> None:
+        from turnline.log.memory import MemoryLog
+
         self._directory = directory
         self._files = files
         self._project = project

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from turnline.cli.plain import plain
 from turnline.errors import LogUnavailable
 
 if TYPE_CHECKING:
@@ -254,10 +255,5 @@ def _shown(seen: Seen) -> str:
     ]
     for index, (source, revocation_id) in enumerate(zip(seen.blocks, seen.revocation_ids, strict=True)):
         lines += [f"block {index}", f"    id  {revocation_id}"]
-        lines += [f"    {_printable(statement)}" for statement in source.splitlines()]
-    return "\n".join(map(_printable, lines))
-
-
-def _printable(text: str) -> str:
-    """A stranger's text, without what a terminal would obey."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+        lines += [f"    {plain(statement)}" for statement in source.splitlines()]
+    return "\n".join(map(plain, lines))

@@ -23,6 +23,7 @@ from turnline.client.retry import retried
 from turnline.core.envelope import Envelope
 from turnline.core.state import State
 from turnline.errors import AlreadyAnswered, BadSpec, ChannelClosed, UnknownQuestion
+from turnline.errors.base import plain
 from turnline.log.base import Log
 from turnline.log.bell import call_in
 from turnline.log.memory import MemoryLog
@@ -86,7 +87,7 @@ def _print(line: Envelope, state: State, person: str, log: Log) -> None:
 
 def _plain(text: str) -> str:
     """Return a model's text without what a terminal would obey, cut to a length."""
-    shown = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+    shown = plain(text)
     return shown if len(shown) <= _MAX_SHOWN_CHARACTERS else f"{shown[: _MAX_SHOWN_CHARACTERS - 1]}…"
 
 

@@ -120,8 +120,8 @@ def read_file(
         _read(filled, contents, stray)
     if not read.findings and all(document.data is None for document in read.documents):
         fix = "write a workflow into it, for example: steps: [{id: greet, runner: greet}]"
-        empty = Finding(code=EMPTY, message="the file is empty", file=file, fix=fix, severity=stray)
-        contents.findings.append(empty)
+        message = "the file has no document" if content.strip() else "the file is empty"
+        contents.findings.append(Finding(code=EMPTY, message=message, file=file, fix=fix, severity=stray))
     return contents
 
 

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from tests.flow.stage import Stage, flows_of, stage
-from tests.hub.scenes import A_B_A, SAFETY_SECONDS, House, add_one, draft, house, refused
+from tests.hub.scenes import A_B_A, DEAD, SAFETY_SECONDS, House, add_one, draft, house, refused
 from turnline.core.envelope import Envelope
 from turnline.errors import ChannelClosed, ClaimLost, EnvelopeIdReused, LogError, OutOfTurn, WriteRefused
 from turnline.flow.data.database import Database, open_data
 from turnline.flow.work import Services
-from turnline.hub.worker import join, this_host
+from turnline.hub.worker import join
 from turnline.log.memory import MemoryLog
 from turnline.log.postgres import PostgresLog
 from turnline.log.sqlite import SqliteLog
@@ -24,7 +24,6 @@ from turnline.log.sqlite import SqliteLog
 from ...postgres import Postgres
 from .stage import MODELS, emails, sqlite, stored, unit
 
-DEAD: Final = f"{this_host()}:999999999:1/agent"
 """A worker of a process that has ended."""
 
 

@@ -12,6 +12,7 @@ from turnline.core.event_types import EV_CONTEXT_SET
 from turnline.core.graph import TransitionGraph
 from turnline.core.targets import TerminateTarget
 from turnline.hub.request import OpenRequest
+from turnline.hub.turns import UNITS
 from turnline.testing import call
 
 from ..stage import PEOPLE, person
@@ -245,6 +246,24 @@ async def test_context_updates_of_a_packet_are_shown_to_its_audience_only() -> N
     whole, part = {"open": 1, "salary": 42}, {"open": 1}
     assert shown == {"root": [whole, whole], "carol": [whole, whole], "dave": [part, part]}
     assert why.status_code == 404
+
+
+@tool
+def look_up(name: str) -> str:
+    return "canary of the result"
+
+
+async def test_what_a_turn_recorded_is_shown_to_an_admin_and_to_no_other_participant() -> None:
+    script = call("look_up", name="canary of the arguments"), "Done."
+    async with scene(*script, tools=[look_up]) as stage:
+        channel = await stage.open("Help!", target=["helper", "dave"])
+        shown = {who: await stage.lines(channel, token=who) for who in ("root", "carol", "dave")}
+
+    units = {who: [one for one in lines if one["event_type"] in UNITS] for who, lines in shown.items()}
+    assert [one["event_type"] for one in units["root"]] == ["turn.model", "turn.tool"]
+    assert (units["carol"], units["dave"]) == ([], [])
+    assert "canary" not in str(shown["carol"]) + str(shown["dave"])
+    assert "canary" in str(shown["root"])
 
 
 # --- the list ---
