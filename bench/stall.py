@@ -24,10 +24,12 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any, Final
 
+from turnline.server.auth.api_keys import API_KEY_PREFIX
+
 LIMIT_SECONDS: Final = 0.25
 LIMIT_RATIO: Final = 3.0
 QUIET_SECONDS: Final = 2.0
-KEY: Final = "tlk_" + "a" * 40
+KEY: Final = API_KEY_PREFIX + "a" * 40
 FLOW: Final[dict[str, Any]] = {
     "metadata": {"name": "open"},
     "spec": {

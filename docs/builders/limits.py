@@ -70,6 +70,12 @@ _SETTABLE: Final = (
         "connections of one address without a token; behind a `--trusted-proxy`, requests at once",
     ),
     ("`limits.header_seconds`", "in turnline.yaml", "10 s", "how long the headers of a request may take"),
+    (
+        "`limits.stuck_seconds`",
+        "in turnline.yaml",
+        "60 s",
+        "how long a client may read nothing of its answer",
+    ),
     ("`limits.body_seconds`", "in turnline.yaml", "30 s", "how long the body of a request may take"),
     (
         "`limits.context_bytes`",

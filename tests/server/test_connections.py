@@ -168,9 +168,9 @@ async def test_an_oversized_body_in_chunks_gets_413_and_no_reset(tmp_path: Path)
     assert said.startswith(b"HTTP/1.1 413")
 
 
-async def send_without_end(writer: asyncio.StreamWriter) -> None:
+async def send_without_end(writer: asyncio.StreamWriter, piece: bytes) -> None:
     while True:
-        writer.write(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+        writer.write(piece)
         await writer.drain()
 
 
@@ -179,7 +179,7 @@ async def test_a_body_without_end_is_not_read_without_end(tmp_path: Path) -> Non
     async with limited(tmp_path) as served:
         _, writer = await served.connect(head)
         with pytest.raises(ConnectionError):
-            await send_without_end(writer)
+            await send_without_end(writer, b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
         healthy = await served.ask(HEALTH)
 
     assert healthy.startswith(b"HTTP/1.1 200")
@@ -198,6 +198,52 @@ async def test_a_length_that_is_said_in_two_ways_closes_the_connection(tmp_path:
     assert said.startswith(b"HTTP/1.1 400")
     assert b"Transfer-Encoding" in said
     assert said.count(b"HTTP/1.1") == 1
+
+
+HANDSHAKE = (
+    b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+)
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 4", b"Transfer-Encoding: chunked"])
+async def test_a_websocket_handshake_with_a_body_is_refused_and_the_connection_closed(
+    tmp_path: Path, length: bytes
+) -> None:
+    async with limited(tmp_path) as served:
+        said = await everything(await served.connect(HANDSHAKE + length + b"\r\n\r\n"))
+
+    assert said.startswith(b"HTTP/1.1 400")
+    assert b"without a body" in said
+
+
+@WORKERS
+@pytest.mark.parametrize("unreadable", [b"X: y\r\n" * 300, b"X: " + b"y" * 20_000 + b"\r\n"])
+async def test_a_websocket_handshake_that_cannot_be_read_is_closed_in_time(
+    tmp_path: Path, unreadable: bytes, workers: int
+) -> None:
+    async with limited(tmp_path, workers=workers, header_seconds=0.2) as served:
+        assert b"101" not in await everything(await served.connect(HANDSHAKE + unreadable + b"\r\n"))
+
+
+async def test_a_websocket_that_was_accepted_outlives_the_time_for_headers(tmp_path: Path) -> None:
+    async with limited(tmp_path, header_seconds=0.1) as served:
+        reader, writer = await served.connect(HANDSHAKE + b"Authorization: Bearer x\r\n\r\n")
+        said = await reader.readuntil(b"unauthenticated")
+        with pytest.raises(TimeoutError):  # The server waits for its client to close.
+            await asyncio.wait_for(everything((reader, writer)), 0.5)
+
+    assert said.startswith(b"HTTP/1.1 101")
+
+
+async def test_a_client_that_does_not_read_its_answers_is_cut_off(tmp_path: Path) -> None:
+    """Without a limit, each such connection would keep its place, and its request's, for ever."""
+    asked = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    async with limited(tmp_path, stuck_seconds=0.2) as served:
+        _, writer = await served.connect()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        with pytest.raises(ConnectionError):
+            await send_without_end(writer, asked * 1_000)
 
 
 async def test_of_one_address_only_so_many_connections_are_kept_without_a_token(tmp_path: Path) -> None:

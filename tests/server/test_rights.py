@@ -9,6 +9,8 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
+from tests.flow.test_driver import die, interrupted
+from turnline.log.memory import MemoryLog
 from turnline.server.auth.principal import Bound
 from turnline.server.runs import summary
 
@@ -118,6 +120,36 @@ async def test_a_retry_runs_as_the_caller() -> None:
             first = (await server.get(f"/runs/{run_id}")).json()["data"]
 
     assert (first["data"], retried["data"]) == ({"by": "root"}, {"by": "eve"})
+
+
+async def test_a_retry_counts_among_the_open_runs_of_its_caller() -> None:
+    """Without a limit, one user could open any number of runs by retrying one that has failed."""
+    flow = "metadata: {name: guarded}\nspec: {steps: [{id: ask, human: {title: 'Sure?'}}]}"
+    with known(eve=person("eve", "runs:write", "runs:start:guarded")):
+        async with served(flow, quotas={"open_runs_per_user": 2}) as server:
+            started = await server.post("/flows/guarded/runs", {"input": {}})
+            run_id = started.headers["x-run-id"]
+            await server.post(f"/runs/{run_id}/cancel", {})
+            answers = [await server.post(f"/runs/{run_id}/retry", {}, token="eve") for _ in range(3)]
+            another = await server.post(f"/runs/{run_id}/retry", {})
+
+    assert [answer.status_code for answer in answers] == [201, 201, 429]
+    assert "open_runs_per_user" in answers[2].json()["error"]["message"]
+    assert another.status_code == 201
+
+
+async def test_a_stuck_run_is_resumed_in_the_place_that_it_has() -> None:
+    flow = "metadata: {name: main}\nspec: {limits: {concurrency: 1}, steps: [{id: only, runner: work}]}"
+    log = MemoryLog()
+    run_id = await interrupted(log, flow)
+    await die(log, run_id, "step-only")
+
+    async with served(flow, log=lambda: log, work=work) as server:
+        await server.runtime.runs.wait(run_id)
+        again = await server.post(f"/runs/{run_id}/retry", {})
+        done = await server.ended(run_id)
+
+    assert (again.status_code, done["status"]) == (201, "succeeded")
 
 
 async def test_a_retry_of_another_users_run_does_not_let_the_caller_read_it() -> None:

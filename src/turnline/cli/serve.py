@@ -213,7 +213,6 @@ class _Site:
         self._place = place
         self._log_address = log or project.log_address
         self._grace = grace
-        from turnline.log.memory import MemoryLog
 
         self._memory = MemoryLog()
         """The log of a project that has none on a disk: it stays when the project is reloaded."""

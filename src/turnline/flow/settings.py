@@ -32,6 +32,7 @@ _OF_SERVER: Final = {
     "connections_per_address",
     "header_seconds",
     "body_seconds",
+    "stuck_seconds",
     "streams_per_user",
 }
 _QUOTAS: Final = {"open_runs_per_user", "open_runs_of_strangers", "open_channels_per_user", "context_bytes"}
@@ -54,6 +55,8 @@ class ProjectLimits(Part):
     """How long the headers of a request may take to arrive."""
     body_seconds: Duration | None = None
     """How long the body of a request may take to arrive."""
+    stuck_seconds: Duration | None = None
+    """How long a client may read nothing of an answer that waits for it."""
 
     streams_per_user: int | None = Field(default=None, ge=1)
     """Event streams of one user at once."""

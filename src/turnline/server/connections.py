@@ -8,7 +8,9 @@ that has waited longest without a request is closed for the new one.
 Rule 2: of one address, only so many connections may be there that have not shown a token. Behind a
 trusted proxy the forwarded address counts, for each request (`limits.Addresses`).
 
-Rule 3: an answer arrives. A connection whose client is still sending is closed for writing, and what
+Rule 3: a client reads in time. A connection that takes nothing of its answer for `stuck_seconds` is closed.
+
+Rule 4: an answer arrives. A connection whose client is still sending is closed for writing, and what
 comes is read and dropped for a moment: closed at once, it would be reset, and the answer be lost.
 """
 
@@ -152,6 +154,8 @@ class Guarded(H11Protocol):
         self._lingered: int | None = None
         """How much was dropped since the answer to a client that still sends; None: it does not linger."""
         self._timer: asyncio.TimerHandle | None = None
+        self._stuck: asyncio.TimerHandle | None = None
+        """Runs while the client does not read what waits for it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         lingering = _Lingering(cast("asyncio.Transport", transport), self)
@@ -169,7 +173,17 @@ class Guarded(H11Protocol):
                 self.end()
             return
         super().data_received(data)
-        self._watch()
+        if self.transport.get_protocol() is self:
+            self._watch()
+
+    def pause_writing(self) -> None:
+        """Give the client limited time to read what waits for it."""
+        super().pause_writing()
+        self._stuck = self.loop.call_later(self._settings.stuck_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_stuck()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -179,23 +193,39 @@ class Guarded(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._stop_stuck()
         self._all.leave(self)
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the connection over; its place is kept until it is lost."""
+        """Hand the connection over; its place is kept until it is lost.
+
+        A handshake that the WebSocket library cannot read never reaches the app, and uvicorn does not answer
+        it. So the time for headers runs until the app has the request (`note_websocket`).
+        """
         self._stop_timer()
+        self._stop_stuck()
         self._all.note_idle(self, is_idle=False)
+        names = {name for name, _ in event.headers}
+        if event.method != b"GET" or names & _BODY_HEADERS:
+            self._say("400 Bad Request", "a WebSocket handshake is a GET request without a body")
+            return
         self.transport = cast("_Lingering", self.transport).real
         super().handle_websocket_upgrade(event)
         upgraded = self.transport.get_protocol()
         lost = upgraded.connection_lost
 
         def connection_lost(exc: Exception | None) -> None:
+            self._stop_timer()
             self._all.leave(self)
             lost(exc)
 
         upgraded.connection_lost = connection_lost  # type: ignore[method-assign]
+        self._timer = self.loop.call_later(self._settings.header_seconds, self.transport.close)
+
+    def note_websocket(self) -> None:
+        """Stop the time of the handshake: the app has the request."""
+        self._stop_timer()
 
     def note_token(self) -> None:
         """A request on it has shown a good token."""
@@ -249,6 +279,11 @@ class Guarded(H11Protocol):
             self._timer.cancel()
             self._timer = None
 
+    def _stop_stuck(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+
     def _give_up_headers(self) -> None:
         if self.conn.trailing_data[0]:
             seconds = self._settings.header_seconds
@@ -285,14 +320,20 @@ class _Lingering:
 
 
 class OneLength:
-    """An ASGI app around another one: a request whose length is said in two ways ends its connection."""
+    """An ASGI app around another one: it ends the connection of a request whose length is said in two ways.
+
+    It also tells a connection that its WebSocket handshake has arrived.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            connection = cast("Guarded", scope["state"][CONNECTION_KEY])
+            connection.note_websocket()
         names = {name for name, _ in scope.get("headers", ())}
-        if scope["type"] == "http" and {b"content-length", b"transfer-encoding"} <= names:
+        if scope["type"] == "http" and names >= _BODY_HEADERS:
             message = "Content-Length and Transfer-Encoding stand in one request; send one of them."
             answer = Answer(status=BAD_REQUEST, type="bad_request", message=message, headers=_CLOSE)
             await failure(answer)(scope, receive, send)
@@ -301,6 +342,7 @@ class OneLength:
 
 
 _CLOSE: Final = {"Connection": "close"}
+_BODY_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
 def trusted_proxies(given: Sequence[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ POST /runs/{id}/cancel                POST /runs/{id}/retry {"step"}
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Final
 
 from starlette.requests import Request
@@ -57,13 +57,18 @@ class RunRoutes:
         return await self._shown(request, run_id, who)
 
     async def retry(self, request: Request) -> Response:
-        """Retry a run, for the caller: who may start its flow, as it was and as it is now."""
+        """Retry a run, for the caller: who may start its flow, as it was and as it is now.
+
+        A new run takes a place among those of the caller. A stuck run that resumes has its place already.
+        """
         run_id, who = await self._admitted(request, "runs.retry")
-        runs = self._house.runtime.runs
+        runs, open_runs = self._house.runtime.runs, self._house.runtime.open_runs
         flow = await self._house.access.check_start_again(who, run_id)
         step = _step(await json_body(request, self._house.settings))
+        is_over = (await runs.state(run_id)).is_over
+        place = open_runs.starting(flow.name, who.user_id) if is_over else nullcontext()
         try:
-            with self._house.runtime.open_runs.starting(flow.name):
+            with place:
                 new = await runs.retry(run_id, step=step, user_id=who.user_id)
         except UnknownName as error:
             raise invalid([Problem(("body", "step"), f"the run never came to {error.name!r}")]) from None

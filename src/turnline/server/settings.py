@@ -32,6 +32,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """Addresses and networks whose `X-Forwarded-For` says who is asking: `10.0.0.7`, `10.0.0.0/8`."""
     header_seconds: float = 10.0
     """How long the headers of a request may take to arrive, from the connection's or their first byte on."""
+    stuck_seconds: float = 60.0
+    """How long a client may read nothing of an answer that waits for it."""
     linger_seconds: float = 5.0
     """How long a connection that was answered before its body had come stays open for the answer."""
     linger_bytes: int = 64 * 1024 * 1024
