@@ -7,7 +7,7 @@ async with served("{trigger: {path: /hello}, steps: [{id: greet, runner: greet}]
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
@@ -131,10 +131,18 @@ def runtime_with(
     *flows: str,
     log: Callable[[], Log] = new_log,
     clock: Clock | None = None,
+    quotas: Mapping[str, int] | None = None,
     **nodes: Callable[[Any], Any],
 ) -> Runtime:
     services = Services(flows=flows_of(*flows), nodes=nodes)
-    return Runtime(services, open_log=log, clock=clock or ManualClock(), sweep_seconds=0, grace_seconds=0)
+    return Runtime(
+        services,
+        open_log=log,
+        clock=clock or ManualClock(),
+        quotas=quotas,
+        sweep_seconds=0,
+        grace_seconds=0,
+    )
 
 
 @asynccontextmanager
@@ -144,10 +152,11 @@ async def served(
     clock: Clock | None = None,
     settings: ServerSettings | None = None,
     authenticator: Authenticator | None = None,
+    quotas: Mapping[str, int] | None = None,
     **nodes: Callable[[Any], Any],
 ) -> AsyncIterator[Server]:
     """An app that serves `flows`, started and stopped as a server does it."""
-    runtime = runtime_with(*flows, log=log, clock=clock, **nodes)
+    runtime = runtime_with(*flows, log=log, clock=clock, quotas=quotas, **nodes)
     app = create_app(runtime, authenticator=authenticator or KnownTokens(), settings=settings)
     transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 4711))
     async with (

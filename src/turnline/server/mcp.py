@@ -102,7 +102,7 @@ class ProjectTools:
         if problems:
             raise invalid(problems)
         runs = self._runtime.runs
-        with self._runtime.open_runs.starting(flow.name):
+        with self._runtime.open_runs.starting(flow.name, CALLER):
             run_id = await runs.start(flow, clean, user_id=CALLER)
         try:
             return _told(run_id, await runs.wait(run_id, timeout=self._wait_seconds))

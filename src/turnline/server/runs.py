@@ -7,7 +7,7 @@ POST /runs/{id}/cancel                POST /runs/{id}/retry {"step"}
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Final
 
 from starlette.requests import Request
@@ -62,8 +62,11 @@ class RunRoutes:
         runs = self._house.runtime.runs
         flow = await self._house.access.check_start_again(who, run_id)
         step = _step(await json_body(request, self._house.settings))
+        place: AbstractContextManager[None] = nullcontext()
+        if (await runs.state(run_id)).is_over:  # Any other run resumes, and has its place already.
+            place = self._house.runtime.open_runs.starting(flow.name, who.user_id)
         try:
-            with self._house.runtime.open_runs.starting(flow.name):
+            with place:
                 new = await runs.retry(run_id, step=step, user_id=who.user_id)
         except UnknownName as error:
             raise invalid([Problem(("body", "step"), f"the run never came to {error.name!r}")]) from None
