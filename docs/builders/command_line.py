@@ -60,7 +60,8 @@ def _anchor(context: Context) -> str:
 def _section(command: Command, context: Context) -> str:
     usage = " ".join(command.collect_usage_pieces(context))
     parts = [f"\n## {context.command_path}\n", f"`{context.command_path} {usage}`\n", _prose(command)]
-    rows = [_row(one, context) for one in command.params if one.name != "help"]
+    shown = (one for one in command.params if one.name != "help" and not getattr(one, "hidden", False))
+    rows = [_row(one, context) for one in shown]
     if rows:
         parts.append(table(("argument or option", "meaning"), rows))
     if examples := "\n".join(_examples(command.epilog or "")):

@@ -123,6 +123,7 @@ def test_an_answer_of_the_wrong_form_twice_is_an_error() -> None:
     with pytest.raises(BadOutput) as refused:
         round_.send(ModelReply(text="43"))
     assert refused.value.because == "it is not 42."
+    assert str(refused.value).endswith("asked for: it is not 42.")
 
 
 @pytest.mark.parametrize("returned", [None, Handoff("bob", "busy"), Finish("done", "all of it")])

@@ -19,11 +19,18 @@ from turnline import run
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
 from turnline.agent.scripted import call as calls
+from turnline.client.embedded import Hub
+from turnline.client.hub_client import HubClient
+from turnline.client.link import LocalLink
+from turnline.core.claims import MAX_CLAIMS
+from turnline.core.fold import SUSPECT_CLAIMS
+from turnline.core.governance import Passport
 from turnline.core.graph import sequence
 from turnline.core.targets import StayTarget, targets
 from turnline.errors import (
     BadSpec,
     ChannelClosed,
+    ClaimLost,
     LogUnavailable,
     OutOfTurn,
     UnknownChannel,
@@ -31,12 +38,14 @@ from turnline.errors import (
     UnknownParticipant,
     UnknownQuestion,
 )
+from turnline.hub.worker import this_host
 from turnline.log.sqlite import SqliteLog
 from turnline.testing import ScriptedModel
 
 from .projects import call, project, turnline
 
 TALK = sequence(["user", "ada", "user"])
+DEAD = f"{this_host()}:999999999:1/agent"
 
 
 def held(file: Path, *, said: int = 2, name: str = "c1") -> Path:
@@ -370,6 +379,37 @@ def test_retry_takes_the_turn_that_failed_once_more(tmp_path: Path) -> None:
     again = of("retry", "c1", log=file)
     assert (again["floor"], again["turns"], again["forked_from"]["channel"]) == ("ada", 1, "c1")
     assert asyncio.run(go_on(again["channel_id"])) == "fine now"
+
+
+def test_list_and_show_name_a_channel_that_is_stuck_or_rests(tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+
+    async def hold() -> None:
+        async with stage(Agent("ada", config=ScriptedModel("")), log=SqliteLog(file)) as home:
+            channel = await home.people["user"].open("conversation", "ada", message="hi", channel_id="c1")
+            await channel.result()
+        hub = await Hub.open(SqliteLog(file), ttl_sweep_interval=0)
+        client = HubClient(LocalLink(hub))
+        bob = await client.register(passport=Passport(name="bob"))
+        user = await client.register_human(Passport(name="user", kind="human"))
+        knobs = {"graph": sequence(["bob"]).to_dict()}
+        await user.open("workflow", ["bob"], knobs, message="hi", channel_id="c2")
+        for place in range(MAX_CLAIMS):
+            await hub.turns.claim("c2", bob.agent_id, worker=DEAD, turn=1, alone=place >= SUSPECT_CLAIMS)
+        with pytest.raises(ClaimLost):
+            await hub.turns.claim("c2", bob.agent_id, worker=DEAD, turn=1)
+        await client.close()
+        await hub.close()
+
+    asyncio.run(hold())
+    listed = [line.split() for line in channels("list", log=file).splitlines()[1:]]
+
+    assert {line[0]: " ".join(line[2:4]) for line in listed} == {
+        "c1": "active (resting)",
+        "c2": "active (stuck)",
+    }
+    assert channels("show", "c1", log=file).startswith("c1 conversation, active: resting,")
+    assert channels("show", "c2", log=file).startswith("c2 workflow, active: stuck,")
 
 
 def test_retry_without_a_turn_that_failed_says_what_to_do(log: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -12,7 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from turnline.client.embedded import Hub
+from turnline.core.claims import MAX_CLAIMS
+from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.errors import BadAnswer, BadDocuments, RunConflict, UnknownName
+from turnline.hub.worker import this_host
+from turnline.log.sqlite import SqliteLog
 
 from .projects import Called, call, project, turnline
 
@@ -385,3 +391,24 @@ def test_an_api_call_that_fails_says_why(tmp_path: Path) -> None:
 
     assert "step 'call' of run" in done.err
     assert "failed: GET" in done.err
+
+
+def test_a_run_that_is_stuck_is_told_with_the_command_that_retries_it() -> None:
+    async def die_again() -> None:
+        hub = await Hub.open(SqliteLog("run.db"), ttl_sweep_interval=0)
+        for place in range(1, MAX_CLAIMS):
+            worker = f"{this_host()}:999999999:1/agent"
+            await hub.turns.claim("r1", "step-it", worker=worker, turn=1, alone=place >= SUSPECT_CLAIMS)
+        await hub.close()
+
+    written("steps: [{id: it, runner: killed_once}]")
+    kept = ("workflows/it.yaml", "--log", "run.db", "--run", "r1")
+    assert turnline("run", *kept, cwd=Path()).code == -signal.SIGKILL
+    asyncio.run(die_again())
+
+    stuck = turnline("run", *kept, cwd=Path())
+    first, second = stuck.err.splitlines()[-2:]
+    assert (stuck.code, first.split(":")[0]) == (1, "stuck at step it")
+    command = second.partition("retry with ")[2].split()
+    assert command[:4] == ["turnline", "runs", "retry", "r1"]
+    assert turnline(*command[1:], cwd=Path()).code == 0

@@ -226,6 +226,14 @@ class LinkContract(Linked):
 
             assert error.because == because
 
+    async def test_what_cannot_decide_on_invitations_is_refused_before_the_agent_is_registered(self) -> None:
+        decide: Any = "yes"
+        async with self.home("alice") as home:
+            with pytest.raises(BadDraft, match="accept is a str; expected a function"):
+                await home.door.register(None, Passport(name="bob"), accept=decide)
+
+            await refused(UnknownParticipant, home.talk())
+
     async def test_an_unknown_name_lists_nobody_whom_a_rule_hides(self) -> None:
         async with self.home("bob", "boss") as home:
             await home.agent("alice", rule=Rule(may_address=["b?b"]))

@@ -161,6 +161,13 @@ async def test_a_callback_that_gives_no_answer_ends_the_run(
     assert paid == []
 
 
+async def test_a_callback_without_an_answer_is_told_that_its_question_stays_open() -> None:
+    answer: Any = lambda question: None  # noqa: E731
+    error = await refused(BadSpec, run(ADA, agents=[paying([])], message="go", on_question=answer))
+
+    assert str(error).endswith("The question stays open on the channel.")
+
+
 async def test_questions_are_put_one_after_the_other() -> None:
     at_once, most = 0, 0
 

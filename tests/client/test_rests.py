@@ -52,4 +52,5 @@ async def test_a_person_asks_again_after_a_turn_that_failed() -> None:
         answer = await channel.wait_for(lambda one: one.event_type == "packet", since=sent.seq, timeout=30)
 
     assert (failed.reason, "no key" in failed.error) == (RESTING, True)
+    assert str(failed).splitlines()[-1] == f"(resting; {failed.error})"
     assert answer.event_data["body"] == "here I am"

@@ -11,12 +11,16 @@ import pytest
 import turnline
 from turnline import Agent, Handoff, ToolResult
 from turnline.agent.messages import Message, ModelReply, Usage
+from turnline.client.embedded import Hub
 from turnline.client.run import run, run_sync
+from turnline.core.claims import MAX_CLAIMS
 from turnline.core.conditions import Always, ContextEquals, FromSpeaker, TurnFailed
 from turnline.core.envelope import Basis
+from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.graph import Transition, TransitionGraph, sequence
 from turnline.core.targets import AgentTarget, RoundRobinTarget, TerminateTarget
-from turnline.errors import BadSpec, ModelError, TurnlineError
+from turnline.errors import BadSpec, ModelError, TurnlineError, TurnStuck
+from turnline.hub.worker import this_host
 from turnline.log.memory import MemoryLog
 from turnline.testing import ScriptedModel, call
 
@@ -324,3 +328,27 @@ async def test_a_channel_of_another_kind_is_not_continued_as_a_run() -> None:
         await home.people["user"].open("conversation", ["writer"], channel_id="chat")
     with pytest.raises(BadSpec, match="channel_id is 'chat', a conversation channel; expected a new id"):
         await run(sequence(["user", "writer"]), agents=[], message="go", log=log, channel_id="chat")
+
+
+async def test_a_run_that_is_stuck_says_how_to_retry_it_on_its_own_log(tmp_path: Path) -> None:
+    address, desk = f"sqlite:///{tmp_path / 'run.db'}", Desk()
+
+    def start(timeout: float | None) -> Any:
+        clerk = Agent("clerk", config=ScriptedModel(searching), tools=[desk.look])
+        graph = sequence(["user", "clerk"])
+        return run(graph, agents=[clerk], message="?", log=address, channel_id="search", timeout=timeout)
+
+    with pytest.raises(TimeoutError):
+        await start(0.5)
+    desk.stopped.set()
+    hub = await Hub.open(address, ttl_sweep_interval=0)
+    clerk_id = hub.participant("clerk").agent_id
+    turn = (await hub.state("search")).turn
+    for place in range(MAX_CLAIMS):
+        dead = f"{this_host()}:999999999:1/agent"
+        await hub.turns.claim("search", clerk_id, worker=dead, turn=turn, alone=place >= SUSPECT_CLAIMS)
+    await hub.close()
+
+    with pytest.raises(TurnStuck) as stuck:
+        await start(60)
+    assert str(stuck.value).endswith(f"turnline channels retry search --log {address}")

@@ -223,7 +223,7 @@ async def test_a_wrong_password_is_told_with_what_to_do_and_neither_is_shown() -
 
 
 async def test_a_server_that_is_not_there_is_told_with_what_to_do() -> None:
-    with pytest.raises(LogUnavailable, match="start the server, or mend the host and the port"):
+    with pytest.raises(LogUnavailable, match="start the server, or correct the host and the port"):
         await check_up("postgresql://127.0.0.1:1/none", WATCH)
 
 
@@ -351,7 +351,7 @@ async def test_one_copy_in_a_cluster_and_a_server_that_is_away_are_findings(
 
 
 async def test_servers_that_do_not_answer_cannot_be_reached_and_no_token_is_shown() -> None:
-    with pytest.raises(LogUnavailable, match="start it, or mend the address") as told:
+    with pytest.raises(LogUnavailable, match="start it, or correct the address") as told:
         await check_up_nats("nats://hidden-token@127.0.0.1:1/log", WATCH, patience_seconds=0.2)
 
     assert "hidden-token" not in str(told.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,17 +10,23 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from tests.flow.stage import flows_of
+from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
 from turnline.client.link import LocalLink
+from turnline.core.claims import MAX_CLAIMS
+from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.governance import Passport
 from turnline.core.graph import TransitionGraph
 from turnline.core.targets import TerminateTarget
 from turnline.flow.work import Services
+from turnline.hub.worker import this_host
 from turnline.log.memory import MemoryLog
 from turnline.server.limits import Addresses, Places, note_token
 from turnline.server.problems import RequestRefused
 from turnline.server.runtime import Runtime
 from turnline.testing.manual_clock import ManualClock
+
+from .stage import Ctx, served
 
 ASK = "steps: [{id: ask, kind: human, human: {title: 'Sure?'}}]"
 EACH = """
@@ -123,6 +130,50 @@ async def test_a_user_has_a_limit_of_open_runs_and_one_that_ends_makes_room() ->
         await start("ann")
 
     assert caught.value.status == 429
+
+
+async def test_a_retry_and_a_fork_count_for_their_caller_and_not_for_strangers() -> None:
+    quotas = {"open_runs_per_user": 1, "open_runs_of_strangers": 1}
+    public = "trigger: {path: /ask, public: true}\n" + ASK
+    async with served(public, quotas=quotas) as server:
+        run_id = (await server.post("/ask", {}, token="root")).headers["x-run-id"]
+        await server.post(f"/runs/{run_id}/cancel", {}, token="root")
+        stranger = await server.post("/ask", {}, token="")
+        retried = await server.post(f"/runs/{run_id}/retry", {}, token="root")
+        again = await server.post(f"/runs/{run_id}/retry", {}, token="root")
+        fork = await server.post(f"/channels/{run_id}/fork", {"at": 2}, token="root")
+
+    assert [stranger.status_code, retried.status_code] == [202, 201]
+    assert [again.status_code, fork.status_code] == [429, 429]
+    assert "(open_runs_per_user)" in again.json()["error"]["message"]
+
+
+async def test_a_stuck_run_resumes_without_a_further_place() -> None:
+    log, entered = MemoryLog(), asyncio.Event()
+    flow = "steps: [{id: only, runner: work}]"
+    quotas = {"open_runs_per_user": 1}
+
+    async def never(ctx: Ctx) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    async with served(flow, log=lambda: log, work=never) as server:
+        given = {"Prefer": "respond-async"}
+        run_id = (await server.post("/flows/main/runs", {"input": {}}, **given)).headers["x-run-id"]
+        await entered.wait()
+    hub = await Hub.open(log, ttl_sweep_interval=0)
+    for place in range(MAX_CLAIMS):
+        dead = f"{this_host()}:999999999:1/agent"
+        await hub.turns.claim(run_id, "step-only", worker=dead, turn=1, alone=place >= SUSPECT_CLAIMS)
+    await hub.close()
+
+    async with served(flow, log=lambda: log, quotas=quotas, work=lambda ctx: {"worked": True}) as server:
+        assert (await server.runtime.runs.wait(run_id)).status == "stuck"
+        retried = await server.post(f"/runs/{run_id}/retry", {})
+        assert retried.status_code == 201
+        done = await server.ended(run_id)
+
+    assert done["data"] == {"worked": True}
 
 
 async def test_a_server_that_starts_again_counts_the_open_runs_of_its_users() -> None:

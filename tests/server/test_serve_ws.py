@@ -511,7 +511,7 @@ async def test_where_no_server_is_the_first_request_says_so() -> None:
         error = await refused(LinkLost, link.register(Passport(name="x"), None, None))
 
     assert "127.0.0.1:9 cannot be reached" in str(error)
-    assert "start the server, or mend the address" in str(error)
+    assert "start the server, or correct the address" in str(error)
     assert "hidden" not in str(error)
 
 

@@ -179,9 +179,14 @@ def summary(one: ChannelMetadata) -> JsonObject:
     }
 
 
+def _aside(one: ChannelMetadata) -> str:
+    """Return why a channel has closed, or that it is stuck or rests; empty for any other open channel."""
+    return one.close_reason or {STUCK: STUCK, MESSAGE: RESTING}.get(one.waiting_for or "", "")
+
+
 def _row(one: ChannelMetadata) -> tuple[str, ...]:
     told = summary(one)
-    aside = told["reason"] or (RESTING if one.waiting_for == MESSAGE else "")
+    aside = _aside(one)
     status = f"{told['status']} ({aside})" if aside else told["status"]
     texts = (told["channel_id"], told["type"], status, str(told["turns"]), str(told["seq"]))
     return tuple(
@@ -196,8 +201,9 @@ def _origin(state: State) -> JsonObject:
 
 
 def _told(state: State) -> list[str]:
-    told = summary(metadata_of(state))
-    status = f"{told['status']}: {told['reason']}" if told["reason"] else told["status"]
+    found = metadata_of(state)
+    told, aside = summary(found), _aside(found)
+    status = f"{told['status']}: {aside}" if aside else told["status"]
     turns = turns_told(told["turns"])
     texts = [
         f"{told['channel_id']}  {told['type']}, {status}, {turns}, {told['seq']} lines",

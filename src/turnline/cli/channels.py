@@ -124,7 +124,10 @@ def retry(
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Take the last turn that failed once more. Opens a fork from where it was given; prints its id."""
+    """Take the last turn that failed once more. Prints the channel's id.
+
+    A stuck turn resumes on its own channel. A turn that failed is taken on a fork, from where it was given.
+    """
     run(_verbs(log, directory, as_json=as_json).retry(channel_id))
 
 

@@ -27,6 +27,7 @@ from turnline.cli.nothing import PYTHON, no_flow
 from turnline.cli.plain import plain
 from turnline.cli.steps import StepPrinter
 from turnline.core.envelope import JsonObject
+from turnline.core.state import STUCK
 from turnline.errors import BadAnswer, UnknownName, UnknownRun
 from turnline.flow.body import INVALID_INPUT, checked_body
 from turnline.flow.definition.flow import Flow
@@ -72,6 +73,11 @@ class Options:
         words = ["turnline", "run", str(self.file), *flow, "--log", self.log or MEMORY, "--run", run_id]
         return shlex.join(words)
 
+    def retry(self, run_id: str, folder: Path) -> str:
+        """The command that retries the run."""
+        words = ["turnline", "runs", "retry", run_id, "--log", self.log or MEMORY, "--dir", str(folder)]
+        return shlex.join(words)
+
 
 def run(options: Options) -> None:
     """Run a flow to its end, or to where it waits; the exit code says which: 0, 1 or 3."""
@@ -85,7 +91,7 @@ def run(options: Options) -> None:
     given.object_of(options.answers, option="--answer")  # What is no pair is told before anything runs.
     if not options.is_kept:  # Nothing is to be kept, so no database is touched either.
         project = replace(project, settings=project.settings.model_copy(update={"database": None}))
-    call = _Call(options, flow, body)
+    call = _Call(options, flow, body, project.root)
     # A person types while no loop runs, so that Ctrl-C means what it always does.
     with asyncio.Runner() as runner:
         try:
@@ -102,11 +108,12 @@ def run(options: Options) -> None:
 class _Call:
     """One call of the command."""
 
-    def __init__(self, options: Options, flow: Flow, body: JsonObject) -> None:
+    def __init__(self, options: Options, flow: Flow, body: JsonObject, folder: Path) -> None:
         self.run_id = options.run_id or ""
         self._options = options
         self._flow = flow
         self._body = body
+        self._folder = folder
         self._answers = options.answers
         self._open = AsyncExitStack()
 
@@ -200,7 +207,9 @@ class _Call:
             _print(verdict.data)
         else:
             at = f" at step {error.step}" if error.step else ""
-            _note(f"failed{at}: {error.type}: {plain(error.message)}")
+            _note(f"{verdict.status}{at}: {error.type}: {plain(error.message)}")
+            if verdict.status == STUCK:
+                _note(f"    retry with {self._options.retry(self.run_id, self._folder)}")
         return 0 if error is None else FAILED
 
 

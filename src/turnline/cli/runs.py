@@ -107,7 +107,10 @@ def retry(
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Start a run that goes on from a step of one that is over. Waits until it rests."""
+    """Start a run that goes on from a step of one that is over. Waits until it rests.
+
+    A run that is stuck resumes itself, after its last recorded line.
+    """
     run(_verbs(log, directory, as_json=as_json).retry(run_id, step, by))
 
 

@@ -76,7 +76,8 @@ class RunResult(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         said = "\n".join(f"{line.speaker}: {line.text}" for line in self.transcript)
-        return f"{said}\n(closed: {self.reason}{self.error and f'; {self.error}'})"
+        end = RESTING if self.reason == RESTING else f"closed: {self.reason}"
+        return f"{said}\n({end}{self.error and f'; {self.error}'})"
 
 
 Outputs = Mapping[str, Output[Any]]
@@ -246,7 +247,7 @@ class Channel:
             return output.read(_text(last))
         if known is None:
             return None  # Another program calls it JSON. No reader's result depends on that.
-        raise BadOutput(names.get(last.sender_id, last.sender_id), because=wrong.rstrip("."))
+        raise BadOutput(names.get(last.sender_id, last.sender_id), because=wrong)
 
     async def _refuse_stuck(self) -> None:
         state = await self.state()

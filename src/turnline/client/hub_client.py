@@ -51,6 +51,10 @@ class HubClient:
             raise BadDraft(
                 "passport.kind", found="'human'", expected="an agent's; use `register_human` for a person"
             )
+        if accept is not None and not callable(accept):
+            raise BadDraft(
+                "accept", found=f"a {type(accept).__name__}", expected="a function that gets the invitation"
+            )
         registration = await self._link.register(passport, resume, rule)
         client = AgentClient(
             registration, agent, attach_plugin=attach_plugin, turns_at_once=turns_at_once, accept=accept

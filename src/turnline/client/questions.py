@@ -101,7 +101,12 @@ async def _ask(on_question: OnQuestion, question: str) -> str:
         case str():
             return given
     found = f"a function that returned a {type(given).__name__}"
-    raise BadSpec("on_question", found=found, expected="one that returns a text, True or False")
+    raise BadSpec(
+        "on_question",
+        found=found,
+        expected="one that returns a text, True or False",
+        outcome="The question stays open on the channel.",
+    )
 
 
 def _in_thread(on_question: OnQuestion, question: str) -> Future[object]:

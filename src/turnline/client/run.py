@@ -22,7 +22,7 @@ from turnline.core.governance import Passport
 from turnline.core.graph import TransitionGraph
 from turnline.core.json import normalised
 from turnline.core.packet import body_of
-from turnline.errors import BadSpec
+from turnline.errors import BadSpec, TurnStuck
 from turnline.log.address import open_log
 from turnline.log.base import Log
 from turnline.log.memory import MemoryLog
@@ -57,7 +57,7 @@ async def run(
 
     `on_question` answers what an agent asks a person: it gets the question and returns a text, True or
     False. Without it the question is printed with the command that answers it in another terminal.
-    Raises `BadSpec`, `TimeoutError`, and what `on_question` raises.
+    Raises `BadSpec`, `TimeoutError`, `TurnStuck`, and what `on_question` raises.
     """
     _check_given(graph, message, on_question)
     opened = open_log(log) if isinstance(log, str) else log
@@ -77,6 +77,8 @@ async def run(
         questions = answer_questions(user, channel.channel_id, opened, on_question)
         async with within(timeout, f"channel {channel.channel_id!r} has not closed", kept):
             return await _beside(channel.result(), questions)
+    except TurnStuck as stuck:
+        raise TurnStuck(stuck.channel_id, speaker=stuck.speaker, log=opened.address) from None
     finally:
         await client.close()
         await hub.close()

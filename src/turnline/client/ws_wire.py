@@ -59,13 +59,13 @@ def reason(error: Exception) -> str:
     """Say why there is no connection, for people, and what to do."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status is not None:
-        return f"it answered {status}, and not as a hub does; mend the path of the address, such as /ws"
+        return f"it answered {status}, and not as a hub does; correct the path of the address, such as /ws"
     if isinstance(error, SSLCertVerificationError):
         return f"{error.verify_message}; give `ssl` a context that trusts its certificate"
     if isinstance(error, SSLError):
         return f"it does not speak TLS ({error.reason}); use ws://, or let it"
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}; start the server, or mend the address"
+        return f"{error.strerror}; start the server, or correct the address"
     return type(error).__name__
 
 

@@ -99,7 +99,7 @@ class BadOutput(AgentError):
     def __init__(self, agent: str, *, because: str) -> None:
         self.agent = agent
         self.because = because
-        super().__init__(f"agent {agent!r} did not answer in the form asked for: {because}.")
+        super().__init__(f"agent {agent!r} did not answer in the form asked for: {because.rstrip('.')}.")
 
 
 class NobodyToAsk(AgentError):

@@ -40,11 +40,13 @@ class InviteTimeout(OpenFailed):
 class BadSpec(TurnlineError):
     """What `open` was given does not describe a channel."""
 
-    def __init__(self, field: str, *, found: str, expected: str) -> None:
+    def __init__(
+        self, field: str, *, found: str, expected: str, outcome: str = "The channel was not opened."
+    ) -> None:
         self.field = field
         self.found = found
         self.expected = expected
-        super().__init__(f"{field} is {found}; expected {expected}. The channel was not opened.")
+        super().__init__(f"{field} is {found}; expected {expected}. {outcome}")
 
 
 class BadGraph(BadSpec):

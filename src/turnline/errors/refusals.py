@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
 from turnline.errors.base import Refused, hint, short
@@ -155,7 +156,7 @@ class RoutingFailed(Refused):
         self.index = index
         where = "the default target" if index is None else f"transition {index}"
         raised = f"{type(cause).__name__}: {cause}"
-        super().__init__(f"{what} of {where} raised {raised}. The turn was not accepted; mend it.")
+        super().__init__(f"{what} of {where} raised {raised}. The turn was not accepted; correct it.")
 
 
 class NotDue(Refused):
@@ -181,12 +182,13 @@ class NotStuck(Refused):
 class TurnStuck(Refused):
     """A turn ended its process again and again, so it waits for an operator."""
 
-    def __init__(self, channel_id: str, *, speaker: str) -> None:
+    def __init__(self, channel_id: str, *, speaker: str, log: str = "") -> None:
         self.channel_id = channel_id
         self.speaker = speaker
+        command = ["turnline", "channels", "retry", channel_id, *(["--log", log] if log else [])]
         super().__init__(
             f"Channel {channel_id!r} is stuck: its process ended each time {speaker!r} took this turn. "
-            f"Fix the cause, then run: turnline channels retry {channel_id}"
+            f"Fix the cause, then run: {shlex.join(command)}"
         )
 
 

@@ -77,7 +77,7 @@ def stuck_error(state: WorkflowState) -> RunError:
     """Describe the step that a run, or one below it, is stuck in."""
     step = (state.expected_next_speaker or "").removeprefix(STEP_PREFIX)
     message = (
-        f"The server process ended each time it took step {step!r} of run {state.channel_id!r}. "
+        f"Its process ended each time it took step {step!r} of run {state.channel_id!r}. "
         f"Fix the cause, then retry the run."
     )
     return RunError(type=TURN_STUCK, message=message, step=step or None)

@@ -272,5 +272,5 @@ def reason(error: BaseException) -> str:
     if isinstance(error, NoRespondersError):
         return f"a server is there, and no JetStream; {ENABLE}"
     if isinstance(error, OSError):
-        return f"no server can be reached ({error.strerror or error}); start it, or mend the address"
+        return f"no server can be reached ({error.strerror or error}); start it, or correct the address"
     return str(error).removeprefix("nats: ") or type(error).__name__

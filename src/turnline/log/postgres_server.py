@@ -61,7 +61,7 @@ _HINTS: Final = (
     (re.compile('role "[^"]*" does not exist'), "make it with `createuser`, or name another user"),
     (
         re.compile("refused|No such file|resolve host|timeout expired"),
-        "start the server, or mend the host and the port in the address",
+        "start the server, or correct the host and the port in the address",
     ),
 )
 """What is found when connecting -> what to do about it. By its words: it has no code of the server's yet."""

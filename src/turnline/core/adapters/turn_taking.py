@@ -287,8 +287,11 @@ class TurnTaking(ABC, Generic[S]):
         _check_participants(spec, manifest)
         known = manifest.knobs | _COMMON_KNOBS
         if spec.knobs.keys() - known:
+            unknown = ", ".join(sorted(spec.knobs.keys() - known))
             raise BadSpec(
-                "knobs", found=f"with {sorted(spec.knobs.keys() - known)}", expected=f"only {sorted(known)}"
+                "knobs",
+                found=f"an object with the unknown key {unknown}",
+                expected=f"only {', '.join(sorted(known))}",
             )
         if manifest.required_knobs - spec.knobs.keys():
             missing = sorted(manifest.required_knobs - spec.knobs.keys())

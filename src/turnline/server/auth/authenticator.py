@@ -78,7 +78,8 @@ class OnDemand:
                 except BadKey as error:
                     raise Unauthenticated(f"no token can be verified here: {error.because}") from None
                 except MissingExtra as error:
-                    raise Unauthenticated(f"this server reads no tokens: {error}") from None
+                    because = f"this server reads no tokens: {error}".rstrip(".")
+                    raise Unauthenticated(because) from None
         return await self._opened.authenticate(credentials)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from starlette.requests import Request
@@ -79,11 +80,14 @@ class ChannelChanges:
     async def fork(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.fork")
         at = _line(await json_body(request, self._house.settings), state.seq)
+        by = None if sight.sees_all else sight.principal.user_id
+        place: AbstractContextManager[None] = nullcontext()
         if "flow" in state.spec.knobs:
             self._house.access.check(sight.principal, "runs.fork", state.channel_id)
-            await self._house.access.check_start_again(sight.principal, state.channel_id)
-        by = None if sight.sees_all else sight.principal.user_id
-        made = await self._house.runtime.hub.fork(state.channel_id, at=at, by=by)
+            flow = await self._house.access.check_start_again(sight.principal, state.channel_id)
+            place = self._house.runtime.open_runs.starting(flow.name, sight.principal.user_id)
+        with place:
+            made = await self._house.runtime.hub.fork(state.channel_id, at=at, by=by)
         return success({"channel_id": made, "forked_from": state.channel_id, "at": at}, status=CREATED)
 
     async def close(self, request: Request) -> Response:
