@@ -9,7 +9,8 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
-from tests.flow.test_driver import die, interrupted
+from tests.flow.test_driver import interrupted
+from tests.hub.scenes import die
 from turnline.log.memory import MemoryLog
 from turnline.server.auth.principal import Bound
 from turnline.server.runs import summary
