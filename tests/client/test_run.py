@@ -352,3 +352,8 @@ async def test_a_run_that_is_stuck_says_how_to_retry_it_on_its_own_log(tmp_path:
     with pytest.raises(TurnStuck) as stuck:
         await start(60)
     assert str(stuck.value).endswith(f"turnline channels retry search --log {address}")
+
+
+async def test_a_run_without_agents_is_told_that_agents_is_empty() -> None:
+    with pytest.raises(BadSpec, match="agents is none; expected the agents that the graph names"):
+        await run(sequence(["user", "ada"]), agents=[], message="hello")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from turnline.agent.agent import Agent
@@ -59,7 +59,8 @@ async def run(
     False. Without it the question is printed with the command that answers it in another terminal.
     Raises `BadSpec`, `TimeoutError`, `TurnStuck`, and what `on_question` raises.
     """
-    _check_given(graph, message, on_question)
+    members = list(agents)
+    _check_given(graph, members, message, on_question)
     opened = open_log(log) if isinstance(log, str) else log
     # Other processes answer questions on this log: `turnline channels answer`.
     hub = await Hub.open(opened, follow=not isinstance(opened, MemoryLog))
@@ -68,7 +69,7 @@ async def run(
         if channel_id is not None and await hub.lines.head(channel_id) is not None:
             await _check_same(hub, channel_id, graph, message)  # Before an agent resumes its turn.
         user = await client.register_human(Passport(name=USER, kind="human"))
-        names = [(await client.register(one, attach_plugin=attach_plugin)).name for one in agents]
+        names = [(await client.register(one, attach_plugin=attach_plugin)).name for one in members]
         knobs = {"graph": graph.to_dict(), "context_vars": dict(context_vars or {})}
         channel = await user.open(
             "workflow", names, knobs, message=message, channel_id=channel_id, takes_turns=False
@@ -108,13 +109,15 @@ async def _beside(work: Coroutine[Any, Any, T], other: Coroutine[Any, Any, None]
         await asyncio.gather(working, beside, return_exceptions=True)
 
 
-def _check_given(graph: object, message: object, on_question: object) -> None:
+def _check_given(graph: object, agents: Sequence[Agent], message: object, on_question: object) -> None:
     """Refuse what would fail far from here: without a message, everybody waits for the one who says it."""
     if not isinstance(graph, TransitionGraph):
         expected = "a TransitionGraph; `TransitionGraph.loads` makes one of a dict"
         raise BadSpec("graph", found=f"a {type(graph).__name__}", expected=expected)
     if not isinstance(message, str):
         raise BadSpec("message", found=f"a {type(message).__name__}", expected=f"the text that {USER!r} says")
+    if not agents:
+        raise BadSpec("agents", found="none", expected="the agents that the graph names")
     if on_question is not None and not callable(on_question):
         expected = "a function that gets the question and returns the answer"
         raise BadSpec("on_question", found=f"a {type(on_question).__name__}", expected=expected)

@@ -80,8 +80,8 @@ class ClientClosed(TurnlineError):
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(
-            f"The client of {name!r} is closed. Register {name!r} again to go on; "
-            f"its channels are on the log."
+            f"The client of {name!r} is closed. Register {name!r} again: if it was not unregistered, "
+            f"it continues its channels."
         )
 
 
