@@ -327,7 +327,8 @@ async def test_a_channel_of_another_kind_is_not_continued_as_a_run() -> None:
     async with stage(says("writer", "hi"), log=log) as home:
         await home.people["user"].open("conversation", ["writer"], channel_id="chat")
     with pytest.raises(BadSpec, match="channel_id is 'chat', a conversation channel; expected a new id"):
-        await run(sequence(["user", "writer"]), agents=[], message="go", log=log, channel_id="chat")
+        writer = says("writer", "hi")
+        await run(sequence(["user", "writer"]), agents=[writer], message="go", log=log, channel_id="chat")
 
 
 async def test_a_run_that_is_stuck_says_how_to_retry_it_on_its_own_log(tmp_path: Path) -> None:
