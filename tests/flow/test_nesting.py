@@ -13,6 +13,7 @@ from turnline.core.event_types import EV_CHANNEL_CHILD, EV_CHANNEL_CLOSED, EV_CH
 from turnline.core.governance import Passport
 from turnline.flow.driver import Driver
 from turnline.flow.runs import Runs
+from turnline.flow.steps.for_each import MAX_ITEMS
 from turnline.flow.work import Services
 from turnline.hub.request import OpenRequest
 from turnline.log.sqlite import SqliteLog
@@ -65,6 +66,11 @@ async def waiting(house: Stage, people: int) -> None:
     """Wait until so many people are asked."""
     while len(await house.tasks.list()) < people:  # noqa: ASYNC110  Nobody is told of a new task.
         await asyncio.sleep(0)
+
+
+def test_the_limits_of_nested_runs_are_these_unless_a_flow_says_otherwise() -> None:
+    """The other tests take the constants as they are."""
+    assert (MAX_DEPTH, MAX_RUNS, MAX_ITEMS) == (16, 1_000, 10_000)
 
 
 async def test_a_flow_that_calls_itself_fails_at_the_depth_limit() -> None:

@@ -77,7 +77,7 @@ def test_a_run_that_worked_too_long_says_its_limit() -> None:
     done = verdict(closed("ttl_expired", spec=spec))
 
     assert done.error is not None
-    assert done.error.message == "the run took longer than its limit of 90 s (limits.timeout)"
+    assert done.error.message == "the run worked longer than its limit of 90 s (limits.timeout)"
 
 
 def test_f6_a_run_that_is_not_over_runs_or_waits() -> None:

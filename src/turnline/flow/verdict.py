@@ -93,7 +93,7 @@ def _error(state: WorkflowState) -> RunError:
     if reason == FAILED:
         return RunError(type=FAILED, message=str(last or "the flow ended with FAIL"), step=step)
     if reason == "ttl_expired":
-        limit = f"the run took longer than its limit of {state.spec.ttl_seconds or 0:g} s (limits.timeout)"
+        limit = f"the run worked longer than its limit of {state.spec.ttl_seconds or 0:g} s (limits.timeout)"
         return RunError(type="timeout", message=limit, step=step)
     if reason == "max_turns":
         limit = f"the run took more steps than its limit of {_max_steps(state)}"
