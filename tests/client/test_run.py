@@ -326,8 +326,8 @@ async def test_a_channel_of_another_kind_is_not_continued_as_a_run() -> None:
     log = MemoryLog()
     async with stage(says("writer", "hi"), log=log) as home:
         await home.people["user"].open("conversation", ["writer"], channel_id="chat")
+    writer = says("writer", "hi")
     with pytest.raises(BadSpec, match="channel_id is 'chat', a conversation channel; expected a new id"):
-        writer = says("writer", "hi")
         await run(sequence(["user", "writer"]), agents=[writer], message="go", log=log, channel_id="chat")
 
 

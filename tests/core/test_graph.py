@@ -264,6 +264,7 @@ def test_w5_both_factories_are_functions_too() -> None:
 
 
 def test_a_graph_of_too_many_transitions_is_refused() -> None:
+    assert MAX_TRANSITIONS == 2_000
     rules = [Transition(Always(), AgentTarget("b"))] * (MAX_TRANSITIONS + 1)
 
     with pytest.raises(BadGraph, match="MAX_TRANSITIONS"):
