@@ -29,9 +29,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from importlib.util import find_spec
 from pathlib import Path
+from secrets import token_bytes
 from typing import Final
 
-from turnline.core.codec import NO_HASH, Record, seal
+from turnline.core.codec import NO_HASH, SALT_BYTES, Record, seal
 from turnline.core.envelope import Envelope
 from turnline.log.address import open_log
 from turnline.log.base import Log
@@ -51,7 +52,8 @@ PAGE: Final = bytes(4096)
 PAGES: Final = 1000
 """As many as SQLite's write-ahead file has before it is used from its beginning again."""
 TABLE: Final = (
-    "CREATE TABLE raw (channel text, seq bigint, id text, hash bytea, body bytea, PRIMARY KEY (channel, seq))"
+    "CREATE TABLE raw (channel text, seq bigint, id text, hash bytea, head bytea, payload bytea, "
+    "PRIMARY KEY (channel, seq))"
 )
 
 Write = Callable[[str, int], Awaitable[None]]
@@ -65,7 +67,7 @@ def said(channel_id: str, seq: int) -> Envelope:
 
 
 def sealed(channel_id: str, seq: int) -> Record:
-    return seal(said(channel_id, seq), NO_HASH)
+    return seal(said(channel_id, seq), NO_HASH, salt=token_bytes(SALT_BYTES))
 
 
 def fsyncs(folder: Path) -> float:
@@ -137,8 +139,8 @@ async def raw_sqlite(path: Path) -> AsyncIterator[Write]:
 
         async def write(channel_id: str, seq: int) -> None:
             record = sealed(channel_id, seq)
-            row = (channel_id, seq, record.envelope_id, record.hash, record.body)
-            connection.execute("INSERT INTO raw VALUES (?, ?, ?, ?, ?)", row)
+            row = (channel_id, seq, record.envelope_id, record.hash, record.head, record.payload)
+            connection.execute("INSERT INTO raw VALUES (?, ?, ?, ?, ?, ?)", row)
 
         yield write
 
@@ -156,8 +158,8 @@ async def raw_psycopg(address: str, writers: int) -> AsyncIterator[Write]:
 
         async def write(channel_id: str, seq: int) -> None:
             record = sealed(channel_id, seq)
-            row = (channel_id, seq, record.envelope_id, record.hash, record.body)
-            statement = "INSERT INTO raw VALUES (%s, %s, %s, %b, %b)"
+            row = (channel_id, seq, record.envelope_id, record.hash, record.head, record.payload)
+            statement = "INSERT INTO raw VALUES (%s, %s, %s, %b, %b, %b)"
             await connections[channel_id].execute(statement, row, prepare=True)
 
         yield write
@@ -178,7 +180,8 @@ async def raw_nats(address: str, replicas: int) -> AsyncIterator[Write]:
     )
 
     async def write(channel_id: str, seq: int) -> None:
-        await stream.publish(f"{where.stream}.{channel_id}", sealed(channel_id, seq).body)
+        record = sealed(channel_id, seq)
+        await stream.publish(f"{where.stream}.{channel_id}", record.head + (record.payload or b""))
 
     try:
         yield write

@@ -154,7 +154,7 @@ def lines_of_a_run(path: Path) -> float:
     from contextlib import closing  # noqa: PLC0415
 
     with closing(sqlite3.connect(path)) as connection:
-        query = "SELECT avg(seq) FROM heads WHERE channel NOT LIKE '\\_%' ESCAPE '\\'"
+        query = "SELECT avg(seq) FROM turnline_heads WHERE channel NOT LIKE '\\_%' ESCAPE '\\'"
         return float(connection.execute(query).fetchone()[0])
 
 

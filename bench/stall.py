@@ -142,9 +142,8 @@ async def open_idle_connections(port: int) -> None:
 
 async def send_costly_turns(port: int) -> None:
     """A graph as costly as `open` takes it, a context as large as it can be, many turns at once."""
-    from turnline.core.conditions import Expr  # noqa: PLC0415
     from turnline.core.graph import Transition, TransitionGraph  # noqa: PLC0415
-    from turnline.core.targets import StayTarget, TerminateTarget  # noqa: PLC0415
+    from turnline.core.transitions import Expr, StayTarget, TerminateTarget  # noqa: PLC0415
     from turnline.network import HubClient, Passport, WsLink  # noqa: PLC0415
 
     async with WsLink(f"ws://127.0.0.1:{port}/ws", token=KEY) as link:

@@ -14,8 +14,7 @@ from time import perf_counter
 
 from biscuit_auth import AuthorizerBuilder, Biscuit, PublicKey
 
-from turnline.hub.clock import SystemClock
-from turnline.hub.ids import sortable_ids
+from turnline.hub.timers import SystemClock, sortable_ids
 from turnline.log.memory import MemoryLog
 from turnline.server.auth.biscuit import mint
 from turnline.server.auth.credentials import Credentials

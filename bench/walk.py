@@ -30,6 +30,7 @@ from turnline.agent.agent import Agent
 from turnline.agent.tool import tool
 from turnline.client.link import Link
 from turnline.client.turn import Turn
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.log.memory import MemoryLog
 from turnline.network import (
@@ -52,6 +53,7 @@ _COUNTED: Final = {
     ("core/fold.py", "fold"): "folds",
     ("core/codec.py", "decode"): "decodes",
     ("hub/hub.py", "Hub.state"): "hub.state",
+    ("hub/hub.py", "Hub.entry"): "hub.state",
     ("client/ws_calls.py", "Calls._begin"): "round trips",
 }
 COLUMNS: Final = (
@@ -153,9 +155,11 @@ class CountedLog(MemoryLog):
         super().__init__()
         self._walk = walk
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         self._walk.note_append(channel_id)
-        await super().append(channel_id, envelopes, after=after)
+        await super().append(channel_id, envelopes, after=after, row=row)
 
 
 @asynccontextmanager
@@ -209,7 +213,19 @@ async def walk_post() -> Walk:
     return walk
 
 
-async def walk_agent(link_to: LinkTo = link_locally) -> Walk:
+async def walk_opening() -> Walk:
+    """Walk through the opening of a channel whose participants are attached here and accept."""
+    walk = Walk()
+    async with open_hub(walk) as (_, client):
+        ann = await client.register(passport=Passport(name="ann"))
+        await client.register(passport=Passport(name="ben"))
+        walk.start()
+        await ann.open("workflow", "ben", {"graph": _sequence("ann", "ben").to_dict()})
+        walk.stop()
+    return walk
+
+
+async def walk_agent(link_to: LinkTo = link_locally, *, has_tool: bool = True) -> Walk:
     """Walk through a turn with one tool, from the line that gives the floor to the packet."""
     walk = Walk()
 
@@ -218,14 +234,16 @@ async def walk_agent(link_to: LinkTo = link_locally) -> Walk:
         """Look a name up."""
         return f"{name} is known"
 
-    model = ScriptedModel(call("look_up", name="Ada"), "Ada is known.")
+    replies = [call("look_up", name="Ada")] if has_tool else []
+    model = ScriptedModel(*replies, "Ada is known.")
     async with open_hub(walk) as (hub, client):
         ann = await client.register(passport=Passport(name="ann"))
         async with link_to(hub) as link:
             remote = HubClient(link)
-            await remote.register(Agent("clerk", config=model, tools=[look_up]))
+            clerk = await remote.register(Agent("clerk", config=model, tools=[look_up]))
             channel = await ann.open("workflow", "clerk", {"graph": _sequence("ann", "clerk").to_dict()})
-            await asyncio.sleep(0.05)  # Whatever the opening started has come to rest.
+            await hub.audit_log.flush()
+            await clerk.seat.peers()  # Its answer comes after all that the opening has sent.
             walk.start()
             await channel.send("Who is Ada?")
             await channel.result()
@@ -233,9 +251,9 @@ async def walk_agent(link_to: LinkTo = link_locally) -> Walk:
     return walk
 
 
-async def walk_remote() -> Walk:
+async def walk_remote(*, has_tool: bool = True) -> Walk:
     """Walk through the same turn of an agent that is linked over a WebSocket."""
-    return await walk_agent(link_remotely)
+    return await walk_agent(link_remotely, has_tool=has_tool)
 
 
 async def walk_flow() -> Walk:

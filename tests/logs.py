@@ -24,10 +24,10 @@ from turnline.log import address
 from turnline.log.base import Log, Snapshots
 from turnline.log.memory import MemoryLog
 from turnline.log.sqlite import SqliteLog
-from turnline.testing.damage import flip_memory, flip_sqlite
+from turnline.testing.damage import Damage, damage_memory, damage_sqlite, flip_head
 
-from .log.nats_stage import flip_nats
-from .log.postgres_stage import flip_postgres
+from .log.nats_stage import damage_nats
+from .log.postgres_stage import damage_postgres
 from .nats_servers import NatsServer
 from .postgres import Postgres
 
@@ -63,17 +63,17 @@ class LogPlace:
     def open(self) -> FullLog:
         return self._memory if self.kind == "memory" else opened(self.where)
 
-    def damage(self, channel_id: str, seq: int) -> None:
-        """Turn over one bit of a record, behind the log's back."""
+    def damage(self, channel_id: str, seq: int, damage: Damage = flip_head) -> None:
+        """Change a record behind the log's back."""
         match self.kind:
             case "memory":
-                flip_memory(self._memory, channel_id, seq)
+                damage_memory(self._memory, channel_id, seq, damage)
             case "sqlite":
-                flip_sqlite(path_of(self.where), channel_id, seq)
+                damage_sqlite(path_of(self.where), channel_id, seq, damage)
             case "postgres":
-                flip_postgres(self.where, channel_id, seq)
+                damage_postgres(self.where, channel_id, seq, damage)
             case _:
-                flip_nats(self.where, channel_id, seq)
+                damage_nats(self.where, channel_id, seq, damage)
 
 
 def opened(where: str) -> FullLog:

@@ -8,15 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from turnline.core.conditions import ContextEquals, FromSpeaker, ToolCalled, TurnFailed
 from turnline.core.envelope import JsonObject
 from turnline.core.graph import Transition, TransitionGraph
-from turnline.core.targets import (
+from turnline.core.transitions import (
     AgentTarget,
+    ContextEquals,
+    FromSpeaker,
     RevertToInitiatorTarget,
     RoundRobinTarget,
     StayTarget,
     TerminateTarget,
+    ToolCalled,
+    TurnFailed,
 )
 
 

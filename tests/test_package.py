@@ -24,6 +24,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from turnline import __version__
+from turnline.errors import MissingExtra
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -193,6 +194,39 @@ def test_an_extra_brings_what_it_needs(extra: str, wheel: Path, tmp_path: Path) 
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("place", ["clone", "wheel"])
+def test_the_install_line_of_an_error_works(place: str, wheel: Path, tmp_path: Path) -> None:
+    """The shell reads it word for word, in the clone or with the path of a wheel."""
+    in_clone, with_wheel = re.findall(r"pip install '[^']+'", str(MissingExtra("links", extra="remote")))
+    line = {"clone": in_clone, "wheel": with_wheel.replace("PATH-OF-THE-WHEEL", str(wheel))}[place]
+    python = str(tmp_path / "env" / "bin" / "python")
+    uv("venv", "--quiet", "--python", sys.executable, str(tmp_path / "env"))
+    done = in_shell(f"{line} --quiet --python {python} --constraint constraints.txt")
+    works = subprocess.run([python, "-c", IMPORTS["remote"]], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (works.returncode, works.stderr) == (0, "")
+
+
+def test_the_install_line_of_the_compose_file_finds_the_wheel_and_every_extra(wheel: Path) -> None:
+    page = (ROOT / "docs" / "operations" / "deployment.md").read_text()
+    [line] = re.findall(r'pip install "[^"]+"', page)
+    line = line.replace("$$", "$").replace(
+        "/srv/wheels", str(wheel.parent)
+    )  # As Compose hands it to a shell.
+    done = in_shell(f"{line} --dry-run --python {sys.executable} --constraint constraints.txt")
+
+    assert done.returncode == 0, done.stderr
+    assert "turnline" in done.stderr
+    assert "does not have an extra" not in done.stderr
+
+
+def in_shell(line: str) -> subprocess.CompletedProcess[str]:
+    """Run a line in the clone, where `pip` is the one of uv."""
+    command = f'pip() {{ "{UV}" pip "$@"; }}; {line}'
+    return subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
 # The extra `biscuit` has no wheel for every Python, so a server does without it.
 
 
@@ -280,15 +314,20 @@ def test_a_server_with_a_key_names_the_extra_that_it_needs(name: str, server: En
 
 def test_no_page_installs_a_package_of_this_name_from_the_index() -> None:
     """Until it is published, a stranger who registers the name would run code beside a user's secrets."""
-    command = ["git", "grep", "-nE", r"(pip|uv|pipx|uvx)[^|]*(install|add|run)[^|]* '?turnline(\[|'|$| )"]
+    names = r"(pip|uv|pipx|uvx|poetry|pdm)[^|]*(install|add|run)[^|]* ['\"]?turnline([]['\"=<>~ ]|$)"
+    command = ["git", "grep", "-nE", names]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
 
     assert [line for line in found.splitlines() if not line.startswith("tests/test_package.py")] == []
 
 
 def test_the_old_name_is_left_in_one_line_of_the_changelog() -> None:
-    command = ["git", "grep", "-il", "turn" + "wise"]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    old = "turn" + "wise"
+    commands = [["git", "grep", "-il", old], ["git", "ls-files", f":(icase)*{old}*"]]
+    found = [
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+        for command in commands
+    ]
 
-    assert found.split() == ["CHANGELOG.md"]
+    assert found == ["CHANGELOG.md\n", ""]
     assert (ROOT / "CHANGELOG.md").read_text().lower().count("turn" + "wise") == 1

@@ -45,6 +45,7 @@ _TITLES: Final = {
     "Limits": "limits",
     "Retry": "retry",
     "Output": "output",
+    "AskBlock": "ask",
     "RouterCondition": "conditions",
 }
 """Part -> its heading; a kind of step is headed by the kind."""
@@ -78,6 +79,7 @@ def _steps(parts: dict[str, Schema]) -> Iterator[str]:
     yield _table({**shared, "properties": {k: v for k, v in shared["properties"].items() if k not in own}})
     yield _part("Retry", parts["Retry"], "###")
     yield _part("Output", parts["Output"], "###")
+    yield _part("AskBlock", parts["AskBlock"], "###")
     for kind in KINDS:
         yield _kind(kind, parts)
 
@@ -91,9 +93,47 @@ def _kind(kind: str, parts: dict[str, Schema]) -> str:
         lines.append(_table({**step, "properties": {"runner": step["properties"]["runner"]}}))
     else:
         lines.append(_table(block, under=kind))
+    if kind == "functional":
+        lines.append(_ONCE)
     if kind == "router":
         lines.append(_part("RouterCondition", parts["RouterCondition"], "####"))
     return "\n".join(lines)
+
+
+_ONCE: Final = """\
+#### ctx["_once"]
+
+A step that is killed is performed again from its start. `_once` protects what must not happen again: it runs a function,
+records its result as a line of the turn and returns it. After a crash, in the next attempt (`retry`) and in a fork the
+recorded result is returned, and the function does not run.
+
+```python
+from turnline import node
+
+
+def charge_card(card: str, amount: int) -> dict:  # Calls the bank. A sync function runs in a thread.
+    return {"id": "ch-1", "amount": amount}
+
+
+@node("settle")
+async def settle(ctx):
+    charge = await ctx["_once"]("charge", lambda: charge_card(ctx["card"], ctx["amount"]))
+
+    async def book():
+        await ctx["_db"]["Payment"].add(charge=charge["id"])
+
+    await ctx["_once"]("book", book)
+```
+
+- The function is sync or async, takes no parameters and returns JSON of at most 1 MiB. A sync node leaves out `await`.
+- A key belongs to the step's turn. A second use of it in one attempt is an error (`OnceKeyReused`).
+- A function that raises is not recorded, and runs again in the next attempt.
+- Rows that the function writes with `_db` or `_session` commit together with the record. That needs data models in the log's own
+  database: with another `database:`, or with a log in memory, a function that uses them is refused.
+- Take `_session` from `ctx` inside of the function. Do not flush rows of the step itself before a `_once`: on SQLite they lock
+  the database, and the call is refused.
+- The process may die after the effect and before the record. Then the function runs again.
+"""
 
 
 def _documents() -> Iterator[str]:

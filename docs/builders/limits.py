@@ -21,12 +21,14 @@ _NO_LIMITS: Final = {"HASH_BYTES", "DIGEST_BYTES", "MAX_INTEGER"}
 _ROOMS: Final = {
     "core": "Channels",
     "hub": "Hubs",
+    "turns": "Turns",
     "log": "Logs",
     "agent": "Agents and models",
     "client": "Clients and connections",
     "expressions": "Conditions and templates",
     "flow": "Flows",
     "server": "Servers",
+    "threads.py": "Threads",
 }
 _SETTINGS: Final = (("server/settings.py", "ServerSettings"), ("server/ws_settings.py", "WsSettings"))
 _SETTABLE: Final = (
@@ -101,6 +103,7 @@ _SETTABLE: Final = (
         "{server/limits.py OPEN_RUNS_OF_STRANGERS}",
         "the same of all callers without a token together",
     ),
+    ("`limits.requests_per_user`", "in turnline.yaml", "500", "requests of one user at once"),
     ("`limits.streams_per_user`", "in turnline.yaml", "100", "event streams of one user"),
     (
         "`limits.presences_per_user`",
@@ -181,7 +184,8 @@ def _row(one: Limit) -> tuple[str, str, str]:
 
 
 def _of_room(room: str) -> Iterator[Limit]:
-    for path in sorted((SOURCES / room).rglob("*.py")):
+    place = SOURCES / room
+    for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
         body = ast.parse(path.read_text()).body
         for name, said in _documented(body):
             if _NAME.fullmatch(name) and name not in _NO_LIMITS and _is_number(value := _value(path, name)):

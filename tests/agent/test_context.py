@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from turnline.agent.context import Context
+from turnline.agent.context import Context, Once
 from turnline.errors import NobodyToAsk
+from turnline.threads import call_user, in_thread
 
 CANARY = "canary-51f0c2"
 
@@ -73,3 +79,38 @@ async def test_h1_without_a_person_the_error_says_how_to_give_one() -> None:
         await Context(variables={"api_key": CANARY}).input(f"use {CANARY}?")
 
     assert CANARY not in str(raised.value)
+
+
+async def test_n4_outside_of_a_channel_once_runs_the_function_each_time() -> None:
+    context, ran = Context(), list[int]()
+
+    async def count() -> int:
+        ran.append(1)
+        return len(ran)
+
+    assert [await context.once("k", count) for _ in range(2)] == [1, 2]
+    assert await context.once("sync", threading.get_ident) != threading.get_ident()
+
+
+async def test_n4_a_context_made_by_hand_gives_the_result_to_sync_code_in_a_thread() -> None:
+    context = Context()
+
+    async def one() -> int:
+        return 1
+
+    assert await in_thread(lambda: (context.once("a", one), context.once("b", lambda: 2))) == (1, 2)
+
+
+async def test_n4_a_call_uses_the_once_that_it_was_given() -> None:
+    keys = list[str]()
+
+    async def run(key: str, fn: Callable[[], Any]) -> Any:
+        keys.append(key)
+        return await call_user(fn)
+
+    context = Context().for_call("c1", once=Once(run))
+
+    assert await context.once("a", lambda: 1) == 1
+    assert await in_thread(context.once, "b", threading.get_ident) != threading.get_ident()
+    assert await asyncio.create_task(context.for_call("c2").once("c", lambda: 3)) == 3
+    assert keys == ["a", "b", "c"]

@@ -18,10 +18,15 @@ from turnline.agent.failures import (
     short_traceback,
 )
 from turnline.client.run import run
-from turnline.core.conditions import FromSpeaker, TransitionCondition, register_condition
 from turnline.core.envelope import Envelope
 from turnline.core.graph import Transition, TransitionGraph
-from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.core.transitions import (
+    AgentTarget,
+    FromSpeaker,
+    TerminateTarget,
+    TransitionCondition,
+    register_condition,
+)
 from turnline.errors import MissingVariable
 from turnline.testing import ScriptedModel
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
-from turnline.agent.context import Context
+from turnline.agent.context import Context, RunOnce
+from turnline.agent.inject import Variable
 from turnline.agent.journal import Entry, Recorded
 from turnline.agent.messages import ModelReply, ToolCall, ToolMessage, UserMessage
-from turnline.agent.performer import MAX_PAUSE_SECONDS, Performer
+from turnline.agent.performer import MAX_PAUSE_SECONDS, CallSite, Performer
 from turnline.agent.round import Check, Outcome, ToolAnswer, start_round
 from turnline.agent.tool import Tool, ToolRetry, tool
 from turnline.agent.tool_result import ToolOutput
@@ -20,6 +22,7 @@ from turnline.agent.toolbox import Toolbox
 from turnline.core.routing import Handoff, ToolOutcome
 from turnline.errors import BadTool, MissingVariable, ModelError
 from turnline.testing import ScriptedModel, call
+from turnline.threads import call_user
 
 BUSY = ModelError("m", because="it is overloaded", transient=True, status=529)
 WRONG_KEY = ModelError("m", because="the key is wrong", transient=False, status=401)
@@ -319,6 +322,46 @@ async def test_a_failed_call_is_told_and_does_not_route() -> None:
     assert [one.succeeded for one in outcome.outcomes] == [False, False]
 
 
+async def test_a_bug_in_a_tool_is_logged_with_file_line_and_code_without_variables(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @tool
+    def look(key: Annotated[str, Variable("key")]) -> str:
+        raise ValueError(f"no lamp for {key}")
+
+    scene = Scene(call("look"), "sorry", tools=[look], context=Context(variables={"key": "hunter2-hunter2"}))
+    await scene.perform()
+    (record,) = caplog.records
+
+    assert scene.told() == ["ValueError: no lamp for ***"]
+    assert record.getMessage().startswith("tool 'look' failed: ValueError: no lamp for ***\n")
+    assert f'File "{__file__}"' in record.getMessage()
+    assert "in look" in record.getMessage()
+    assert "hunter2" not in record.getMessage()
+
+
+async def test_a_bug_in_the_validator_of_an_argument_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:
+    def check(where: str) -> str:
+        raise KeyError(where)
+
+    @tool
+    def look(where: Annotated[str, AfterValidator(check)]) -> str:
+        return where
+
+    await Scene(call("look", where="here"), "sorry", tools=[look]).perform()
+    (record,) = caplog.records
+
+    assert "in check" in record.getMessage()
+
+
+async def test_wrong_arguments_of_a_model_are_not_a_bug(caplog: pytest.LogCaptureFixture) -> None:
+    scene = with_step(call("step", n="often"), "sorry")
+    await scene.perform()
+
+    assert "wrong arguments" in scene.told()[0]
+    assert caplog.records == []
+
+
 async def test_what_a_tool_returned_is_reviewed_before_it_counts() -> None:
     async def hand_over() -> Handoff:
         return Handoff("nobody")
@@ -343,8 +386,8 @@ class Person:
         self.asked: list[tuple[str, str]] = []
         self._answers = list(answers)
 
-    async def __call__(self, key: str, prompt: str, timeout: float | None) -> str:
-        self.asked.append((key, prompt))
+    async def __call__(self, site: CallSite, prompt: str, timeout: float | None) -> str:
+        self.asked.append((site.place, prompt))
         return self._answers.pop(0)
 
 
@@ -473,3 +516,72 @@ def test_a_tool_made_of_a_tool_keeps_its_retry() -> None:
 
     assert tool(broken, name="other").retry == ToolRetry(attempts=4)
     assert tool(broken, retry=2).retry == ToolRetry(attempts=2)
+
+
+# --- N4: `context.once` ---
+
+
+class Results:
+    """The `once` of calls, in memory. As on a channel, an attempt uses a key once."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, str], Any] = {}
+
+    def once_for(self, place: str) -> RunOnce:
+        used = set[str]()
+
+        async def once(key: str, fn: Callable[[], Any]) -> Any:
+            assert key not in used
+            used.add(key)
+            if (place, key) not in self.known:
+                self.known[place, key] = await call_user(fn)
+            return self.known[place, key]
+
+        return once
+
+
+async def test_n4_each_call_has_keys_of_its_own_at_its_place() -> None:
+    @tool
+    async def count(n: int, context: Context) -> str:
+        return str(await context.once("k", lambda: n))
+
+    results = Results()
+    scene = Scene([call("count", n=1), call("count", n=2)], call("count", n=3), "done", tools=[count])
+    scene.performer = replace(scene.performer, once=results.once_for)
+    await scene.perform()
+
+    assert [place.partition("-")[0] for place, _ in results.known] == ["1.1", "1.2", "2.1"]
+    assert list(results.known.values()) == [1, 2, 3]
+
+
+async def test_n4_a_resumed_round_finds_the_results_whatever_id_the_model_gives_the_call() -> None:
+    ran = list[int]()
+
+    @tool
+    async def count(n: int, context: Context) -> str:
+        return str(await context.once("k", lambda: ran.append(n)))
+
+    results = Results()
+    for call_id in ("first", "second"):
+        asked = ToolCall(call_id=call_id, tool="count", arguments={"n": 1})
+        scene = Scene(asked, "done", tools=[count], once=results.once_for)
+        await scene.perform()
+
+    assert (ran, len(results.known)) == ([1], 1)
+
+
+async def test_n4_a_further_attempt_of_a_call_gets_the_result_of_the_first() -> None:
+    ran, tries = list[str](), list[int]()
+
+    @tool(retry=2)
+    async def pay(context: Context) -> str:
+        tries.append(1)
+        receipt = await context.once("pay", lambda: ran.append("pay") or "paid")  # type: ignore[func-returns-value]
+        if len(tries) == 1:
+            raise OSError("the line is down")
+        return str(receipt)
+
+    scene = Scene(call("pay"), "done", tools=[pay], once=Results().once_for)
+    await scene.perform()
+
+    assert (ran, len(tries), scene.told()) == (["pay"], 2, ["paid"])

@@ -21,8 +21,3 @@ async def test_a_timeout_of_what_is_inside_stays_what_it_is() -> None:
     with pytest.raises(TimeoutError, match=r"^another$"):
         async with within(60, "it has not answered"):
             raise TimeoutError("another")
-
-
-async def test_without_a_limit_nothing_is_raised() -> None:
-    async with within(None, "it has not answered"):
-        await asyncio.sleep(0)

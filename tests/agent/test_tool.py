@@ -328,30 +328,3 @@ async def test_v4_what_a_tool_returns_is_its_authors_choice() -> None:
         return f"processed with {key}"
 
     assert (await show.call({}, Context(variables={"key": CANARY}))).text == f"processed with {CANARY}"
-
-
-async def test_a_bug_in_a_tool_is_logged_with_file_line_and_code_without_variables(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    @tool
-    def look(key: Annotated[str, Variable("key")]) -> str:
-        raise ValueError(f"no lamp for {key}")
-
-    told = await failed(look, Context(variables={"key": CANARY}))
-    (record,) = caplog.records
-
-    assert told == "ValueError: no lamp for ***"
-    assert record.getMessage().startswith("tool 'look' failed: ValueError: no lamp for ***\n")
-    assert f'File "{__file__}"' in record.getMessage()
-    assert "in look" in record.getMessage()
-    assert CANARY not in record.getMessage()
-
-
-async def test_wrong_arguments_of_a_model_are_not_a_bug(caplog: pytest.LogCaptureFixture) -> None:
-    @tool
-    def look(times: int) -> str:
-        return "a lamp" * times
-
-    await failed(look, times="often")
-
-    assert caplog.records == []

@@ -15,10 +15,12 @@ import pytest
 
 from tests.client.stage import stage
 from tests.hub.scenes import A_B, die, house
-from turnline import run
+from tests.turn_lines import claim_own
+from turnline import run_sync
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
 from turnline.agent.scripted import call as calls
+from turnline.client.channel import Channel
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
 from turnline.client.link import LocalLink
@@ -26,18 +28,18 @@ from turnline.core.claims import MAX_CLAIMS
 from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.governance import Passport
 from turnline.core.graph import sequence
-from turnline.core.targets import StayTarget, targets
+from turnline.core.transitions import StayTarget, targets
 from turnline.errors import (
     BadSpec,
     ChannelClosed,
     ClaimLost,
     LogUnavailable,
-    OutOfTurn,
     UnknownChannel,
     UnknownName,
     UnknownParticipant,
     UnknownQuestion,
 )
+from turnline.hub.timers import secret_id
 from turnline.hub.worker import this_host
 from turnline.log.sqlite import SqliteLog
 from turnline.testing import ScriptedModel
@@ -67,6 +69,21 @@ def held(file: Path, *, said: int = 2, name: str = "c1") -> Path:
                 await channel.send("thanks")
 
     asyncio.run(hold())
+    return file
+
+
+def delegated(file: Path) -> Path:
+    """A log with a run on it, written at the real time: ada asks bob and answers."""
+    ada = Agent("ada", config=ScriptedModel(calls("delegate", to="bob", task="please"), "done"))
+    bob = Agent("bob", config=ScriptedModel("done"))
+    run_sync(
+        sequence(["user", "ada"]),
+        agents=[ada, bob],
+        message="go",
+        attach_plugin=True,
+        log=SqliteLog(file, durability="process"),
+        channel_id="c1",
+    )
     return file
 
 
@@ -177,9 +194,9 @@ def test_answer_refuses_whoever_is_not_waited_for(log: Path) -> None:
     asked = next(one["seq"] for one in of("show", "c1", log=log)["lines"] if one["type"] == "text")
     fork = channels("fork", "c1", "--at", asked, log=log).strip()
 
-    with pytest.raises(OutOfTurn, match="ada"):
+    with pytest.raises(BadSpec, match="'ada' has the floor and a person has no open question"):
         channels("answer", fork, "me first", log=log)
-    with pytest.raises(OutOfTurn, match="ada"):
+    with pytest.raises(BadSpec, match="'ada' has the floor and user has no open question"):
         channels("answer", fork, "me first", "--as", "user", log=log)
     with pytest.raises(UnknownParticipant):
         channels("answer", "c1", "hello", "--as", "ada", log=log)
@@ -205,21 +222,7 @@ def test_n3_a_stuck_channel_is_listed_and_a_retry_continues_the_same_one(log: Pa
 
 
 def test_show_counts_what_the_channels_below_used(tmp_path: Path) -> None:
-    file = tmp_path / "log.db"
-
-    async def hold() -> None:
-        ada = Agent("ada", config=ScriptedModel(calls("delegate", to="bob", task="please"), "done"))
-        bob = Agent("bob", config=ScriptedModel("done"))
-        await run(
-            sequence(["user", "ada"]),
-            agents=[ada, bob],
-            message="go",
-            attach_plugin=True,
-            log=SqliteLog(file, durability="process"),
-            channel_id="c1",
-        )
-
-    asyncio.run(hold())
+    file = delegated(tmp_path / "log.db")
     usage = of("show", "c1", log=file)["usage"]
 
     assert (usage["requests"], usage["below"]["requests"], usage["below"]["channels"]) == (3, 1, 1)
@@ -252,6 +255,32 @@ def test_h1_answer_answers_what_an_agent_has_asked(tmp_path: Path) -> None:
     assert 'user answers, by operator: "quite"' in channels("show", "c1", log=file)
 
 
+def test_answer_answers_only_for_a_person_whom_the_question_addresses(tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+
+    async def asked() -> None:
+        hub = await Hub.open(SqliteLog(file, durability="process"))
+        door = HubClient(LocalLink(hub), hub=hub)
+        ada = await door.register(None, Passport(name="ada"))
+        for name in ("user", "boss"):
+            await door.register_human(Passport(name=name, kind="human"))
+        await ada.open("workflow", ["user", "boss"], {"graph": sequence(["ada"]).to_dict()}, channel_id="c1")
+        claim = await claim_own(ada.seat, "c1", 1)
+        data = {"request_id": secret_id(), "question": "Pay?", "turn": 1, "call": "", "position": 1}
+        handle = Channel(ada.seat, "c1", claim=claim.seq)
+        await handle.send(event_type="human.requested", event_data=data, audience=["boss"])
+        await door.close()
+        await hub.close()
+
+    asyncio.run(asked())
+    with pytest.raises(BadSpec, match="user has no open question"):
+        channels("answer", "c1", "yes", "--as", "user", log=file)
+    line = of("answer", "c1", "yes", "--as", "boss", log=file)
+
+    assert line["data"]["by"] == "operator"
+    assert line["data"]["for"].startswith("boss-")
+
+
 def test_answer_does_not_guess_which_of_several_questions_is_meant(tmp_path: Path) -> None:
     file = tmp_path / "log.db"
 
@@ -269,7 +298,9 @@ def test_answer_does_not_guess_which_of_several_questions_is_meant(tmp_path: Pat
 
     asyncio.run(asked())
     told = [one["data"] for one in of("show", "c1", log=file)["lines"] if one["type"] == "human.requested"]
-    with pytest.raises(BadSpec, match=r"2 open ones .*Allow pay with {'to': 'eve'}.*--question ID"):
+    with pytest.raises(
+        BadSpec, match=r"2 open ones .*Allow pay with {'to': 'eve'}.*--question ID. Nothing was answered"
+    ):
         channels("answer", "c1", "yes", log=file)
     line = of("answer", "c1", "yes", "--question", told[1]["request_id"], log=file)
     with pytest.raises(UnknownQuestion):
@@ -350,15 +381,14 @@ def test_a_channel_that_is_not_there_is_named(log: Path) -> None:
         channels("show", "nowhere", log=log)
 
 
-def test_what_is_not_there_is_told_with_the_verb_that_lists_what_is(log: Path) -> None:
-    done = turnline("channels", "show", "nowhere", "--log", str(log), cwd=log.parent)
-    # The lines of this log are of 2030, so the clock is reported first.
-    assert done.err.splitlines()[-1] == (
-        "turnline: no channel 'nowhere' is on this log; `turnline channels list` lists them."
-    )
-    done = turnline("runs", "show", "c1", "--log", str(log), cwd=log.parent)
-    last = done.err.splitlines()[-1]
-    assert last.startswith("turnline: there is no run 'c1'. `turnline runs list` lists them;")
+def test_what_is_not_there_is_told_with_the_verb_that_lists_what_is(tmp_path: Path) -> None:
+    file = delegated(tmp_path / "log.db")
+    done = turnline("channels", "show", "nowhere", "--log", str(file), cwd=tmp_path)
+    assert done.err == "turnline: no channel 'nowhere' is on this log; `turnline channels list` lists them.\n"
+
+    done = turnline("runs", "show", "c1", "--log", str(file), cwd=tmp_path)
+    assert done.err.startswith("turnline: there is no run 'c1'. `turnline runs list` lists them;")
+    assert done.err.count("\n") == 1
 
 
 def test_retry_takes_the_turn_that_failed_once_more(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from turnline.cli import app
 
 
-@pytest.mark.parametrize("group", [[], ["channels"], ["runs"], ["token"], ["log"]], ids=" ".join)
+@pytest.mark.parametrize("group", [[], ["channels"], ["runs"], ["token"], ["log"], ["db"]], ids=" ".join)
 def test_no_line_of_a_list_of_verbs_is_cut(group: list[str]) -> None:
     told = CliRunner().invoke(app, [*group, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).output
     verbs = told.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()

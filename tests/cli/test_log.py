@@ -6,25 +6,32 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from turnline.cli import app
+from turnline.cli.new import run as new_project
 from turnline.core.codec import Record
 from turnline.errors import BadExport, LogUnavailable
 from turnline.log.export_file import PART_BYTES
 from turnline.log.records import open_records
 from turnline.log.sqlite import SqliteLog
-from turnline.testing import flip_sqlite
+from turnline.testing import damage_sqlite
 from turnline.testing.lines import closing_line, line
 
+from ..hub.scenes import A_B, house
 from .projects import call, turnline
 
 CHANNELS = 12
+ROWS = 600
 LOOK_AGAIN_SECONDS = 0.05
 SAFETY_SECONDS = 60.0
 
@@ -66,7 +73,7 @@ def test_a_good_log_is_exit_code_0(tmp_path: Path) -> None:
 
 def test_a_bad_record_is_exit_code_1_and_named(tmp_path: Path) -> None:
     path = a_log(tmp_path / "log.db")
-    flip_sqlite(path, "_c03", 2)
+    damage_sqlite(path, "_c03", 2)
 
     told = call("log", "verify", str(path))
     [bad] = json.loads(call("log", "verify", str(path), "--json").out)["bad"]
@@ -145,7 +152,7 @@ def test_what_could_not_be_exported_and_what_differs_are_exit_code_1(tmp_path: P
     path, file = a_log(tmp_path / "log.db"), tmp_path / "log.jsonl"
     call("log", "export", str(path), "-o", str(file))
     asyncio.run(_other(tmp_path / "other.db"))
-    flip_sqlite(path, "_c03", 2)
+    damage_sqlite(path, "_c03", 2)
 
     export = call("log", "export", str(path), "-o", str(tmp_path / "less.jsonl"))
     differs = call("log", "import", str(file), str(tmp_path / "other.db"))
@@ -192,16 +199,72 @@ def test_an_import_killed_in_the_middle_is_completed_by_the_next(tmp_path: Path)
     assert call("log", "verify", str(target)).code == 0
 
 
+@pytest.mark.parametrize(
+    ("cut", "rows_before"), [(b"ticket 400", 0), (b'"channel":"_long","seq":6', ROWS)], ids=["rows", "lines"]
+)
+def test_an_import_of_rows_killed_in_the_middle_is_completed_by_the_next(
+    tmp_path: Path, cut: bytes, rows_before: int
+) -> None:
+    folder, file, target = tmp_path / "leads", tmp_path / "log.jsonl", tmp_path / "new.db"
+    path = a_log_with_tickets(folder)
+    call("log", "export", str(path), "--with-data", "--dir", str(folder), "-o", str(file))
+    content = file.read_bytes()
+    command = [sys.executable, "-m", "turnline", "log", "import", "-", str(target), "--dir", str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as importing:
+        assert importing.stdin is not None
+        importing.stdin.write(content[: content.index(cut)])
+        importing.stdin.flush()
+        wait_until(lambda: "_long" in kept(target) if rows_before else tickets(target) is not None)
+        os.kill(importing.pid, signal.SIGKILL)
+    before = tickets(target)
+
+    first, second = (call("log", "import", str(file), str(target), "--dir", str(folder)) for _ in range(2))
+
+    assert before is not None
+    assert len(before) == rows_before
+    assert (first.code, second.code) == (0, 0)
+    assert f"{ROWS - rows_before} rows written, {rows_before} there already" in first.out
+    assert f"0 rows written, {ROWS} there already" in second.out
+    assert kept(target) == kept(path)
+    assert tickets(target) == tickets(path)
+
+
+def a_log_with_tickets(folder: Path) -> Path:
+    """Rows that an import needs several parts for."""
+    new_project(folder)
+    path = a_log(folder / ".turnline" / "log.db")
+    call("db", "apply", str(folder))
+    at, text = "2030-01-01 00:00:00.000000", "x" * 2_000
+    rows = [(str(UUID(int=number)), at, at, f"ticket {number}", text, "open") for number in range(ROWS)]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        names = "(id, created_at, updated_at, email, text, status)"
+        connection.executemany(f"INSERT INTO ticket {names} VALUES (?, ?, ?, ?, ?, ?)", rows)
+    return path
+
+
+def tickets(path: Path) -> list[tuple[object, ...]] | None:
+    """The rows; None if there is no table yet."""
+    with closing(sqlite3.connect(path)) as connection:
+        try:
+            return connection.execute("SELECT * FROM ticket ORDER BY id").fetchall()
+        except sqlite3.OperationalError:
+            return None
+
+
 def wait_for_records(path: Path, channel_id: str) -> None:
+    wait_until(lambda: bool(kept(path).get(channel_id)))
+
+
+def wait_until(is_there: Callable[[], bool]) -> None:
     until = time.monotonic() + SAFETY_SECONDS
     while time.monotonic() < until:
         try:
-            if kept(path).get(channel_id):
+            if is_there():
                 return
         except LogUnavailable:
             pass  # It is not there yet.
         time.sleep(LOOK_AGAIN_SECONDS)
-    raise AssertionError(f"the import has not written {channel_id}")
+    raise AssertionError("the import has not written it")
 
 
 def test_every_verb_shows_an_example() -> None:
@@ -216,3 +279,33 @@ def test_nothing_of_the_progress_goes_to_a_pipe(tmp_path: Path) -> None:
 
     assert (told.code, told.err) == (0, "")
     assert app.info.name == "turnline"
+
+
+def test_y2_log_erase_removes_what_was_said_from_the_files(tmp_path: Path) -> None:
+    path = asyncio.run(_talked(tmp_path / "log.db"))
+    opened, closed = "open", "closed"
+
+    refused = call("log", "erase", str(path), opened)
+    done = call("log", "erase", str(path), closed, "--compact", "--json")
+    again = call("log", "erase", str(path), closed)
+
+    assert (refused.code, done.code, again.code) == (1, 0, 0)
+    assert "is open" in refused.err
+    assert json.loads(done.out)["channels"][closed] > 0
+    assert "0 lines" in again.out
+    assert not [one for one in tmp_path.iterdir() if b"I am Bob" in one.read_bytes()]
+    assert call("log", "verify", str(path)).code == 0
+
+
+@pytest.mark.parametrize("lines", ["x", "1-", "-1", "1;2", "1.5"])
+def test_y2_log_erase_names_lines_by_numbers_and_ranges(tmp_path: Path, lines: str) -> None:
+    assert call("log", "erase", str(a_log(tmp_path / "log.db")), "c", f"--lines={lines}").code == 2
+
+
+async def _talked(path: Path) -> Path:
+    async with house(SqliteLog(path), "alice", "bob") as home:
+        for name in ("open", "closed"):
+            channel = await home.open(A_B, channel_id=name)
+            await channel.send("I am Bob" if name == "closed" else "hello")
+        await channel.close()
+    return path

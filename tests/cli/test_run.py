@@ -16,7 +16,7 @@ import pytest
 from turnline.client.embedded import Hub
 from turnline.core.claims import MAX_CLAIMS
 from turnline.core.fold import SUSPECT_CLAIMS
-from turnline.errors import BadAnswer, BadDocuments, RunConflict, UnknownName
+from turnline.errors import BadAnswer, BadDocuments, BadSpec, RunConflict, UnknownName
 from turnline.hub.worker import this_host
 from turnline.log.sqlite import SqliteLog
 
@@ -245,6 +245,32 @@ def test_without_a_terminal_a_run_that_asks_ends_with_3_and_says_how_to_answer()
     assert over.out.splitlines()[0] == "succeeded", "a run that is over is told again"
 
 
+BOTH = """
+kind: Workflow
+metadata: {name: it}
+spec:
+  steps:
+    - id: ask
+      parallel:
+        branches:
+          a: [{id: one, human: {title: "Delete a?", form: {sure: {type: boolean, required: true}}}}]
+          b: [{id: two, human: {title: "Delete b?", form: {sure: {type: boolean, required: true}}}}]
+"""
+
+
+def test_an_answer_names_its_task_if_several_wait() -> None:
+    written(BOTH)
+    kept = ["--log", "it.db", "--run", "r1"]
+    asked = run(*kept)
+    tasks = {one["title"]: one["task_id"] for one in json.loads(run(*kept, "--json").out)["tasks"]}
+    with pytest.raises(BadSpec, match=r"one of 2 .*Delete a\?.*--task ID. Nothing was answered"):
+        run(*kept, "--answer", "sure=yes")
+    second = run(*kept, "--task", tasks["Delete b?"], "--answer", "sure=yes", "--json")
+
+    assert all(f"--task {one} --answer sure:=true\n" in asked.out for one in tasks.values())
+    assert [one["title"] for one in json.loads(second.out)["tasks"]] == ["Delete a?"]
+
+
 def test_a_run_is_started_once_under_its_id() -> None:
     written(GREET)
     kept = ["--log", "it.db", "--run", "r1"]
@@ -398,7 +424,7 @@ def test_a_run_that_is_stuck_is_told_with_the_command_that_retries_it() -> None:
         hub = await Hub.open(SqliteLog("run.db"), ttl_sweep_interval=0)
         for place in range(1, MAX_CLAIMS):
             worker = f"{this_host()}:999999999:1/agent"
-            await hub.turns.claim("r1", "step-it", worker=worker, turn=1, alone=place >= SUSPECT_CLAIMS)
+            await hub.turns.claim("r1", "it", worker=worker, turn=1, alone=place >= SUSPECT_CLAIMS)
         await hub.close()
 
     written("steps: [{id: it, runner: killed_once}]")

@@ -14,7 +14,7 @@ import pytest
 from tests.flow.stage import stage
 from tests.hub.scenes import die
 from tests.hub.test_tree import services
-from turnline.errors import BadAnswer, RunNotWaiting, UnknownRun
+from turnline.errors import BadAnswer, BadSpec, RunNotWaiting, UnknownRun
 from turnline.log.sqlite import SqliteLog
 
 from .projects import call, project
@@ -80,6 +80,50 @@ def test_a_run_that_waits_for_a_person_is_answered_and_goes_on(folder: Path) -> 
 def test_a_run_that_waits_for_nobody_cannot_be_answered(folder: Path) -> None:
     with pytest.raises(RunNotWaiting, match="r1"):
         call("runs", "answer", "r1", "-i", "sure:=true")
+
+
+AGENT = """
+from turnline import Agent, tool
+from turnline.testing import ScriptedModel, call
+
+@tool(approval=True)
+def pay(amount: int) -> str:
+    return f"paid {amount}"
+
+def reply(messages):
+    return [call("pay", amount=5), call("pay", amount=7)] if len(messages) == 1 else "done"
+
+buyer = Agent("buyer", config=ScriptedModel(reply), tools=[pay])
+"""
+BUYS = """
+kind: Workflow
+metadata: {name: buys}
+spec:
+  steps:
+  - {id: buy, agent: {name: buyer, prompt: go, ask: {group: ops}}}
+"""
+
+
+def test_the_questions_of_an_agent_step_are_listed_and_answered_one_by_one(folder: Path) -> None:
+    (folder / "agents").mkdir()
+    (folder / "agents" / "buyer.py").write_text(AGENT)
+    (folder / "workflows" / "buys.yaml").write_text(BUYS)
+    begun = call("run", "workflows/buys.yaml", "--log", ".turnline/log.db", "--run", "r3")
+    assert begun.code == 3
+    first, second = of("tasks", "--group", "ops")
+    listed = call("runs", "tasks").out
+    assert all(f'arguments: {{"amount":{amount}}}' in listed for amount in (5, 7))
+    assert of("tasks", "--group", "sales") == []
+    with pytest.raises(BadSpec, match=first["task_id"]):
+        call("runs", "answer", "r3", "-i", "answer=yes")
+    waits = call("runs", "answer", "r3", "--task", first["task_id"], "-i", "answer=yes", "--json")
+    assert waits.code == 3
+    with pytest.raises(RunNotWaiting):
+        call("runs", "answer", "r3", "--task", first["task_id"], "-i", "answer=no")
+    done = of("answer", "r3", "-i", "answer=no")
+
+    assert (done["status"], done["data"]["buy"]) == ("succeeded", "done")
+    assert second["show"] == {"tool": "pay", "arguments": {"amount": 7}}
 
 
 def test_a_fork_of_a_run_has_its_past_and_what_is_no_run_cannot_be_forked(folder: Path) -> None:
@@ -168,7 +212,7 @@ def test_n3_a_stuck_run_is_listed_and_a_retry_continues_the_same_one(folder: Pat
         async with stage(FLOW, log=SqliteLog(log), greet=never, save=never) as house:
             await house.runs.start("main", {"name": "Ann"}, run_id="r2")
             await entered.wait()
-        await die(SqliteLog(log), "r2", "step-greet", is_found=True)
+        await die(SqliteLog(log), "r2", "greet", is_found=True)
 
     asyncio.run(stick())
     (folder / "mended").touch()

@@ -14,8 +14,7 @@ from typer.testing import CliRunner, Result
 
 from turnline.cli.token import app
 from turnline.errors import BadKey, BadToken, LogUnavailable
-from turnline.hub.clock import SystemClock
-from turnline.hub.ids import sortable_ids
+from turnline.hub.timers import SystemClock, sortable_ids
 from turnline.log.sqlite import SqliteLog
 from turnline.server.auth.keys import root_key
 from turnline.server.auth.reading import read

@@ -25,17 +25,19 @@ from tests.hub.scenes import (
     refused,
     until,
 )
+from tests.turn_lines import claim_own, release
 from turnline.client.channel import delete_context, set_context, update_context
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
 from turnline.client.link import Link
 from turnline.client.participant import Invitation
-from turnline.core.channel import ChannelState
+from turnline.core.channel import ChannelState, child_id
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_PACKET
 from turnline.core.governance import Passport, Resume, Rule
 from turnline.core.routing import packet
 from turnline.core.state import WorkflowState
+from turnline.core.views import Notice
 from turnline.errors import (
     BadDraft,
     BadGraph,
@@ -66,7 +68,7 @@ NewLink = Callable[[], Link]
 class Deaf:
     """A receiver that does not listen."""
 
-    def wake(self, channel_id: str, seq: int) -> None: ...
+    def wake(self, notice: Notice) -> None: ...
 
 
 class Linked:
@@ -159,6 +161,27 @@ class LinkContract(Linked):
 
             assert [one.name for one in home.hub.participants()] == ["alice"]
 
+    async def test_only_the_participant_that_has_the_turn_opens_a_channel_under_a_derived_id(self) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.open(A_B, by="alice")
+            above = channel.channel_id
+            child = child_id(above, 1, "0")
+            await refused(BadSpec, home.talk(by="bob", to="alice", channel_id=child))
+            await refused(Denied, home.talk(by="bob", to="alice", channel_id=child, parent=above))
+            for other in (child_id(above, 2, "0"), child_id("elsewhere", 1, "0"), f"{child}--1-0"):
+                await refused(Denied, home.talk(by="alice", to="bob", channel_id=other, parent=above))
+            text = draft(home["bob"], envelope_id=child, interject=True)
+            await refused(BadDraft, home["bob"].seat.post(above, text))
+
+            assert (await home.talk(by="alice", to="bob", channel_id=child, parent=above)).channel_id == child
+
+    async def test_a_channel_of_another_parent_is_not_taken_for_a_child(self) -> None:
+        async with self.home("alice", "bob") as home:
+            first, second = await home.talk(), await home.talk()
+            await home.talk(channel_id="c", parent=first.channel_id)
+
+            await refused(NameTaken, home.talk(channel_id="c", parent=second.channel_id))
+
     # Invitations.
 
     @pytest.mark.parametrize("is_async", [False, True])
@@ -188,6 +211,7 @@ class LinkContract(Linked):
             )
 
             assert (error.agent_id, error.because) == (bob.agent_id, "I only talk about bees.")
+            assert str(error).startswith("'bob' rejected the invite to ")
             assert (await home.hub.state("wasps")).pending_close_reason == "invite_rejected"
             assert (await accepted.info()).status is ChannelState.ACTIVE
             first = Invitation(
@@ -260,8 +284,8 @@ class LinkContract(Linked):
             seat = await link.attach(await link.register(Passport(name="alice"), None, None), Deaf())
             request = OpenRequest(type="workflow", target=["bob"], knobs={"graph": A_B.to_dict()})
             channel_id = await seat.open(request)
-            claim = await seat.claim(channel_id, 1)
-            await seat.release(channel_id, claim.seq)
+            claim = await claim_own(seat, channel_id, 1)
+            await release(seat, channel_id, claim)
             said = await seat.post(channel_id, draft(home["bob"], envelope_id=seat.new_id()))
             await seat.close_channel(channel_id, "enough")
             reading = await seat.read(channel_id, 0)
@@ -495,7 +519,7 @@ class LinkContract(Linked):
             assert error.reason == "enough"
             assert (await channel.info()).status is ChannelState.CLOSED
 
-    async def test_sleeping_is_by_the_hubs_clock(self) -> None:
+    async def test_sleeping_is_by_the_clock_of_the_link(self) -> None:
         async with self.home("alice") as home:
             sleeping = begin(home["alice"].seat.sleep(3600.0))
             while not sleeping.done():

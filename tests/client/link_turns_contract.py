@@ -21,16 +21,17 @@ from tests.hub.scenes import (
     refused,
     until,
 )
+from tests.turn_lines import claim_own, record, release
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
 from turnline.client.channel import Channel, set_context
 from turnline.client.turn import Turn
-from turnline.core.conditions import FromSpeaker
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.graph import Transition, TransitionGraph, sequence
 from turnline.core.routing import packet
 from turnline.core.step_targets import FanOutTarget
-from turnline.core.targets import TerminateTarget
+from turnline.core.transitions import FromSpeaker, TerminateTarget
+from turnline.core.views import Floor
 from turnline.errors import (
     BadDraft,
     ClaimLost,
@@ -39,10 +40,9 @@ from turnline.errors import (
     InviteTimeout,
     NotAsked,
     OutOfTurn,
-    TurnTaken,
 )
-from turnline.hub.ids import secret_id
 from turnline.hub.texts import TurnText
+from turnline.hub.timers import secret_id
 from turnline.testing import ScriptedModel, call
 
 
@@ -74,17 +74,18 @@ class LinkTurnsContract(Linked):
         async with self.home("alice", "bob") as home:
             channel = await home.open(A_B)
             seat, channel_id = home["alice"].seat, channel.channel_id
-            claim = await seat.claim(channel_id, 1)
-            taken = await refused(TurnTaken, seat.claim(channel_id, 1))
+            claim = await claim_own(seat, channel_id, 1)
+            again = await claim_own(seat, channel_id, 1)
             waiting = begin(seat.wait_unclaimed(channel_id))
-            await seat.record(channel_id, claim.seq, "turn.model", {"entry": {"n": 1}})
-            recorded = await seat.recorded(channel_id)
-            await seat.release(channel_id, claim.seq)
+            await record(seat, channel_id, claim, "turn.model", {"entry": {"n": 1}})
+            floor = Floor(speaker=seat.agent_id, turn=1, seq=0)
+            claimed = await seat.claim_turn(floor, channel_id, claim_id="", alone=False)
+            await release(seat, channel_id, claim)
             await waiting
-            lost = await refused(ClaimLost, seat.release(channel_id, claim.seq))
+            lost = await refused(ClaimLost, release(seat, channel_id, claim))
 
-            assert (taken.turn, taken.worker) == (1, claim.worker)
-            assert [one.event_data for one in recorded] == [{"entry": {"n": 1}}]
+            assert again == claimed.claim == claim
+            assert claimed.lines[-1].event_data == {"entry": {"n": 1}}
             assert (lost.claim, lost.live) == (claim.seq, None)
 
     async def test_t5_a_handler_that_raises_fails_the_turn_and_undoes_it(self) -> None:
@@ -117,6 +118,7 @@ class LinkTurnsContract(Linked):
             result = await channel.result(timeout=SAFETY_SECONDS)
 
             assert (result.text, result.context_vars) == ("it is 42", {"n": 7})
+            assert result.usage.requests == 5  # Four of ada, and one of bob on the channel below.
             assert "42" in [getattr(one, "text", "") for one in model.requests[-1].messages][-1]
             assert "task.started" in await home.types(channel)
 
@@ -232,17 +234,19 @@ class LinkTurnsContract(Linked):
             with pytest.raises(InviteRejected) as error:
                 await opening
             assert (error.value.because, error.value.agent_id) == ("busy", user.agent_id)
+            assert str(error.value) == f"'user' rejected the invite to {invite.channel_id!r}: busy"
 
     async def test_l1_an_invitation_nobody_answers_times_out(self) -> None:
         async with self.home("alice") as home:
             user = await home.person("user", auto_ack_invites=False)
             opening = begin(home.open(sequence(["alice", "user"]), ack_timeout=5.0))
-            await user.next_envelope()
+            invite = await user.next_envelope()
             await home.pass_time(6.0)
 
             with pytest.raises(InviteTimeout) as error:
                 await opening
             assert (error.value.awaiting, error.value.seconds) == ((user.agent_id,), 5.0)
+            assert str(error.value).startswith(f"'user' did not accept the invite to {invite.channel_id!r}")
 
     async def test_h1_a_tool_asks_a_person(self) -> None:
         async with self.home(people=("user",)) as home:
@@ -273,7 +277,8 @@ class LinkTurnsContract(Linked):
             data = {"request_id": request_id, "answer": "yes"}
             for name in ("alice", "bob", "user"):
                 handle = home.handle(name, channel)
-                await refused(NotAsked, handle.send(event_type="human.answered", event_data=data))
+                error = await refused(NotAsked, handle.send(event_type="human.answered", event_data=data))
+                assert str(error).startswith(f"{name!r} may not answer this question")
             states = {name: await home.handle(name, channel).state() for name in ("alice", "user", "boss")}
             await home.people["boss"].answer(asked[0], "no")
             await closed(channel)
@@ -292,21 +297,24 @@ class LinkTurnsContract(Linked):
         async with self.home("alice", "bob") as home:
             channel = await home.open(A_B)
             alice, bob, channel_id = home["alice"].seat, home["bob"].seat, channel.channel_id
-            claim = await alice.claim(channel_id, 1)
-            await alice.record(channel_id, claim.seq, "turn.model", {"entry": {"secret": 1}})
-            await refused(OutOfTurn, bob.recorded(channel_id))
+            claim = await claim_own(alice, channel_id, 1)
+            await record(alice, channel_id, claim, "turn.model", {"entry": {"secret": 1}})
+            for speaker in (alice.agent_id, bob.agent_id):
+                floor = Floor(speaker=speaker, turn=1, seq=0)
+                await refused(OutOfTurn, bob.claim_turn(floor, channel_id, claim_id="mine", alone=False))
 
-            assert [one.event_data for one in await alice.recorded(channel_id)] == [{"entry": {"secret": 1}}]
+            reading = await bob.read(channel_id, 0)
+            assert "secret" not in str(reading.envelopes)
 
     async def test_only_units_of_a_turn_are_recorded(self) -> None:
         """Else a worker could have the hub write a person's answer."""
         async with self.home("alice", "bob") as home:
             channel = await home.open(A_B)
-            claim = await home["alice"].seat.claim(channel.channel_id, 1)
+            claim = await claim_own(home["alice"].seat, channel.channel_id, 1)
             data = {"request_id": "x" * 32, "answer": "yes", "by": "x", "for": "x"}
-            record = home["alice"].seat.record(channel.channel_id, claim.seq, "human.answered", data)
+            writing = record(home["alice"].seat, channel.channel_id, claim, "human.answered", data)
 
-            await refused(BadDraft, record)
+            await refused(BadDraft, writing)
 
     async def test_words_and_context_updates_are_for_the_audience_of_their_packet(self) -> None:
         async with self.home("alice", "bob", people=("cyd",)) as home:

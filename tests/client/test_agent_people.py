@@ -43,6 +43,26 @@ async def questions(home: House, channel: Channel) -> list[Envelope]:
     return [one for one in await home.wal(channel) if is_question(one)]
 
 
+async def test_a_person_who_comes_back_is_told_of_the_open_question_and_not_of_an_answered_one() -> None:
+    """The agent's turn does not ask again, so nobody else would tell the person."""
+    log = MemoryLog()
+    for answers in ("quite", ""):
+        agent, _ = asking()
+        async with stage(agent, log=log) as home:
+            channel = await begun(home)
+            asked = await question(channel)
+            if answers:
+                await home.people["user"].answer(asked, answers)
+                await closed(channel)
+    async with stage(asking()[0], log=log) as home:
+        user = home.people["user"]
+        found = await user.next_envelope(timeout=10)
+
+        assert found.envelope_id == asked.envelope_id
+        await user.answer(found, "quite")
+        assert await closed(home.handle("user", channel)) == "sequence_complete"
+
+
 async def test_h1_a_question_goes_to_the_people_and_the_answer_to_the_tool() -> None:
     agent, model = asking()
     async with stage(agent, Agent("bob")) as home:
@@ -65,6 +85,21 @@ async def test_h1_a_question_goes_to_the_people_and_the_answer_to_the_tool() -> 
             "packet",
             "channel.closed",
         ]
+
+
+async def test_n1a_an_open_question_closes_no_channel_however_long_it_waits() -> None:
+    """A workflow channel has ten minutes for a turn, unless a person is asked or has the floor."""
+    agent, model = asking()
+    async with stage(agent, Agent("bob")) as home:
+        channel = await begun(home)
+        asked = await question(channel)
+        for _ in range(48):
+            await home.pass_time(3600)
+        assert "expectation.violated" not in await home.types(channel)
+        await home.people["user"].answer(asked, "quite")
+
+        assert await closed(channel) == "sequence_complete"
+    assert told(model) == ["quite"]
 
 
 async def test_h1_any_of_the_people_may_answer_and_the_first_answer_counts() -> None:
@@ -222,18 +257,6 @@ async def test_request_ids_of_equal_questions_have_nothing_in_common() -> None:
     ids = [one.event_data["request_id"] for one in (first, second)]
     assert len({one[start : start + 8] for one in ids for start in (0, 8, 16, 24)}) == 8
     assert all(one.envelope_id not in ids for one in (first, second))
-
-
-async def test_h1_the_next_turn_asks_anew() -> None:
-    agent, _ = asking(call("sure"), "one", call("sure"), "two")
-    async with stage(agent) as home:
-        channel, user = await begun(home, sequence(["user", "ada", "ada"])), home.people["user"]
-        first = await question(channel)
-        await user.answer(first, "yes")
-        await user.answer(await question(channel, since=first.seq), "no")
-        await closed(channel)
-
-        assert len(await questions(home, channel)) == 2
 
 
 async def test_h1_the_agents_hook_goes_before_the_people_of_the_channel() -> None:

@@ -12,11 +12,10 @@ from tests.hub.scenes import closed
 from turnline.agent.agent import Agent
 from turnline.agent.tool_result import ToolResult
 from turnline.client.injection import ChannelInject
-from turnline.core.conditions import FromSpeaker, ToolCalled
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.graph import Transition, TransitionGraph
 from turnline.core.routing import Finish, Handoff
-from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.core.transitions import AgentTarget, FromSpeaker, TerminateTarget, ToolCalled
 from turnline.testing import ScriptedModel, call
 
 

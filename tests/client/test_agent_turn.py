@@ -18,10 +18,16 @@ from turnline.client.agent_turn import spoken
 from turnline.client.channel import Channel, set_context
 from turnline.client.injection import ChannelInject, ChannelStateInject
 from turnline.core import views
-from turnline.core.conditions import ContextEquals, FromSpeaker, TurnFailed
 from turnline.core.envelope import Envelope
 from turnline.core.graph import Transition, TransitionGraph, sequence
-from turnline.core.targets import AgentTarget, StayTarget, TerminateTarget
+from turnline.core.transitions import (
+    AgentTarget,
+    ContextEquals,
+    FromSpeaker,
+    StayTarget,
+    TerminateTarget,
+    TurnFailed,
+)
 from turnline.errors import ModelError
 from turnline.log.memory import MemoryLog
 from turnline.testing import ScriptedModel, call

@@ -11,16 +11,16 @@ import msgspec
 from tests.client.stage import heard, stage, told
 from tests.client.tooling import actor, ask_ada, join, use
 from tests.hub.scenes import House, closed, house, quiet, refused, until
+from turnline.agent.tool import tool
 from turnline.client.channel import Channel
 from turnline.client.delegation import ANSWER_SECONDS, derived_id
 from turnline.client.turn import Turn
 from turnline.core.channel import ID_PATTERN, MAX_DEPTH, ChannelMetadata
-from turnline.core.conditions import FromSpeaker
 from turnline.core.envelope import Envelope
 from turnline.core.governance import Rule
 from turnline.core.graph import Transition, TransitionGraph
 from turnline.core.step_targets import FanOutTarget
-from turnline.core.targets import TerminateTarget
+from turnline.core.transitions import FromSpeaker, TerminateTarget
 from turnline.errors import NestedTooDeep, NotParticipant
 from turnline.log.memory import MemoryLog
 from turnline.testing import call
@@ -250,8 +250,31 @@ async def test_a_peer_that_fails() -> None:
     """T5: its turn is given up; the one who asked goes on."""
     line = await told_of(ask("bob"), bob=RuntimeError("no power"))
 
-    assert line.startswith("NoAnswer: 'bob' gave no answer: channel 'ask-")
-    assert "closed with 'turn_failed'" in line
+    assert line.startswith("NoAnswer: 'bob' gave no answer: channel '")
+    assert "closed with 'turn_failed' (AgentError)" in line
+    assert "no power" not in line
+
+
+async def test_a_peer_that_needs_an_approval_cannot_ask_for_it_and_both_are_told_what_to_do() -> None:
+    """The people of the channel above see nothing of it, and are not asked."""
+
+    @tool(approval=True)
+    async def pay(amount: int) -> str:
+        raise AssertionError("it was not approved")
+
+    ada, model = actor("ada", ask("bob"), "done")
+    async with stage(ada, actor("bob", call("pay", amount=5), tools=[pay])[0]) as home:
+        channel = await ask_ada(home)
+        await closed(channel)
+        (child,) = await below(home, channel.channel_id)
+        lines = await home.hub.read_wal(child.channel_id)
+        (failed,) = [one for one in lines if one.event_type == "turn.failed"]
+
+    assert failed.event_data["error"]["type"] == "NobodyToAsk"
+    assert "Give the tool to the agent that delegates" in failed.event_data["error"]["message"]
+    assert "closed with 'turn_failed' (NobodyToAsk)" in told(model)[0]
+    assert told(model)[0].endswith("do the part that needs one yourself, or go on without.")
+    assert [one.name for one in child.participants] == ["ada", "bob"]
 
 
 async def test_a_peer_that_takes_too_long() -> None:
@@ -368,7 +391,7 @@ async def test_what_is_opened_outside_of_a_turn_is_below_nothing() -> None:
 
         @home["ada"].on_envelope
         async def react(envelope: Envelope) -> None:
-            if envelope.event_type == "channel.opened" and envelope.channel_id.startswith("ask-"):
+            if envelope.event_type == "channel.opened" and "-ask-" in envelope.channel_id:
                 opened.append(await home["ada"].open("conversation", "user"))
 
         await closed(await ask_ada(home))

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.hub.scenes import A_B, House, SlowLog, answers, begin, house, quiet, types
+from tests.turn_lines import claim_own
 from turnline.client.channel import Channel
 from turnline.client.turn import Turn, TurnHandler
-from turnline.hub.preference import PAUSE_SECONDS
+from turnline.hub.turns import PAUSE_SECONDS
 from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
 
@@ -108,7 +109,7 @@ async def test_a_claim_whose_worker_is_cancelled_while_it_is_written_is_not_left
     async with house(log, "alice", "bob") as home:
         channel = await home.open(A_B)
         log.held = channel.channel_id
-        claiming = begin(home["alice"].seat.claim(channel.channel_id, 1))
+        claiming = begin(claim_own(home["alice"].seat, channel.channel_id, 1))
         await quiet()
         claiming.cancel()
         await quiet()
@@ -127,4 +128,6 @@ async def test_stopping_does_not_wait_for_a_log_that_never_answers() -> None:
         log.held = channel.channel_id
         async with asyncio.timeout(LONG_SECONDS):
             await home["bob"].close()
+
+        assert (await home.types(channel))[-1] == "turn.claimed"
         log.let.set()

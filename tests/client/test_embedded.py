@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.hub.scenes import A_B, answers
-from turnline.client.agent_client import AgentClient
+from turnline.client.participant import AgentClient
 from turnline.core.governance import Passport, Resume, Rule
 from turnline.errors import UnknownName
 from turnline.knowledge import DiskKnowledgeStore, MemoryKnowledgeStore

@@ -13,12 +13,19 @@ from turnline.agent.agent import Agent
 from turnline.agent.scripted import call
 from turnline.client.channel import Channel, set_context
 from turnline.client.fixture import Parted, export_channel, play_channel
-from turnline.core.conditions import Always, ContextEquals, FromSpeaker, ToolCalled, TurnFailed
 from turnline.core.envelope import JsonObject
 from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
 from turnline.core.routing import Handoff
 from turnline.core.step_targets import FanOutTarget
-from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.core.transitions import (
+    AgentTarget,
+    Always,
+    ContextEquals,
+    FromSpeaker,
+    TerminateTarget,
+    ToolCalled,
+    TurnFailed,
+)
 from turnline.errors import BadSpec
 from turnline.testing import ScriptedModel
 

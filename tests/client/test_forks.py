@@ -5,10 +5,9 @@ from __future__ import annotations
 from tests.hub.scenes import closed, types
 from turnline.agent.agent import Agent
 from turnline.agent.scripted import call
-from turnline.core.conditions import FromSpeaker
 from turnline.core.graph import Transition, TransitionGraph
 from turnline.core.step_targets import FanOutTarget
-from turnline.core.targets import TerminateTarget
+from turnline.core.transitions import FromSpeaker, TerminateTarget
 from turnline.testing import ScriptedModel
 
 from .stage import heard, played, stage

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pytest
 
 from tests.hub.scenes import House, house, refused
-from turnline.client.agent_client import AgentClient
 from turnline.client.hub_client import HubClient
 from turnline.client.human_client import HumanClient
 from turnline.client.link import LocalLink
+from turnline.client.participant import AgentClient
 from turnline.core.governance import Passport, Resume, Rule
 from turnline.errors import BadDraft, NameTaken
 from turnline.log.memory import MemoryLog

@@ -13,10 +13,9 @@ from tests.client.stage import USER_ADA, played, stage
 from tests.hub.scenes import A_B, house, refused
 from turnline.agent.agent import Agent
 from turnline.client.channel import RunResult
-from turnline.core.conditions import Expr
 from turnline.core.event_types import EV_PACKET
 from turnline.core.graph import Transition, TransitionGraph, sequence
-from turnline.core.targets import TerminateTarget
+from turnline.core.transitions import Expr, TerminateTarget
 from turnline.errors import BadDraft, BadOutput
 from turnline.log.memory import MemoryLog
 from turnline.testing import ScriptedModel, call

@@ -10,14 +10,14 @@ import pytest
 from tests.client.stage import played, stage, told
 from tests.client.tooling import actor, ask_ada, join, use
 from tests.hub.scenes import House, closed, house
+from tests.turn_lines import claim_own, release
 from turnline.agent.network_tools import NETWORK_TOOLS
 from turnline.agent.tool import Tool
 from turnline.client.channel import Channel
 from turnline.client.plugin import NetworkPlugin, network_tools
-from turnline.core.conditions import ContextEquals
 from turnline.core.governance import Passport, Resume, Rule
 from turnline.core.graph import Transition, TransitionGraph
-from turnline.core.targets import StayTarget, TerminateTarget
+from turnline.core.transitions import ContextEquals, StayTarget, TerminateTarget
 from turnline.log.memory import MemoryLog
 from turnline.testing import ScriptedModel, call
 
@@ -214,10 +214,10 @@ async def test_a_write_of_a_turn_that_is_taken_up_again_is_made_again() -> None:
     async with house(MemoryLog(), "ada", "bob") as home:
         channel = await home.talk(by="ada", to="bob")
         seat, given = home["ada"].seat, {"action": "set", "key": "n", "value": 1}
-        first = await seat.claim(channel.channel_id, 1)
+        first = await claim_own(seat, channel.channel_id, 1)
         await use(home, "ada", channel, "context", again="1", claim=first.seq, **given)
-        await seat.release(channel.channel_id, first.seq)
-        second = await seat.claim(channel.channel_id, 1)
+        await release(seat, channel.channel_id, first)
+        second = await claim_own(seat, channel.channel_id, 1)
         undone = (await channel.state()).context_vars
         await use(home, "ada", channel, "context", again="1", claim=second.seq, **given)
 

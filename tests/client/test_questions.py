@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 from typing import Any
 
 import pytest
@@ -55,20 +55,27 @@ def paying(paid: list[int], *script: Any) -> Agent:
 
 
 def test_an_answer_from_another_terminal_is_taken_at_once(tmp_path: Path) -> None:
-    """The program prints the command; the command is run as it is printed, in another process."""
+    """The program prints the command; the command is run as it is printed, in another folder."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], cwd=tmp_path, stdout=-1, stderr=-1, text=True
     ) as program:
-        assert program.stdout is not None
-        assert program.stderr is not None
-        said = [program.stderr.readline() for _ in range(4)]
-        for answer in ("no", "yes"):
-            line = said[1 if answer == "no" else 3].removeprefix("Answer in another terminal: ")
-            command = [sys.executable, "-m", *shlex.split(line.replace(" yes ", f" {answer} "))]
-            subprocess.run(command, cwd=tmp_path, check=True, timeout=SAFETY_SECONDS)
-        out, _ = program.communicate(timeout=SAFETY_SECONDS)
+        safety = Timer(SAFETY_SECONDS, program.kill)  # A program that prints nothing fails the test.
+        safety.start()
+        try:
+            assert program.stderr is not None
+            said = [program.stderr.readline() for _ in range(4)]
+            assert said[0].strip() == f"ada asks: {ASKED}"
+            for answer in ("no", "yes"):
+                line = said[1 if answer == "no" else 3].removeprefix("Answer in another terminal: ")
+                command = [sys.executable, "-m", *shlex.split(line.replace(" yes ", f" {answer} "))]
+                subprocess.run(command, cwd=elsewhere, check=True, timeout=SAFETY_SECONDS)
+            out, _ = program.communicate(timeout=SAFETY_SECONDS)
+        finally:
+            safety.cancel()
+            program.kill()
 
-    assert said[0].strip() == f"ada asks: {ASKED}"
     assert "turnline channels answer c1 yes --as user --question " in said[1]
     assert out.splitlines()[0] == "paid 6"
     assert "(closed: sequence_complete)" in out
@@ -104,7 +111,7 @@ def test_a_callback_answers_and_nothing_is_printed(capsys: pytest.CaptureFixture
         asked.append(question)
         return "yes"
 
-    result = run_sync(ADA, agents=[paying(paid)], message="go", on_question=on_question)
+    result = run_sync(ADA, agents=[paying(paid)], message="go", on_question=on_question, timeout=30)
 
     assert (asked, paid, result.text) == ([ASKED], [5], "done")
     assert capsys.readouterr() == ("", "")
@@ -203,14 +210,19 @@ async def test_a_run_that_resumes_puts_the_question_that_is_open() -> None:
 
 def test_a_callback_that_never_returns_does_not_hold_up_the_run(tmp_path: Path) -> None:
     """It waits at a keyboard; somebody answers at another terminal."""
-    address, paid = f"sqlite:///{tmp_path}/run.db", list[int]()
+    address, paid, over = f"sqlite:///{tmp_path}/run.db", list[int](), Event()
 
     def on_question(question: str) -> str:
         command = [sys.executable, "-m", "turnline", "channels", "answer", "c1", "yes", "--log", address]
         subprocess.run(command, check=True, timeout=SAFETY_SECONDS, stdout=subprocess.DEVNULL)
-        Event().wait()
-        return "never"
+        over.wait()
+        return "too late"
 
-    run_sync(ADA, agents=[paying(paid)], message="go", log=address, channel_id="c1", on_question=on_question)
+    try:
+        run_sync(
+            ADA, agents=[paying(paid)], message="go", log=address, channel_id="c1", on_question=on_question
+        )
+    finally:
+        over.set()  # The thread is the process's; the next test may need every one of them.
 
     assert paid == [5]

@@ -14,11 +14,10 @@ from turnline.agent.tool_result import ToolResult
 from turnline.client.channel import set_context, update_context
 from turnline.client.injection import ChannelInject
 from turnline.client.replay import replay
-from turnline.core.conditions import FromSpeaker
 from turnline.core.governance import Passport
 from turnline.core.graph import Transition, TransitionGraph, sequence
 from turnline.core.step_targets import FanOutTarget, NestedTarget
-from turnline.core.targets import TerminateTarget
+from turnline.core.transitions import FromSpeaker, TerminateTarget
 from turnline.errors import BadSpec, NameTaken, UnknownParticipant
 from turnline.log.base import Log
 from turnline.log.memory import MemoryLog

@@ -6,7 +6,7 @@ import pytest
 
 from tests.client.stage import stage
 from turnline.agent.agent import Agent
-from turnline.core.adapters.turn_taking import MAX_AGENT_TURNS
+from turnline.core.adapters import MAX_AGENT_TURNS
 from turnline.core.state import RESTING
 from turnline.testing import ScriptedModel
 

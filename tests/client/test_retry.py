@@ -8,24 +8,26 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.client.test_inbox import Forward
 from tests.hub.scenes import A_B, House, Wrapped, answers, begin, closed, house, quiet
-from turnline.client.agent_client import AgentClient
 from turnline.client.channel import Channel
 from turnline.client.inbox import Inbox
 from turnline.client.link import LocalLink
-from turnline.client.retry import RETRY_SECONDS, retried
+from turnline.client.participant import AgentClient
 from turnline.client.turn import Turn
-from turnline.core.channel import ChannelMetadata
-from turnline.core.conditions import FromSpeaker
+from turnline.core.channel import ChannelMetadata, ChannelRow
+from turnline.core.claims import LEASE_SECONDS
 from turnline.core.envelope import Envelope
 from turnline.core.governance import Registration
 from turnline.core.graph import Transition, TransitionGraph, sequence
 from turnline.core.state import State
 from turnline.core.step_targets import FanOutTarget
-from turnline.core.targets import TerminateTarget
+from turnline.core.transitions import FromSpeaker, TerminateTarget
+from turnline.core.views import Floor
 from turnline.errors import LogUnavailable, NotDue
 from turnline.hub.delivery import Receiver
-from turnline.hub.seat import Reading, Seat
+from turnline.hub.retry import RETRY_SECONDS, retry
+from turnline.hub.seat import Claimed, Reading, Seat
 from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
 
@@ -41,12 +43,14 @@ class MoodyLog(Wrapped):
         self.lost: Counter[str] = Counter()
         self.is_away = False
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         first = envelopes[0].event_type
         if self.is_away or self.refused[first] > 0:
             self.refused[first] -= 1
             raise AWAY
-        await super().append(channel_id, envelopes, after=after)
+        await super().append(channel_id, envelopes, after=after, row=row)
         if self.lost[first] > 0:
             self.lost[first] -= 1
             raise AWAY
@@ -72,7 +76,7 @@ async def test_work_is_done_again_while_the_log_is_away_and_not_where_it_is_refu
     async def refuse() -> None:
         raise NotDue("c", timer="t")
 
-    doing = begin(retried(clock, work, "the work is not done"))
+    doing = begin(retry(clock, work, "the work is not done"))
     for _ in range(3):
         await quiet()
         clock.advance(RETRY_SECONDS)
@@ -80,7 +84,7 @@ async def test_work_is_done_again_while_the_log_is_away_and_not_where_it_is_refu
     assert await doing == "done"
     assert tries == [0.0, RETRY_SECONDS, 2 * RETRY_SECONDS]
     with pytest.raises(NotDue):
-        await retried(clock, refuse, "the work is not done")
+        await retry(clock, refuse, "the work is not done")
 
 
 async def test_t1_a_claim_of_which_no_answer_came_is_found_to_be_ours() -> None:
@@ -98,9 +102,9 @@ async def test_t1_a_claim_of_which_no_answer_came_is_found_to_be_ours() -> None:
 async def test_t1_a_claim_of_which_no_answer_came_and_that_is_over_by_then_is_made_anew() -> None:
     log = MoodyLog()
     async with house(log, "alice", "bob") as home:
+        channel = await home.open(A_B, message="hello")
         log.lost["turn.claimed"] = 1
         home["bob"].on_turn(answers("done"))
-        channel = await home.open(A_B, message="hello")
         await quiet()
         live = (await channel.state()).claim
         claim = live or next(e for e in await home.wal(channel) if e.event_type == "turn.claimed")
@@ -110,27 +114,19 @@ async def test_t1_a_claim_of_which_no_answer_came_and_that_is_over_by_then_is_ma
         assert (await home.types(channel)).count("turn.claimed") == 2
 
 
-@pytest.mark.parametrize("releases", [1, 3])
-async def test_t1_a_claim_that_cannot_be_released_is_released_later(releases: int) -> None:
-    """Nobody of this process could replace it."""
+@pytest.mark.parametrize("mood", ["refused", "lost"])
+async def test_t1_a_packet_that_cannot_be_written_is_written_later_and_its_turn_is_not_repeated(
+    mood: str,
+) -> None:
     log = MoodyLog()
     async with house(log, "alice", "bob") as home:
-        log.refused.update({"packet": 1, "turn.released": releases})
-        home["bob"].on_turn(answers("lost", "done"))
+        getattr(log, mood).update({"packet": 3})
+        home["bob"].on_turn(answers("said once", "said twice"))
         channel = await home.open(A_B, message="hello")
 
         assert await ended(home, channel) == "sequence_complete"
-        assert (await channel.result()).text == "done"
-
-
-async def test_t1_a_release_of_which_no_answer_came_is_no_reason_to_stop() -> None:
-    log = MoodyLog()
-    async with house(log, "alice", "bob") as home:
-        log.refused["packet"], log.lost["turn.released"] = 1, 1
-        home["bob"].on_turn(answers("lost", "done"))
-        channel = await home.open(A_B, message="hello")
-
-        assert await ended(home, channel) == "sequence_complete"
+        assert (await channel.result()).text == "said once"
+        assert (await home.types(channel)).count("turn.claimed") == 1
 
 
 async def test_t5_a_turn_that_cannot_be_given_up_is_given_up_later() -> None:
@@ -198,9 +194,13 @@ class MoodySeat(Seat):
         self._be_moody("state")
         return await super().state(channel_id)
 
-    async def as_step(self, channel_id: str, step: str) -> Seat:
-        self._be_moody("as_step")
-        return await super().as_step(channel_id, step)
+    async def claim_turn(self, floor: Floor, channel_id: str, *, claim_id: str, alone: bool) -> Claimed:
+        self._be_moody("claim_turn")
+        return await super().claim_turn(floor, channel_id, claim_id=claim_id, alone=alone)
+
+    async def wait_unclaimed(self, channel_id: str) -> None:
+        self._be_moody("wait_unclaimed")
+        await super().wait_unclaimed(channel_id)
 
     def _be_moody(self, what: str) -> None:
         self.moods[what] += 1
@@ -232,7 +232,7 @@ async def test_what_could_not_be_read_is_read_later() -> None:
         channel = await home.talk()
         await home["bob"].close()
         inbox = Inbox(deliver)
-        inbox.start(await MoodyLink(home).attach(home.hub.participant("bob"), inbox))
+        inbox.start(await MoodyLink(home).attach(home.hub.participant("bob"), Forward(inbox)))
         await channel.send("hello")
         await quiet()
         assert heard == []
@@ -255,6 +255,23 @@ async def test_w6_a_first_speaker_that_could_not_look_who_opened_looks_again() -
         channel = await opening
 
         assert await ended(home, channel) == "sequence_complete"
+        await bob.close()
+
+
+async def test_t1_a_turn_of_another_worker_is_taken_over_also_where_the_log_was_away_meanwhile() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.open(A_B, message="hello", expectations=[])
+        await home["bob"].close()
+        bob = AgentClient(home.hub.participant("bob"))
+        await home.hub.turns.claim(channel.channel_id, bob.agent_id, worker="elsewhere:1:1/bob", turn=2)
+        await bob.attach(MoodyLink(home))
+        bob.on_turn(answers("done"))
+        for seconds in (RETRY_SECONDS, RETRY_SECONDS, LEASE_SECONDS, RETRY_SECONDS):
+            await quiet()
+            home.clock.advance(seconds)
+        await quiet()
+
+        assert (await channel.state()).pending_close_reason == "sequence_complete"
         await bob.close()
 
 

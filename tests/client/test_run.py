@@ -14,11 +14,18 @@ from turnline.agent.messages import Message, ModelReply, Usage
 from turnline.client.embedded import Hub
 from turnline.client.run import run, run_sync
 from turnline.core.claims import MAX_CLAIMS
-from turnline.core.conditions import Always, ContextEquals, FromSpeaker, TurnFailed
 from turnline.core.envelope import Basis
 from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.graph import Transition, TransitionGraph, sequence
-from turnline.core.targets import AgentTarget, RoundRobinTarget, TerminateTarget
+from turnline.core.transitions import (
+    AgentTarget,
+    Always,
+    ContextEquals,
+    FromSpeaker,
+    RoundRobinTarget,
+    TerminateTarget,
+    TurnFailed,
+)
 from turnline.errors import BadSpec, ModelError, TurnlineError, TurnStuck
 from turnline.hub.worker import this_host
 from turnline.log.memory import MemoryLog
@@ -165,7 +172,7 @@ def test_a_bare_round_robin_alternates_the_agents() -> None:
         "ann", [Transition(Always(), RoundRobinTarget())], TerminateTarget("done"), max_turns=4
     )
     agents = [says("ann", "a1", "a2"), says("bob", "b1", "b2")]
-    result = run_sync(graph, agents=agents, message="go")
+    result = run_sync(graph, agents=agents, message="go", timeout=30)
 
     assert said(result) == [("user", "go"), ("ann", "a1"), ("bob", "b1"), ("ann", "a2"), ("bob", "b2")]
 
@@ -175,7 +182,7 @@ def test_a_bare_round_robin_that_begins_with_the_user_alternates_the_agents() ->
         "user", [Transition(Always(), RoundRobinTarget())], TerminateTarget("done"), max_turns=4
     )
     agents = [says("ann", "a1", "a2"), says("bob", "b1")]
-    result = run_sync(graph, agents=agents, message="go")
+    result = run_sync(graph, agents=agents, message="go", timeout=30)
 
     assert [line.speaker for line in result.transcript] == ["user", "ann", "bob", "ann"]
 

@@ -11,11 +11,11 @@ from turnline.agent.scripted import ScriptedModel, call
 from turnline.client.channel import Channel, RunResult
 from turnline.client.run import run
 from turnline.core.channel import child_id
-from turnline.core.conditions import FromSpeaker, TurnFailed
 from turnline.core.graph import Transition, TransitionGraph, sequence
 from turnline.core.step_targets import FanOutTarget, NestedTarget
-from turnline.core.targets import AgentTarget, TerminateTarget, TransitionTarget
-from turnline.errors import NotParticipant
+from turnline.core.transitions import AgentTarget, FromSpeaker, TerminateTarget, TransitionTarget, TurnFailed
+from turnline.core.views import Floor
+from turnline.errors import OutOfTurn
 from turnline.log.memory import MemoryLog
 
 FAILED = Transition(TurnFailed(), TerminateTarget("step_failed"))
@@ -147,7 +147,7 @@ async def test_t3_a_step_that_is_taken_up_again_finds_its_children_and_opens_not
         channels = [one.channel_id for one in await home.hub.list_channels()]
 
         assert opened.channel_id == "c"
-        assert state.last_speaker_id == "step-fan_out"
+        assert state.last_speaker_id == "fan_out"
         assert sorted(channels) == ["c", child_id("c", 2, "0")]
 
 
@@ -166,14 +166,13 @@ async def test_a_step_whose_floor_came_with_a_private_word_is_worked_on_all_the_
         assert (await working).reason == "done"
 
 
-async def test_only_whoever_opened_a_channel_takes_the_seat_of_its_steps_and_of_nobody_else() -> None:
-    """The sender is the seat's: nobody speaks as a step of somebody else, or as another participant."""
+async def test_only_the_opener_of_a_channel_claims_turns_of_its_steps() -> None:
     async with house(MemoryLog(), "ann", "cyd") as home:
         user = await home.person("user")
         knobs = {"graph": then_cyd(FanOutTarget(["ann"])).to_dict()}
         channel = await user.open("workflow", ["ann", "cyd"], knobs)
-        here, step = channel.channel_id, "step-fan_out"
+        here, step = channel.channel_id, "fan_out"
 
-        assert (await user.seat.as_step(here, step)).agent_id == step
-        for client, name in ((home["ann"], step), (user, home["ann"].agent_id), (user, "step-unheard_of")):
-            await refused(NotParticipant, client.seat.as_step(here, name))
+        for client, name in ((home["ann"], step), (user, home["ann"].agent_id), (user, "unheard_of")):
+            floor = Floor(speaker=name, turn=1, seq=0)
+            await refused(OutOfTurn, client.seat.claim_turn(floor, here, claim_id="mine", alone=False))

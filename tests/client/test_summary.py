@@ -21,8 +21,9 @@ TURNS = 40
 class Writer(ScriptedModel):
     """Sums up where it is asked to, and otherwise says how often it has spoken."""
 
-    def __init__(self) -> None:
+    def __init__(self, word: str = "line") -> None:
         super().__init__("unused")
+        self.word = word
         self.summaries = 0
         self.summed_up: list[str] = []
         self.asked: list[ModelRequest] = []
@@ -33,7 +34,7 @@ class Writer(ScriptedModel):
             self.summed_up += texts(request)
             return ModelReply(text=f"summary {self.summaries}", usage=Usage(requests=1, cost=1.0))
         self.asked.append(request)
-        return ModelReply(text=f"line {len(self.asked)}", usage=Usage(requests=1, cost=0.5))
+        return ModelReply(text=f"{self.word} {len(self.asked)}", usage=Usage(requests=1, cost=0.5))
 
 
 def texts(request: ModelRequest) -> list[str]:
@@ -106,7 +107,7 @@ async def test_t2_a_summary_is_on_the_log_before_the_round_it_is_for_and_its_cos
 
 async def test_t3_after_a_restart_summing_up_goes_on_from_the_summary_on_the_log() -> None:
     """What was paid for is not summed up again."""
-    log, first, second = MemoryLog(), Writer(), Writer()
+    log, first, second = MemoryLog(), Writer(), Writer("later line")
     graph = round_robin(["ada", "user"], max_turns=TURNS)
     async with stage(Agent("ada", config=first, summarise=True), log=log) as home:
         channel = await home.open(graph, by="user", message="go", channel_id="story")
@@ -116,7 +117,7 @@ async def test_t3_after_a_restart_summing_up_goes_on_from_the_summary_on_the_log
 
     assert first.summaries > 0
     assert second.summed_up[0].startswith(f"summary {first.summaries}\n")
-    assert "line 1\n" not in second.summed_up[0]
+    assert "ada: line 1\n" not in second.summed_up[0]
 
 
 async def _answered(home: House, channel: Channel, turns: int) -> None:

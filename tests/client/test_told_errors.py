@@ -17,10 +17,13 @@ from turnline.errors import (
     InviteTimeout,
     LogError,
     LogUnavailable,
+    NestedTooDeep,
     NotParticipant,
     OutOfTurn,
+    Refused,
     RemoteFailed,
     RoutingFailed,
+    TooManyRuns,
     TurnlineError,
     TurnTaken,
     UnknownChannel,
@@ -43,11 +46,13 @@ def crossed(error: BaseException) -> TurnlineError:
         TurnTaken("c", turn=3, worker="w"),
         NotParticipant("c", sender="a", participants=["b", "c"]),
         ContextMismatch("c", key="k", expected=[1, {"x": None}], found="y"),
-        InviteTimeout("c", awaiting=["a"], seconds=2.5),
+        InviteTimeout("c", awaiting=["a"], names=["ann"], seconds=2.5),
         BadGraph("graph", found="x", expected="y"),
         UnknownParticipant("a", ["b", "c"]),
         UnknownChannel("c"),
         DelegationCycle(["a", "b", "a"]),
+        NestedTooDeep("c", depth=17, limit=16),
+        TooManyRuns("c", limit=1_000),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -57,6 +62,13 @@ def test_an_error_arrives_as_it_was_raised(error: TurnlineError) -> None:
     assert type(arrived) is type(error)
     assert str(arrived) == str(error)
     assert vars(arrived) == vars(error)
+
+
+@pytest.mark.parametrize("kind", Refused.__subclasses__(), ids=lambda kind: kind.__name__)
+def test_every_refusal_crosses_as_its_own_class(kind: type[Refused]) -> None:
+    error = kind.__new__(kind, "it was refused")
+
+    assert type(crossed(error)) is kind
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.client.stage import begun, played, stage, told
 from tests.hub.scenes import add_one, closed, quiet, until
 from turnline.agent.agent import Agent
@@ -75,6 +77,18 @@ async def test_when_the_attempts_are_used_up_the_model_is_told_the_error() -> No
 
     assert told(model) == ["ConnectionError: attempt 3"]
     assert len(flaky.keys) == 3
+
+
+async def test_a_tool_that_succeeds_in_the_end_reports_nothing_and_one_that_fails_reports_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for failures, reports in ((2, []), (9, ["tool 'pay' failed: ConnectionError: attempt 3"])):
+        flaky, model = Flaky(failures), ScriptedModel(call("pay"), "done")
+        caplog.clear()
+        async with stage(Agent("ada", config=model, tools=[tool(flaky.pay, retry=AT_ONCE)])) as home:
+            await played(home)
+
+        assert [one.getMessage().partition("\n")[0] for one in caplog.records] == reports
 
 
 async def test_the_pause_between_attempts_runs_on_the_hubs_clock() -> None:

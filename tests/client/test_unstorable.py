@@ -9,7 +9,7 @@ import pytest
 from turnline.agent.agent import Agent
 from turnline.agent.messages import ModelReply, ToolCall, ToolMessage, Usage
 from turnline.agent.scripted import ScriptedModel
-from turnline.agent.storable import MAX_TEXT_CHARACTERS
+from turnline.agent.storable import MAX_CALLS, MAX_TEXT_CHARACTERS
 from turnline.agent.tool_result import ToolResult
 from turnline.core.json import MAX_BYTES, MAX_DEPTH
 from turnline.core.routing import Finish
@@ -95,6 +95,19 @@ async def test_calls_that_do_not_fit_on_the_log_together_cost_the_largest_ones()
     assert await talk(model, note) == ("sequence_complete", "done")
     assert sorted(noted) == ["b", "c"]
     assert [one.failed for one in told(model)] == [True, False, False]
+
+
+async def test_more_calls_than_fit_on_the_log_are_cut_and_the_model_can_go_on() -> None:
+    noted = list[str]()
+
+    def note(text: str) -> None:
+        noted.append(text)
+
+    model = ScriptedModel(calls(*["x" * 4_000] * (2 * MAX_CALLS)), "done")
+
+    assert await talk(model, note) == ("sequence_complete", "done")
+    assert len(told(model)) == MAX_CALLS
+    assert 200 < len(noted) < MAX_CALLS
 
 
 @pytest.mark.parametrize("text", ["a\0b", "a\ud800b"])

@@ -8,14 +8,12 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-import pytest
-
 from tests.client.link_contract import LinkContract, NewLink
 from tests.client.link_turns_contract import LinkTurnsContract
 from tests.client.ws_proxy import CuttingProxy
 from tests.hub.scenes import A_B, SAFETY_SECONDS, until
 from tests.server.ws_raw import served
-from turnline.client import ws_seat
+from tests.turn_lines import claim_own
 from turnline.client.backoff import Backoff
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
@@ -34,7 +32,7 @@ class TestWsLink(LinkContract, LinkTurnsContract):
         async with serve_ws(hub) as served, AsyncExitStack() as stack:
 
             def new_link() -> Link:
-                link = WsLink(served.url)
+                link = WsLink(served.url, clock=hub.clock)
                 stack.push_async_callback(link.close)
                 return link
 
@@ -65,7 +63,7 @@ async def test_words_are_heard_after_a_cut_as_well() -> None:
         async with WsLink(proxy.url, backoff=Backoff(first_seconds=0.001)) as link:
             alice = await HubClient(link).register(None, Passport(name="alice"))
             channel = await alice.open("workflow", "bob", {"graph": A_B.to_dict()}, message="count")
-            await bob.seat.claim(channel.channel_id, 2)
+            await claim_own(bob.seat, channel.channel_id, 2)
             with alice.seat.listen(channel.channel_id) as listening:
                 proxy.cut_all()
                 await until(lambda: link.connections == 2 and hub.texts.is_heard(channel.channel_id))
@@ -79,10 +77,7 @@ async def test_words_are_heard_after_a_cut_as_well() -> None:
             await until(lambda: not hub.texts.is_heard(channel.channel_id))
 
 
-async def test_somebody_who_stops_while_the_server_is_gone_is_not_held_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ws_seat, "RELEASE_SECONDS", 0.05)
+async def test_closing_a_client_does_not_wait_for_a_dead_server() -> None:
     working = asyncio.Event()
 
     async def handler(turn: Turn) -> str:

@@ -11,12 +11,13 @@ from tests.client.stage import begun
 from tests.hub.scenes import House
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
-from turnline.agent.tool_result import ToolOutput
-from turnline.client.agent_client import AgentClient
+from turnline.agent.tool_result import CallPaused, ToolOutput
 from turnline.client.channel import Channel
+from turnline.client.participant import AgentClient
 from turnline.client.plugin import network_tools
 from turnline.core.governance import Resume, Rule
 from turnline.testing import ScriptedModel
+from turnline.turns.children import Children
 
 
 def actor(name: str, *script: Any, **given: Any) -> tuple[Agent, ScriptedModel]:
@@ -51,6 +52,15 @@ async def use(
 ) -> ToolOutput:
     """Call a tool of the network by hand, as in a turn of `name`; the same `again` makes it the same call."""
     seat = home[name].seat
-    extras = {"seat": seat, "channel": Channel(seat, where.channel_id, claim=claim)}
+    state = await seat.state(where.channel_id)
+    children = Children(seat, where.channel_id, state.turn)
+    channel = Channel(seat, where.channel_id, claim=claim)
+    extras = {"seat": seat, "channel": channel, "state": state, "children": children}
     found = next(one for one in network_tools() if one.name == tool)
-    return await found.call(arguments, Context(idempotency_key=again or home.hub.new_id(), extras=extras))
+    context = Context(idempotency_key=again or home.hub.new_id(), extras=extras)
+    while True:
+        try:
+            return await found.call(arguments, context)
+        except CallPaused as waits:
+            for child in waits.paused.children:
+                await Channel(seat, child).result()

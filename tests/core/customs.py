@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from turnline.core.conditions import Condition, TransitionCondition, register_condition
 from turnline.core.envelope import Envelope
-from turnline.core.targets import TransitionDecision, TransitionTarget, register_target
+from turnline.core.transitions import (
+    Condition,
+    TransitionCondition,
+    TransitionDecision,
+    TransitionTarget,
+    register_condition,
+    register_target,
+)
 
 
 @dataclass(slots=True)

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, strategies as st
 
-from turnline.core.channel import ChannelSpec, Participant, check_id
+from turnline.core.channel import (
+    ID_PATTERN,
+    ChannelSpec,
+    Participant,
+    check_id,
+    child_id,
+    is_child_id,
+    turn_of,
+)
 from turnline.errors import BadDraft, UnknownParticipant
 
 SPEC = ChannelSpec(participants=[Participant("id-a", "alice"), Participant("id-b", "bob", "human")])
@@ -45,3 +54,30 @@ def test_e1_an_id_is_safe_in_a_path_an_address_and_a_subject(value: object) -> N
 @pytest.mark.parametrize("value", ["a", "A-1_b", "x" * 64])
 def test_e1_ids_are_letters_digits_and_two_signs(value: str) -> None:
     check_id(value, "envelope_id")
+
+
+IDS = st.from_regex(ID_PATTERN, fullmatch=True)
+TURNS = st.integers(min_value=1, max_value=10**6)
+
+
+@given(parent=IDS, turn=TURNS, place=st.text(max_size=80))
+def test_the_id_of_a_child_is_an_id_and_names_the_turn_that_opens_it(
+    parent: str, turn: int, place: str
+) -> None:
+    child = child_id(parent, turn, place)
+
+    assert ID_PATTERN.fullmatch(child)
+    assert is_child_id(child)
+    assert turn_of(child, parent) == turn
+    assert turn_of(child, f"{parent}x") == 0
+
+
+@given(parent=IDS, turn=TURNS, place=IDS, again=TURNS)
+def test_the_id_of_a_grandchild_is_of_the_childs_turn_and_of_no_turn_above_it(
+    parent: str, turn: int, place: str, again: int
+) -> None:
+    child = child_id(parent, turn, place)
+    below = child_id(child, again, "0")
+
+    assert turn_of(below, child) == again
+    assert turn_of(below, parent) == 0

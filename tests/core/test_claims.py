@@ -11,12 +11,11 @@ from turnline.core import event_types as ev
 from turnline.core.adapters import WorkflowAdapter
 from turnline.core.channel import ChannelState, Participant
 from turnline.core.claims import MAX_CLAIMS
-from turnline.core.conditions import TurnFailed
 from turnline.core.envelope import Basis, Draft, Speak
 from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.graph import Transition, TransitionGraph, sequence
 from turnline.core.state import WorkflowState
-from turnline.core.targets import AgentTarget, StayTarget, TerminateTarget
+from turnline.core.transitions import AgentTarget, StayTarget, TerminateTarget, TurnFailed
 from turnline.errors import BadDraft, ClaimLost, NotDue, OutOfTurn, TurnTaken
 
 from .scenes import (
@@ -29,7 +28,6 @@ from .scenes import (
     live,
     packs,
     says,
-    spec_of,
     types,
     workflow,
     writes,
@@ -479,6 +477,37 @@ def test_n3_claims_beside_other_turns_make_a_suspect_and_never_more() -> None:
     assert scene.state.claim is not None
 
 
+def test_n3_a_claim_made_alone_counts_however_long_its_process_lived() -> None:
+    """Otherwise a turn that kills its process after two minutes would kill every process, for ever."""
+    scene = claimed()
+    die(scene, SUSPECT_CLAIMS - 1)
+    for _ in range(MAX_CLAIMS - SUSPECT_CLAIMS):
+        die(scene, 1, alone=True)
+        scene.wait(600)
+
+    scene.accept(claims("alice", "last", replaces=live(scene)))
+
+    assert scene.state.is_stuck
+
+
+def test_n3_a_question_resets_the_count_and_no_claim_counts_while_it_is_open() -> None:
+    person = Participant("ann", "ann", "human")
+    scene = workflow(TURNS, person, "alice", "bob", expectations=[])
+    scene.accept(claims("alice"))
+    die(scene, 1)
+    asked = {"request_id": "0" * 32, "question": "sure?", "turn": 1, "call": "1.1", "position": 1}
+    scene.accept(draft("alice", ev.EV_HUMAN_REQUESTED, asked, audience=["ann"], claim=live(scene)))
+    die(scene, 2 * MAX_CLAIMS)
+    die(scene, 2 * MAX_CLAIMS, alone=True)
+    assert (scene.state.unexplained, scene.state.is_stuck) == (0, False)
+
+    scene.accept(draft("ann", ev.EV_HUMAN_ANSWERED, {"request_id": "0" * 32, "answer": "yes"}))
+    die(scene, 2)
+
+    assert scene.state.unexplained == 2
+    assert scene.replayed() == scene.state
+
+
 def test_n3_the_fifth_claim_may_still_deliver() -> None:
     scene = suspect()
 
@@ -519,50 +548,3 @@ def test_n3_no_expectation_closes_a_stuck_turn() -> None:
     due = WorkflowAdapter().due(scene.state, NOON)
 
     assert [one.event_type for one in due] == []
-
-
-# --- F7: the claim that comes with the floor ---
-
-STEPS = (Participant("step-a", "a", "step"), Participant("step-b", "b", "step"))
-
-
-def run(**more: Any) -> Scene[WorkflowState]:
-    return invited_by(sequence(["step-a", "step-b", "flows"]), **more)
-
-
-def invited_by(graph: TransitionGraph, **more: Any) -> Scene[WorkflowState]:
-    adapter = WorkflowAdapter()
-    scene = Scene(adapter, spec_of(adapter, "flows", *STEPS, knobs={"graph": graph.to_dict()}))
-    scene.accept(hub(ev.EV_CHANNEL_INVITE, **more))
-    return scene
-
-
-def test_f7_whoever_brings_the_floor_to_a_step_can_claim_it_in_the_same_append() -> None:
-    scene = run(goes_on="w1")
-    assert types(scene.log) == [ev.EV_CHANNEL_INVITE, ev.EV_CHANNEL_OPENED, ev.EV_TURN_CLAIMED]
-
-    appended = scene.accept(draft("step-a", ev.EV_PACKET, {}, claim=live(scene), goes_on="w1"))
-
-    assert types(appended) == [ev.EV_PACKET, ev.EV_TURN_CLAIMED]
-    assert scene.state.claim is not None
-    assert (scene.state.claim.agent_id, scene.state.claim.worker, scene.state.claims) == ("step-b", "w1", 1)
-    assert scene.replayed() == scene.state
-
-
-def test_f7_a_claim_never_comes_with_the_floor_of_somebody_else() -> None:
-    scene = run(goes_on="w1")
-    scene.accept(draft("step-a", ev.EV_PACKET, {}, claim=live(scene), goes_on="w1"))
-
-    appended = scene.accept(draft("step-b", ev.EV_PACKET, {}, claim=live(scene), goes_on="w1"))
-
-    assert types(appended) == [ev.EV_PACKET]
-    assert scene.state.expected_next_speaker == "flows"
-
-
-def test_f7_nobody_but_a_step_can_claim_a_steps_turn_with_what_it_says() -> None:
-    scene = invited_by(sequence(["flows", "step-a"]))
-
-    appended = scene.accept(says("flows", goes_on="mine"))
-
-    assert types(appended) == [ev.EV_TEXT]
-    assert scene.state.claim is None

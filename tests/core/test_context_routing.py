@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from turnline.core.conditions import ContextEquals, FromSpeaker
 from turnline.core.graph import Transition, TransitionGraph
 from turnline.core.state import WorkflowState
-from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.core.transitions import AgentTarget, ContextEquals, FromSpeaker, TerminateTarget
 
 from .scenes import Scene, claims, live, packs, says, workflow, writes
 

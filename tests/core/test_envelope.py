@@ -12,7 +12,7 @@ BY = Basis(kind="initial")
 def test_e1_an_envelope_has_exactly_these_fields() -> None:
     assert set(Envelope.__struct_fields__) == {
         "envelope_id", "channel_id", "seq", "sender_id", "audience", "event_type", "event_data",
-        "causation_id", "priority", "created_at", "decision", "traceparent", "schema_version",
+        "causation_id", "priority", "created_at", "decision", "traceparent", "schema_version", "is_erased",
     }  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from turnline.core import event_types as ev
-from turnline.core.channel import Expectation
+from turnline.core.channel import Expectation, Participant
+from turnline.core.envelope import Draft
 from turnline.core.expectations import (
     Deadline,
     acks_within,
@@ -21,7 +22,7 @@ from turnline.core.graph import round_robin
 from turnline.core.state import WorkflowState
 from turnline.errors import BadSpec, NotDue, UnknownName
 
-from .scenes import NOON, Scene, acks, claims, closes, hub, says, types, workflow, writes
+from .scenes import NOON, Scene, acks, claims, closes, draft, hub, live, says, types, workflow, writes
 
 TALK = round_robin(["alice", "bob"])
 
@@ -330,3 +331,69 @@ def test_nothing_falls_due_before_the_first_line() -> None:
     scene = talk(turn_within(50), ttl_seconds=30)
 
     assert scene.adapter.due(scene.adapter.initial(scene.spec), NOON) == []
+
+
+# --- N1a: the defaults rest while people are waited for ---
+
+ANN = Participant("ann", "ann", "human")
+REQUEST = {"request_id": "a" * 32, "question": "sure?", "turn": 1, "call": "1.1", "position": 1}
+
+
+def with_a_person(*expectations: Expectation) -> Scene[WorkflowState]:
+    given: dict[str, Any] = {"expectations": list(expectations)} if expectations else {}
+    return workflow(round_robin(["bob", "ann"]), "bob", ANN, **given)
+
+
+def asked(*expectations: Expectation) -> Scene[WorkflowState]:
+    """Bob's turn has asked ann something."""
+    scene = with_a_person(*expectations)
+    scene.accept(claims("bob"))
+    question = draft("bob", ev.EV_HUMAN_REQUESTED, REQUEST, audience=["ann"], claim=live(scene))
+    scene.accept(question)
+    return scene
+
+
+def answer() -> Draft:
+    return draft("ann", ev.EV_HUMAN_ANSWERED, {"request_id": "a" * 32, "answer": "yes"})
+
+
+def test_n1a_the_defaults_rest_while_a_person_has_the_floor() -> None:
+    scene = with_a_person()
+    assert len(scene.due()) == 2
+    scene.accept(says("bob"))
+
+    assert scene.due() == []
+
+
+def test_n1a_the_defaults_rest_while_a_person_is_asked() -> None:
+    scene = asked()
+
+    assert scene.due() == []
+
+
+def test_n1a_a_default_that_fell_due_before_the_question_closes_nothing_after_it() -> None:
+    scene = with_a_person()
+    closing = scene.due()[-1]
+    scene.accept(claims("bob"))
+    scene.accept(draft("bob", ev.EV_HUMAN_REQUESTED, REQUEST, audience=["ann"], claim=live(scene)))
+
+    scene.refusal(hub(closing.event_type, closing.event_data), NotDue)
+
+
+def test_n1a_after_the_answer_the_defaults_are_measured_from_it() -> None:
+    scene = asked()
+    scene.wait(3600)
+    scene.accept(answer())
+
+    assert seconds(scene.due()) == [3720, 4200]
+    assert {one.line for one in scene.due()} == {scene.state.seq}
+
+
+def test_n1a_expectations_that_the_user_wrote_run_on() -> None:
+    waiting, of_ann = asked(turn_within(60)), with_a_person(turn_within(60))
+    of_ann.accept(says("bob"))
+
+    assert seconds(waiting.due()) == seconds(of_ann.due()) == [60]
+    waiting.wait(30)
+    waiting.accept(answer())
+    assert seconds(waiting.due()) == [60]

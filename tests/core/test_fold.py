@@ -1,7 +1,8 @@
-"""A fold applies what was decided; it decides nothing and never raises (E2)."""
+"""A fold applies what was decided and never raises (E2). A batch: ids, places and times of its envelopes."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import product
 from typing import Any
 
@@ -10,15 +11,14 @@ from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
 from turnline.core import event_types as ev
-from turnline.core.conditions import Always
 from turnline.core.envelope import Basis, Close, Decision, JsonObject, Speak
 from turnline.core.fold import fold
 from turnline.core.graph import Transition, TransitionGraph, sequence
-from turnline.core.state import KEPT_SAID, State
-from turnline.core.targets import AgentTarget, StayTarget
+from turnline.core.state import KEPT_SAID, State, WorkflowState
+from turnline.core.transitions import AgentTarget, Always, StayTarget
 
 from .customs import Breaks
-from .scenes import claims, line, live, packs, says, workflow, writes
+from .scenes import NOON, Scene, claims, fails, line, live, packs, says, workflow, writes
 from .strategies import json_values
 
 EVENT_TYPES = [*sorted({value for name, value in vars(ev).items() if name.startswith("EV_")}), "acme.note"]
@@ -150,3 +150,63 @@ def test_a_states_size_does_not_follow_the_log() -> None:
 
     assert len(repr(scene.state)) < small + 3 * KEPT_SAID  # Only the numbers in it have grown longer.
     assert len(scene.state.said) == KEPT_SAID
+
+
+def talk() -> Scene[WorkflowState]:
+    return workflow(sequence(["alice", "bob"]), "alice", "bob")
+
+
+def test_e1_the_drafts_own_line_has_the_drafts_id() -> None:
+    assert talk().accept(says("alice", envelope_id="mine"))[0].envelope_id == "mine"
+
+
+def test_e1_a_consequence_has_the_drafts_id_and_a_number() -> None:
+    """Sending a draft again finds all of what it brought about."""
+    appended = talk().accept(fails("alice"))
+
+    first = appended[0].envelope_id
+    assert [envelope.envelope_id for envelope in appended] == [first, f"{first}-1", f"{first}-2"]
+
+
+def test_e1_seqs_are_gapless_from_one() -> None:
+    scene = talk()
+    scene.accept(says("alice"), says("bob"))
+
+    assert [envelope.seq for envelope in scene.log] == [1, 2, 3, 4, 5]
+
+
+def test_e1_what_the_sender_said_about_it_is_kept() -> None:
+    said = talk().accept(
+        says("alice", causation_id="cause", priority=-3, traceparent="00-ab-cd-01", audience=["bob"])
+    )[0]
+
+    assert (said.causation_id, said.priority, said.traceparent) == ("cause", -3, "00-ab-cd-01")
+    assert said.audience == ["bob"]
+
+
+def test_f7_created_at_is_when_it_was_accepted() -> None:
+    scene = talk()
+    scene.wait(5)
+
+    assert scene.accept(says("alice"))[0].created_at == NOON + timedelta(seconds=5)
+
+
+def test_f7_created_at_never_runs_backwards() -> None:
+    """A clock that was set back must not make the log look out of order."""
+    scene = talk()
+    scene.wait(100)
+    scene.accept(says("alice"))
+    scene.wait(-3600)
+
+    appended = scene.accept(says("bob"))
+
+    assert {envelope.created_at for envelope in appended} == {NOON + timedelta(seconds=100)}
+    assert scene.state.last_at == NOON + timedelta(seconds=100)
+
+
+def test_deciding_changes_nothing() -> None:
+    scene = talk()
+    before = scene.state
+
+    assert scene.decide(says("alice", envelope_id="same")) == scene.decide(says("alice", envelope_id="same"))
+    assert scene.state is before

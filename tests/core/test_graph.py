@@ -8,23 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from turnline.core.conditions import (
-    AllOf,
-    Always,
-    AnyOf,
-    AtTurn,
-    Condition,
-    ContextEquals,
-    ContextIn,
-    ContextThreshold,
-    Expr,
-    FromSpeaker,
-    Not,
-    SignalIs,
-    ToolCalled,
-    TurnFailed,
-    conditions,
-)
 from turnline.core.envelope import JsonObject
 from turnline.core.graph import (
     MAX_COST,
@@ -36,13 +19,28 @@ from turnline.core.graph import (
     sequence,
 )
 from turnline.core.step_targets import FanOutTarget, NestedTarget
-from turnline.core.targets import (
+from turnline.core.transitions import (
     AgentTarget,
+    AllOf,
+    Always,
+    AnyOf,
+    AtTurn,
+    Condition,
+    ContextEquals,
+    ContextIn,
+    ContextThreshold,
+    Expr,
+    FromSpeaker,
+    Not,
     RevertToInitiatorTarget,
     RoundRobinTarget,
+    SignalIs,
     StayTarget,
     TerminateTarget,
+    ToolCalled,
     TransitionTarget,
+    TurnFailed,
+    conditions,
     targets,
 )
 from turnline.errors import BadExpression, BadGraph, UnknownName

@@ -25,6 +25,7 @@ from turnline.core.json import (
     MAX_VALUES,
     Flaw,
     flaw_in,
+    is_number,
     normalised,
 )
 from turnline.errors import BadDraft
@@ -249,3 +250,13 @@ def calls_while(work: Callable[[], object]) -> int:
 )
 def test_each_flaw_has_a_name(value: object, flaw: Flaw | None) -> None:
     assert flaw_in(value) is flaw
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**70, 0.5])
+def test_numbers_are_numbers(value: object) -> None:
+    assert is_number(value)
+
+
+@pytest.mark.parametrize("value", [True, "1", None, float("nan"), float("inf"), 10**400])
+def test_everything_else_is_not_a_number(value: object) -> None:
+    assert not is_number(value)

@@ -11,7 +11,7 @@ from turnline.core.channel import ChannelState
 from turnline.core.envelope import Basis, Close, Draft, Speak
 from turnline.core.graph import TransitionGraph, sequence
 from turnline.core.state import WorkflowState
-from turnline.core.targets import TerminateTarget
+from turnline.core.transitions import TerminateTarget
 from turnline.errors import ChannelClosed, ChannelPending, NotDue, NotParticipant, OutOfTurn
 
 from .scenes import (

@@ -7,16 +7,21 @@ from typing import Any
 import pytest
 
 from turnline.core.channel import Participant
-from turnline.core.conditions import AllOf, Always, Condition, FromSpeaker, Not, TurnFailed
 from turnline.core.envelope import Speak
 from turnline.core.graph import Transition, TransitionGraph
-from turnline.core.targets import (
+from turnline.core.transitions import (
     AgentTarget,
+    AllOf,
+    Always,
+    Condition,
+    FromSpeaker,
+    Not,
     RevertToInitiatorTarget,
     RoundRobinTarget,
     StayTarget,
     TerminateTarget,
     TransitionTarget,
+    TurnFailed,
 )
 from turnline.errors import BadGraph, UnknownParticipant
 

@@ -11,26 +11,26 @@ from turnline.core import event_types as ev
 from turnline.core.channel import Participant
 from turnline.core.envelope import Draft
 from turnline.core.graph import TransitionGraph
-from turnline.core.pauses import moment_of, seconds_of
+from turnline.core.json import moment_of, seconds_of
 from turnline.core.state import WorkflowState
-from turnline.core.targets import TerminateTarget
+from turnline.core.transitions import TerminateTarget
 from turnline.errors import BadDraft, ClaimLost, NotDue, UnknownQuestion
 
 from .scenes import NOON, Scene, claims, draft, hub, live, packs, types, workflow, writes
 
-SAVE = Participant("step-save", "save", "step")
-ONE_STEP = TransitionGraph("step-save", [], TerminateTarget("completed"))
+SAVE = Participant("save", "save", "step", played_by="flows")
+ONE_STEP = TransitionGraph("save", [], TerminateTarget("completed"))
 
 
 def claimed(**given: Any) -> Scene[WorkflowState]:
     """A run whose step somebody works on."""
     scene = workflow(ONE_STEP, "flows", SAVE, expectations=[], **given)
-    scene.accept(claims("step-save"))
+    scene.accept(claims("save"))
     return scene
 
 
 def pauses(scene: Scene[WorkflowState], reason: str = "time", **more: Any) -> Draft:
-    return hub(ev.EV_TURN_PAUSED, {"agent_id": "step-save", "reason": reason, **more}, claim=live(scene))
+    return hub(ev.EV_TURN_PAUSED, {"agent_id": "save", "reason": reason, **more}, claim=live(scene))
 
 
 def paused(reason: str = "time", *, seconds: float | None = 60, **more: Any) -> Scene[WorkflowState]:
@@ -52,14 +52,14 @@ def test_f7_a_pause_lets_go_of_the_claim_and_counts_the_attempts_anew() -> None:
     state = paused().state
 
     assert (state.claim, state.claims) == (None, 0)
-    assert (state.expected_next_speaker, state.turn_count) == ("step-save", 0)
+    assert (state.expected_next_speaker, state.turn_count) == ("save", 0)
 
 
 def test_f7_only_whoever_works_on_the_turn_can_pause_it() -> None:
     scene = workflow(ONE_STEP, "flows", SAVE)
 
     scene.refusal(hub(ev.EV_TURN_PAUSED, {"reason": "time"}), ClaimLost)
-    scene.accept(claims("step-save"))
+    scene.accept(claims("save"))
     scene.refusal(hub(ev.EV_TURN_PAUSED, {"reason": "time"}, claim=1), ClaimLost)
 
 
@@ -74,8 +74,8 @@ def test_f7_a_pause_ends_at_a_time_with_its_offset_or_not_by_itself(until: objec
 def test_f7_nobody_works_on_a_turn_that_waits() -> None:
     scene = paused()
 
-    scene.refusal(claims("step-save"), NotDue)
-    scene.refusal(packs("step-save", "signal", signal="default"), NotDue)
+    scene.refusal(claims("save"), NotDue)
+    scene.refusal(packs("save", "signal", signal="default"), NotDue)
 
 
 @pytest.mark.parametrize("seconds", ["60", True, -1, 1e12, [60]])
@@ -132,7 +132,7 @@ def test_f7_what_ends_a_pause_ends_it_once(event_type: str) -> None:
 def test_f7_an_answer_to_an_earlier_pause_does_not_end_a_later_one() -> None:
     scene = paused("person")
     late = ends(scene, ev.EV_HUMAN_ANSWERED, answer={})
-    scene.accept(ends(scene), claims("step-save"))
+    scene.accept(ends(scene), claims("save"))
     scene.accept(pauses(scene, "person"))
 
     scene.refusal(draft(ev.HUB, late.event_type, late.event_data), NotDue)
@@ -156,8 +156,8 @@ def test_f7_an_answer_to_another_question_resumes_nothing() -> None:
 
 def test_f7_after_a_pause_the_turn_is_anybodys_and_its_packet_moves_the_floor() -> None:
     scene = paused()
-    scene.accept(ends(scene), claims("step-save", "w2"))
-    scene.accept(packs("step-save", "signal", signal="default", claim=live(scene)))
+    scene.accept(ends(scene), claims("save", "w2"))
+    scene.accept(packs("save", "signal", signal="default", claim=live(scene)))
 
     assert types(scene.log)[-2:] == [ev.EV_PACKET, ev.EV_CHANNEL_CLOSED]
     assert scene.replayed() == scene.state
@@ -165,7 +165,7 @@ def test_f7_after_a_pause_the_turn_is_anybodys_and_its_packet_moves_the_floor() 
 
 def test_f7_what_a_paused_turn_wrote_into_the_context_is_undone() -> None:
     scene = claimed(knobs={"context_vars": {"kept": 1}})
-    scene.accept(writes("step-save", set={"kept": 2}, claim=live(scene)), pauses(scene))
+    scene.accept(writes("save", set={"kept": 2}, claim=live(scene)), pauses(scene))
 
     assert scene.state.context_vars == {"kept": 1}
 
@@ -191,7 +191,7 @@ def test_f2_a_step_keeps_private_keys_for_the_run_and_nobody_else_can() -> None:
     private = {"private_updates": {"_token": "t"}, "private_deletes": ["_old"]}
     scene = claimed(knobs={"flow": {"private": {"_old": 1, "_user_id": "ann"}}})
 
-    scene.accept(draft("step-save", ev.EV_PACKET, private, claim=live(scene)))
+    scene.accept(draft("save", ev.EV_PACKET, private, claim=live(scene)))
 
     assert scene.state.private_vars == {"_token": "t", "_user_id": "ann"}
     assert scene.state.context_vars == {}
@@ -207,4 +207,20 @@ def test_f2_a_step_keeps_private_keys_for_the_run_and_nobody_else_can() -> None:
 def test_f2_a_private_key_has_an_underscore(data: dict[str, Any]) -> None:
     scene = claimed()
 
-    assert "_" in scene.refusal(draft("step-save", ev.EV_PACKET, data, claim=live(scene)), BadDraft).expected
+    assert "_" in scene.refusal(draft("save", ev.EV_PACKET, data, claim=live(scene)), BadDraft).expected
+
+
+def test_a_turn_waits_for_no_more_children_than_were_opened_below_its_channel() -> None:
+    """The hub looks at each of them: ten thousand invented ids would cost ten thousand reads."""
+    scene = claimed()
+
+    assert (
+        scene.refusal(pauses(scene, "children", children=["c--1-0"]), BadDraft).field == "event_data.children"
+    )
+
+
+def test_a_worker_gives_only_the_reasons_of_a_turn_that_waits() -> None:
+    """`stuck` is the hub's own: it lists the turn for an operator."""
+    scene = claimed()
+
+    assert scene.refusal(pauses(scene, "stuck"), BadDraft).field == "event_data.reason"

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from turnline.core import event_types as ev
-from turnline.core.adapters.conversation import ConversationAdapter
-from turnline.core.adapters.discussion import DiscussionAdapter
+from turnline.core.adapters import ConversationAdapter, DiscussionAdapter
 from turnline.core.channel import Participant
-from turnline.core.envelope import Draft
+from turnline.core.envelope import Draft, Speak
 from turnline.core.graph import sequence
 from turnline.core.questions import QUESTIONS_PER_TURN, find, shown_questions
 from turnline.core.state import WorkflowState
@@ -20,6 +19,8 @@ from turnline.errors import (
     BadDraft,
     ClaimLost,
     NotAsked,
+    NotDue,
+    NotYet,
     OutOfTurn,
     TooManyQuestions,
     UnknownQuestion,
@@ -249,14 +250,11 @@ def test_a_participant_is_shown_its_own_questions_only() -> None:
     assert known == {"ada": [request_id()], "ann": [request_id()], "ben": [], "bob": []}
 
 
-def test_a_person_interjects_while_a_question_is_open() -> None:
-    """An answer is no interjection: it does not wait for the packet in flight."""
+def test_an_answer_does_not_wait_for_the_packet_in_flight_and_an_interjection_does() -> None:
     scene = asked()
-    scene.accept(answers("ann"))
-    scene.accept(packs("ada", claim=live(scene)))
-    (line,) = scene.accept(says("ben"))
 
-    assert line.decision is None
+    scene.refusal(says("ben"), NotYet)
+    scene.accept(answers("ann"))
 
 
 def test_in_a_channel_that_rests_no_agent_asks_people() -> None:
@@ -276,3 +274,241 @@ def test_in_a_conversation_an_agent_asks_only_in_a_turn_that_it_works_on() -> No
     scene.refusal(asks(scene, turn=2, claim=None), ClaimLost)
     scene.accept(claims("ada"))
     scene.accept(asks(scene, turn=2))
+
+
+# --- N1b: answers and pauses ---
+
+
+def pauses(scene: Scene[Any], *numbers: int, **more: Any) -> Draft:
+    """The pause of a turn that waits for the answers to these questions."""
+    awaited = {"questions": [request_id(one) for one in numbers]} if numbers else {}
+    data = {"agent_id": "ada", "turn": 1, "reason": "person", **awaited, **more}
+    return hub(ev.EV_TURN_PAUSED, data, claim=live(scene))
+
+
+def two_asked() -> Scene[WorkflowState]:
+    scene = asked()
+    scene.accept(asks(scene, request_id=request_id(2), call="1.2"))
+    return scene
+
+
+def test_n1b_an_answer_ends_the_pause_that_waits_for_it_in_the_same_append() -> None:
+    scene = asked()
+    scene.accept(pauses(scene, 1))
+
+    answer, resumed = scene.accept(answers("ann"))
+
+    assert (answer.event_type, resumed.event_type) == (ev.EV_HUMAN_ANSWERED, ev.EV_TURN_RESUMED)
+    assert scene.state.pause is None
+    assert scene.replayed() == scene.state
+    scene.accept(claims("ada"))
+
+
+def test_n1b_the_line_that_resumes_a_turn_gives_its_speaker_the_floor_again() -> None:
+    scene = asked()
+    scene.accept(pauses(scene, 1))
+
+    resumed = scene.accept(answers("ann"))[-1]
+
+    assert isinstance(resumed.decision, Speak)
+    assert (resumed.decision.agent_id, resumed.decision.by.kind) == ("ada", "resume")
+
+
+def test_n1b_a_pause_ends_in_its_own_append_if_an_awaited_answer_is_there() -> None:
+    scene = two_asked()
+    scene.accept(answers("ann", 2))
+
+    appended = scene.accept(pauses(scene, 1, 2))
+
+    assert [one.event_type for one in appended] == [ev.EV_TURN_PAUSED, ev.EV_TURN_RESUMED]
+    assert scene.state.pause is None
+
+
+def test_n1b_the_first_of_two_answers_resumes_the_turn_and_the_second_is_still_accepted() -> None:
+    scene = two_asked()
+    scene.accept(pauses(scene, 1, 2))
+
+    assert len(scene.accept(answers("ann", 2))) == 2
+    assert len(scene.accept(answers("ann", 1))) == 1
+    scene.refusal(answers("ann", 1), AlreadyAnswered)
+
+
+def test_n1b_an_answer_that_the_pause_does_not_wait_for_leaves_it() -> None:
+    scene = two_asked()
+    scene.accept(pauses(scene, 1))
+
+    scene.accept(answers("ann", 2))
+
+    assert scene.state.pause is not None
+
+
+def test_n1b_a_pause_cannot_wait_for_a_question_that_nobody_asked() -> None:
+    scene = asked()
+
+    scene.refusal(pauses(scene, 9), UnknownQuestion)
+
+
+@pytest.mark.parametrize("wrong", ["all", [1], None, {"a": 1}])
+@pytest.mark.parametrize("field", ["questions", "children"])
+def test_n1b_what_a_pause_waits_for_is_a_list_of_ids(field: str, wrong: Any) -> None:
+    scene = asked()
+
+    assert field in scene.refusal(pauses(scene, **{field: wrong}), BadDraft).field
+
+
+def test_n1b_nobody_is_told_of_a_pause() -> None:
+    scene = asked()
+
+    (line,) = scene.accept(pauses(scene, 1))
+
+    assert line.audience == []
+
+
+def test_n1b_the_timer_and_the_answer_end_a_pause_once() -> None:
+    scene = asked()
+    scene.accept(pauses(scene, 1, seconds=5))
+    pause = scene.state.pause
+    assert pause is not None
+    scene.accept(answers("ann"))
+
+    scene.refusal(hub(ev.EV_TIMER_FIRED, {"pause": pause.seq}), NotDue)
+
+
+# --- a step asks a group (N7) ---
+
+DRIVER = Participant("driver", "flows")
+PAY = Participant("pay", "pay", "step", played_by="driver", asks="ops")
+SHIP = Participant("ship", "ship", "step", played_by="driver")
+
+
+def step_at_work(step: str = "pay") -> Scene[WorkflowState]:
+    """A channel on which the driver works on the turn of a step."""
+    scene = workflow(sequence([step, "bob"]), ANN, DRIVER, PAY, SHIP, "bob", expectations=[])
+    scene.accept(claims(step))
+    return scene
+
+
+def asks_group(scene: Scene[Any], sender: str = "pay", group: Any = "ops", **more: Any) -> Draft:
+    to = more.pop("to", ())
+    return asks(scene, sender, to=to, **{"group": group, "about": {"tool": "pay"}, **more})
+
+
+def group_asked(**more: Any) -> Scene[WorkflowState]:
+    scene = step_at_work()
+    scene.accept(asks_group(scene, **more))
+    return scene
+
+
+def test_a_step_asks_the_group_that_its_channel_was_opened_with() -> None:
+    scene = group_asked(expires=7200)
+    question = scene.state.questions[request_id()]
+
+    assert (question.group, question.people, question.expires) == ("ops", [], 7200.0)
+    assert scene.log[-1].audience == []
+    assert scene.replayed() == scene.state
+
+
+@pytest.mark.parametrize("group", ["finance", "", None, 5, ["ops"]])
+def test_a_step_asks_no_other_group(group: Any) -> None:
+    scene = step_at_work()
+
+    assert scene.refusal(asks_group(scene, group=group), BadDraft).field == "event_data.group"
+
+
+def test_a_step_without_a_group_asks_none() -> None:
+    scene = step_at_work("ship")
+
+    assert scene.refusal(asks_group(scene, "ship"), BadDraft).field == "event_data.group"
+
+
+def test_an_agent_asks_no_group_also_if_its_entry_names_one() -> None:
+    """Only what another participant plays is a step, and only the process of the hub opens steps."""
+    eve = Participant("eve", "eve", asks="ops")
+    scene = workflow(sequence(["eve", "bob"]), ANN, eve, "bob", expectations=[])
+    scene.accept(claims("eve"))
+
+    assert scene.refusal(asks_group(scene, "eve"), BadDraft).field == "event_data.group"
+
+
+@pytest.mark.parametrize("claim", [None, 1])
+def test_a_step_asks_a_group_under_its_claim_only(claim: int | None) -> None:
+    scene = step_at_work()
+
+    scene.refusal(asks_group(scene, claim=claim), ClaimLost)
+
+
+def test_another_participant_does_not_ask_in_the_turn_of_a_step() -> None:
+    scene = step_at_work()
+
+    scene.refusal(asks_group(scene, "bob"), OutOfTurn)
+
+
+@pytest.mark.parametrize(
+    "more", [{"to": ("ann",)}, {"about": "pay"}, {"expires": -1}, {"expires": "2h"}, {"x": 1}]
+)
+def test_a_question_to_a_group_has_no_audience_and_reads_back(more: Any) -> None:
+    scene = step_at_work()
+
+    scene.refusal(asks_group(scene, **more), BadDraft)
+
+
+def test_the_hub_answers_for_a_member_of_the_group_and_the_line_names_them() -> None:
+    scene = group_asked()
+    (line,) = scene.accept(answers(ev.HUB, by="carol", group="ops"))
+
+    assert line.event_data["by"] == "carol"
+    assert line.audience == ["pay", "driver"]
+    scene.refusal(answers(ev.HUB, by="carol", group="ops"), AlreadyAnswered)
+
+
+@pytest.mark.parametrize("sender", ["ann", "bob", "driver", "pay"])
+def test_no_participant_answers_what_a_group_is_asked(sender: str) -> None:
+    scene = group_asked()
+
+    scene.refusal(answers(sender), NotAsked)
+    scene.refusal(answers(sender, by="carol", group="ops"), BadDraft)
+
+
+@pytest.mark.parametrize("group", ["finance", "", "ann"])
+def test_the_hub_answers_for_no_other_group(group: str) -> None:
+    scene = group_asked()
+
+    scene.refusal(answers(ev.HUB, by="carol", group=group), NotAsked)
+
+
+def test_the_hub_answers_for_no_person_what_a_group_is_asked() -> None:
+    scene = group_asked()
+
+    scene.refusal(answers(ev.HUB, **{"by": "carol", "for": "ann"}), NotAsked)
+
+
+@pytest.mark.parametrize("group", ["ann", "", "ops"])
+def test_a_group_does_not_answer_what_a_person_is_asked(group: str) -> None:
+    scene = asked()
+
+    scene.refusal(answers(ev.HUB, by="carol", group=group), NotAsked)
+
+
+def test_the_answer_of_a_group_ends_the_pause_that_waits_for_it() -> None:
+    scene = group_asked()
+    scene.accept(pauses(scene, 1, agent_id="pay"))
+    lines = scene.accept(answers(ev.HUB, by="carol", group="ops"))
+
+    assert [line.event_type for line in lines] == [ev.EV_HUMAN_ANSWERED, ev.EV_TURN_RESUMED]
+    assert scene.state.pause is None
+
+
+def test_only_the_player_of_a_step_knows_of_its_question() -> None:
+    scene = group_asked()
+
+    known = {who for who in ("ann", "bob", "driver", "pay") if shown_questions(scene.state, who)}
+    assert known == {"driver", "pay"}
+
+
+def test_a_retry_forgets_the_questions_of_the_attempt_before() -> None:
+    """The next attempt may make another call at the same place; a yes to this one is not for it."""
+    scene = group_asked()
+    scene.accept(answers(ev.HUB, by="carol", group="ops"))
+    scene.accept(pauses(scene, reason="retry", seconds=1, agent_id="pay"))
+
+    assert scene.state.questions == {}

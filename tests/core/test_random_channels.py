@@ -16,10 +16,17 @@ from turnline.core import codec, event_types as ev
 from turnline.core.adapter import AnyAdapter
 from turnline.core.adapters import ConsultingAdapter, ConversationAdapter, DiscussionAdapter, WorkflowAdapter
 from turnline.core.channel import Participant
-from turnline.core.conditions import ContextEquals, ToolCalled, TurnFailed
 from turnline.core.envelope import Draft, JsonObject
 from turnline.core.graph import Transition, TransitionGraph
-from turnline.core.targets import AgentTarget, RoundRobinTarget, StayTarget, TerminateTarget
+from turnline.core.transitions import (
+    AgentTarget,
+    ContextEquals,
+    RoundRobinTarget,
+    StayTarget,
+    TerminateTarget,
+    ToolCalled,
+    TurnFailed,
+)
 from turnline.errors import Refused
 
 from .scenes import Scene, claims, closes, draft, fails, hub, invited, packs, says, writes

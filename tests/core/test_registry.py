@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from turnline.core.conditions import (
+from turnline.core.registry import Registry
+from turnline.core.transitions import (
     AllOf,
     Always,
     Condition,
@@ -17,7 +18,6 @@ from turnline.core.conditions import (
     conditions,
     parts_of,
 )
-from turnline.core.registry import Registry
 from turnline.errors import BadGraph, NameTaken, UnknownName
 
 

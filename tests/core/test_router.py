@@ -11,7 +11,12 @@ import pytest
 
 from turnline.core.adapters import WorkflowAdapter
 from turnline.core.channel import Participant
-from turnline.core.conditions import (
+from turnline.core.envelope import Basis, Close, Draft, JsonObject, Speak
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.router import MAX_DECISION_STEPS, compile_graph
+from turnline.core.state import WorkflowState
+from turnline.core.transitions import (
+    AgentTarget,
     AllOf,
     Always,
     AnyOf,
@@ -21,19 +26,12 @@ from turnline.core.conditions import (
     Expr,
     FromSpeaker,
     Not,
-    ToolCalled,
-    TurnFailed,
-)
-from turnline.core.envelope import Basis, Close, Draft, JsonObject, Speak
-from turnline.core.graph import Transition, TransitionGraph, sequence
-from turnline.core.router import MAX_DECISION_STEPS, compile_graph
-from turnline.core.state import WorkflowState
-from turnline.core.targets import (
-    AgentTarget,
     RoundRobinTarget,
     StayTarget,
     TerminateTarget,
+    ToolCalled,
     TransitionTarget,
+    TurnFailed,
 )
 from turnline.errors import BadTarget, RoutingFailed
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from turnline.core.envelope import JsonObject
-from turnline.core.packet import check_packet
+from turnline.core.event_types import check_packet
 from turnline.core.routing import Finish, Handoff, ToolOutcome, packet
 
 WAITED_FOR = {"escalate", "resolve"}

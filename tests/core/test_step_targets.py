@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 
 from turnline.core.channel import Participant
-from turnline.core.conditions import FromSpeaker, Not, TurnFailed
 from turnline.core.envelope import Speak
 from turnline.core.graph import Transition, TransitionGraph, sequence
 from turnline.core.step_targets import FanOutTarget, NestedTarget, names_in, step_participants, steps_of
-from turnline.core.targets import AgentTarget, RoundRobinTarget, TerminateTarget, TransitionTarget
+from turnline.core.transitions import (
+    AgentTarget,
+    FromSpeaker,
+    Not,
+    RoundRobinTarget,
+    TerminateTarget,
+    TransitionTarget,
+    TurnFailed,
+)
 from turnline.errors import BadGraph
 
 from .scenes import says, workflow
@@ -40,13 +47,13 @@ def test_w1_a_graph_with_steps_reads_back_equal(target: TransitionTarget) -> Non
 
 def test_the_floor_goes_to_the_step() -> None:
     graph = after_alice(FanOutTarget(["bob"], step="votes"))
-    step = Participant("step-votes", "votes", "step")
+    step = Participant("votes", "votes", "step", played_by="alice")
     scene = workflow(graph, "alice", "bob", step)
 
     (said,) = scene.accept(says("alice"))
 
     assert isinstance(said.decision, Speak)
-    assert said.decision.agent_id == "step-votes"
+    assert said.decision.agent_id == "votes"
     assert said.decision.by.target == repr(FanOutTarget(["bob"], step="votes"))
 
 
@@ -57,15 +64,15 @@ def test_the_steps_of_a_graph_are_participants_that_nobody_invites() -> None:
         NestedTarget(sequence(["bob"])),
     )
 
-    assert step_participants(graph.to_dict()) == [
-        Participant("step-a", "a", "step"),
-        Participant("step-nested", "nested", "step"),
+    assert step_participants(graph.to_dict(), "alice") == [
+        Participant("a", "a", "step", played_by="alice"),
+        Participant("nested", "nested", "step", played_by="alice"),
     ]
 
 
 @pytest.mark.parametrize("data", [None, {}, "graph", sequence(["a", "b"]).to_dict(), {"transitions": 5}])
 def test_a_graph_without_steps_has_none(data: Any) -> None:
-    assert step_participants(data) == []
+    assert step_participants(data, "alice") == []
 
 
 def test_two_steps_of_one_name_are_an_error_unless_they_do_the_same() -> None:
@@ -75,7 +82,7 @@ def test_two_steps_of_one_name_are_an_error_unless_they_do_the_same() -> None:
     )
     both = TransitionGraph("alice", [Transition(FromSpeaker("alice"), one)], other)
 
-    assert list(steps_of(twice)) == ["step-ask"]
+    assert list(steps_of(twice)) == ["ask"]
     with pytest.raises(BadGraph, match="two of them"):
         steps_of(both)
 

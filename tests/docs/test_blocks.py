@@ -24,7 +24,7 @@ from turnline.testing import ModelServer
 WITHIN_SECONDS = 120.0
 _KEPT_ELSEWHERE = {"operations/deployment.md"}
 """Its documents are not ours; `test_deployment` looks at them."""
-_WARNS_ON_PURPOSE = ("TurnFailed", "replay(", "retry=")
+_WARNS_ON_PURPOSE = ("TurnFailed", "replay(")
 """What programs name that warn on purpose. Others print nothing on stderr."""
 _NAMED_ELSEWHERE = {"TL301", "TL302", "TL303", "TL304", "TL305", "TL306"}
 """Findings of names that nobody has: nodes, agents, tools, data models, flows, MCP servers."""

@@ -15,9 +15,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from turnline import Agent, Context, ToolResult
 from turnline.agent.messages import Message, ModelReply, UserMessage
-from turnline.hub.seat import Seat
+from turnline.core.views import Floor
+from turnline.hub.seat import Claimed, Seat
 from turnline.log.sqlite import SqliteLog
 from turnline.network import (
     ChannelInject,
@@ -41,8 +44,9 @@ LOG, TOOLS, MODELS = "log.db", "tools.txt", "models.txt"
 class ForgetfulSeat(Seat):
     """The twin: what an earlier attempt of the turn has recorded is not looked at."""
 
-    async def recorded(self, channel_id: str) -> list[Envelope]:
-        return []
+    async def claim_turn(self, floor: Floor, channel_id: str, *, claim_id: str, alone: bool) -> Claimed:
+        claimed = await super().claim_turn(floor, channel_id, claim_id=claim_id, alone=alone)
+        return replace(claimed, lines=[], ages=[])
 
 
 class ForgetfulLink(LocalLink):

@@ -33,9 +33,10 @@ from msgspec.structs import replace
 from turnline import Agent
 from turnline.agent.messages import ModelReply
 from turnline.agent.model import ModelRequest, OnText
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.errors import LogConflict, LogError, LogUnavailable, UnknownName
-from turnline.hub.clock import SystemClock
+from turnline.hub.timers import SystemClock
 from turnline.log.address import open_log
 from turnline.log.base import Log
 from turnline.network import (
@@ -93,12 +94,16 @@ class NotedLog:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
-        await self._append(channel_id, envelopes, after=after)
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
+        await self._append(channel_id, envelopes, after=after, row=row)
         self._note(channel_id, envelopes)
 
-    async def _append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
-        await self._inner.append(channel_id, envelopes, after=after)
+    async def _append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None
+    ) -> None:
+        await self._inner.append(channel_id, envelopes, after=after, row=row)
 
     def _note(self, channel_id: str, envelopes: Sequence[Envelope]) -> None:
         # Killed processes lose nothing that the system has taken: there is no need to sync.
@@ -109,10 +114,12 @@ class NotedLog:
 class CarelessLog(NotedLog):
     """A twin: whatever was appended to a conversation meanwhile, what is sent goes behind it."""
 
-    async def _append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def _append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None
+    ) -> None:
         while True:
             try:
-                return await super()._append(channel_id, envelopes, after=after)
+                return await super()._append(channel_id, envelopes, after=after, row=row)
             except LogConflict as error:
                 if channel_id.startswith("_"):
                     raise
@@ -123,9 +130,11 @@ class CarelessLog(NotedLog):
 class HastyLog(NotedLog):
     """A twin: it says so before it has written."""
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         self._note(channel_id, envelopes)
-        await self._append(channel_id, envelopes, after=after)
+        await self._append(channel_id, envelopes, after=after, row=row)
 
 
 LOGS: Final = {"honest": NotedLog, "careless": CarelessLog, "hasty": HastyLog}

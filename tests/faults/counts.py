@@ -33,6 +33,13 @@ CONVERSATION_KILLS_OF_THE_TWIN: Final = 16
 AGENT_KILLS: Final = 40 * SOAK
 AGENT_KILLS_OF_THE_TWIN: Final = 12
 
+ONCE_KILLS: Final = 40 * SOAK
+ONCE_KILLS_OF_THE_TWIN: Final = 12
+
+WAIT_KILLS: Final = 50 * SOAK
+WAIT_KILLS_ON_SERVERS: Final = 50 * SOAK
+WAIT_KILLS_OF_THE_TWIN: Final = 8
+
 RANDOM_HISTORIES: Final = 500 * SOAK
 STEPS_OF_A_HISTORY: Final = 50
 
@@ -71,7 +78,7 @@ WAVES_OF_CHANNELS: Final = 15 * SOAK
 CHANNELS_LEFT: Final = 50
 """Of the last wave: live ones among many that are closed."""
 
-SEEDS: Final = 2000 * SOAK
+SEEDS: Final = 200 * SOAK
 SEEDS_TWICE: Final = 12 * SOAK
-SEEDS_OF_A_TWIN: Final = 400
+SEEDS_OF_A_TWIN: Final = 200
 """It is stopped as soon as it is caught, which takes most of them a few seeds."""

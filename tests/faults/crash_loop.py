@@ -16,7 +16,7 @@ import sys
 
 from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.errors import TurnStuck
-from turnline.hub.lane import Lane
+from turnline.hub.turns import Lane
 from turnline.log.sqlite import SqliteLog
 from turnline.network import Channel, Hub, HubClient, LocalLink, Passport, Turn, sequence
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.flow.project import load_project
 from turnline.log.joined import Transaction
@@ -33,19 +34,27 @@ class DeadlyLog(SqliteLog):
         self._left = kill_at or -1
         self._before = before
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         self._about_to(channel_id, envelopes)
-        await super().append(channel_id, envelopes, after=after)
+        await super().append(channel_id, envelopes, after=after, row=row)
         self._done(channel_id, envelopes)
 
     async def append_within(
-        self, transaction: Transaction, channel_id: str, envelopes: Sequence[Envelope], *, after: int
+        self,
+        transaction: Transaction,
+        channel_id: str,
+        envelopes: Sequence[Envelope],
+        *,
+        after: int,
+        row: ChannelRow | None = None,
     ) -> None:
         if not transaction.has_writes:  # Then it is an `append`.
-            await super().append_within(transaction, channel_id, envelopes, after=after)
+            await super().append_within(transaction, channel_id, envelopes, after=after, row=row)
             return
         self._about_to(channel_id, envelopes)
-        await super().append_within(transaction, channel_id, envelopes, after=after)
+        await super().append_within(transaction, channel_id, envelopes, after=after, row=row)
         self._done(channel_id, envelopes)
 
     def _about_to(self, channel_id: str, envelopes: Sequence[Envelope]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.faults.full_disk import BLOCK, Disk
 from tests.server.stage import Ctx, Server, served
-from turnline.hub.clock import SystemClock
+from turnline.hub.timers import SystemClock
 from turnline.log.sqlite import SqliteLog
 
 WORK = "{trigger: {path: /work}, steps: [{id: it, runner: same}]}"

@@ -1,6 +1,6 @@
 """Many channels of one file, open at once, in waves. Run by `test_many_channels.py`.
 
-    python -m tests.faults.many_channels FILE AT_ONCE WAVES LEFT honest|hoarding
+    python -m tests.faults.many_channels FILE AT_ONCE WAVES LEFT honest|tight|hoarding
 
 A wave opens AT_ONCE channels, waits until an agent works on a turn of each, lets the models answer, and waits
 for the end of all of them. LEFT channels of the last wave stay as they are, and the process ends as if it
@@ -22,6 +22,7 @@ from typing import Final
 from turnline import Agent
 from turnline.agent.messages import ModelReply
 from turnline.agent.model import ModelRequest, OnText
+from turnline.hub.channels import ENTRY_BYTES
 from turnline.hub.options import HubOptions
 from turnline.log.sqlite import SqliteLog
 from turnline.network import Channel, Envelope, Hub, HubClient, HumanClient, LocalLink, Passport, round_robin
@@ -35,6 +36,8 @@ FEW_TASKS: Final = 16
 """Of a hub with nothing to do: its timers, its tail, the audit."""
 PATIENCE_SECONDS: Final = 10.0
 LOOK_AGAIN_SECONDS: Final = 0.01
+EVERYTHING: Final = 1 << 40
+"""More bytes than the channels of any wave take."""
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -144,10 +147,11 @@ async def tasks_left() -> int:
 
 async def main(file: str, at_once: int, waves: int, left: int, kind: str) -> None:
     kept: list[Envelope] = []
-    # Not all that are open fit: they are forgotten and read again all the time.
-    options = HubOptions(cached_channels=at_once // 2)
+    options = HubOptions()
+    if kind == "tight":  # Not all that are open fit: they are forgotten and read again all the time.
+        options = HubOptions(cache_bytes=at_once // 2 * ENTRY_BYTES)
     if kind == "hoarding":  # The twin: whatever there was stays in memory.
-        options = HubOptions(cached_channels=at_once * waves, listeners=[kept.append])
+        options = HubOptions(cache_bytes=EVERYTHING, listeners=[kept.append])
     hub = await Hub.open(SqliteLog(file, durability="process"), **options)
     client, gate = HubClient(LocalLink(hub)), Gate(at_once)
     for name in AGENTS:

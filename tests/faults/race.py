@@ -16,9 +16,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.errors import LogConflict
-from turnline.hub.clock import SystemClock
+from turnline.hub.timers import SystemClock
 from turnline.log.sqlite import SqliteLog
 from turnline.network import Hub, HubClient, LocalLink, Passport, Turn
 
@@ -40,9 +41,11 @@ class RaceLog(SqliteLog):
 
     conflicts = 0
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         try:
-            await super().append(channel_id, envelopes, after=after)
+            await super().append(channel_id, envelopes, after=after, row=row)
         except LogConflict:
             self.conflicts += 1
             raise
@@ -51,10 +54,12 @@ class RaceLog(SqliteLog):
 class CarelessLog(RaceLog):
     """The twin: whatever was appended meanwhile, what is sent goes behind it."""
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         while True:
             try:
-                return await super().append(channel_id, envelopes, after=after)
+                return await super().append(channel_id, envelopes, after=after, row=row)
             except LogConflict as error:
                 after = error.found
                 envelopes = [replace(one, seq=after + n) for n, one in enumerate(envelopes, 1)]

@@ -28,6 +28,7 @@ from msgspec import Struct
 
 from tests.faults.sigkill import HastyLog, whole
 from turnline.core.adapters import built_in
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.errors import LogConflict, LogError, LogUnavailable
 from turnline.log import sqlite
@@ -41,7 +42,7 @@ CHANNELS: Final = ("_a", "_b")
 """Of the kind that nobody folds: `verify` looks at the rest."""
 GATE: Final = 0
 VOICE: Final = 1
-TIDY_PAGES: Final = 6
+TIDY_PAGES: Final = 24
 LARGEST: Final = 9_000
 MAX_LINES_AN_APPEND: Final = 3
 ATTEMPTS: Final = 2
@@ -56,17 +57,21 @@ Acknowledged = dict[str, int]
 class DeafLog(SqliteLog):
     """A twin: it acknowledges what was refused."""
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         with suppress(LogUnavailable, LogConflict):
-            await super().append(channel_id, envelopes, after=after)
+            await super().append(channel_id, envelopes, after=after, row=row)
 
 
 class StubbornLog(SqliteLog):
     """A twin: it repeats a sync that failed, and takes the second one's word for it."""
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         try:
-            await super().append(channel_id, envelopes, after=after)
+            await super().append(channel_id, envelopes, after=after, row=row)
         except LogUnavailable:
             descriptor = os.open(f"{self.path}-wal", os.O_RDWR)
             os.fsync(descriptor)

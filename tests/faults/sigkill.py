@@ -20,6 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import NoReturn
 
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.errors import LogError
 from turnline.log.base import Log
@@ -43,8 +44,10 @@ Acknowledged = dict[str, int]
 class HastyLog(SqliteLog):
     """The twin: it acknowledges before the commit."""
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
-        asyncio.get_running_loop().create_task(super().append(channel_id, envelopes, after=after))
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
+        asyncio.get_running_loop().create_task(super().append(channel_id, envelopes, after=after, row=row))
         await asyncio.sleep(0)
 
 

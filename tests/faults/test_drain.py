@@ -91,7 +91,7 @@ async def problems(
     for run_id in found:
         done = await runtime.runs.wait(run_id)
         lines = await runtime.hub.read_wal(run_id)
-        taken = Counter(line.sender_id.removeprefix("step-") for line in lines if line.event_type == "packet")
+        taken = Counter(line.sender_id for line in lines if line.event_type == "packet")
         if done.status != "succeeded" or taken != Counter(STEPS):
             wrong.append(f"{run_id} came to {done.status} with {dict(taken)}")
         wrong += [f"{run_id} had to be taken over" for line in lines if "replaces" in line.event_data]

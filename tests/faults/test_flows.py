@@ -132,7 +132,7 @@ def recorded(found: Found) -> set[str]:
         done.add("model 1")
     if any(line.startswith("turn.tool") for line in found.lines):
         done.add("tool look_up")
-    if "packet step-price" in found.lines:
+    if "packet price" in found.lines:
         done.add("model 3")
     return done
 

@@ -1,8 +1,8 @@
 """X14: many channels at once on one file: what they cost in memory, and what opening the file again costs.
 
 Each has a turn in progress, and all close with the right reason. The memory follows from how many are open,
-not from how many there have been; a hub that is opened on the file reads the live ones only, and takes them
-up.
+not from how many there have been. A hub that is opened on the file reads none of them; when the participants
+attach, it reads the live ones only, and takes them up.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from turnline.network import Hub, HubClient, LocalLink, Passport
 from turnline.testing import ScriptedModel
 
 ROOT: Final = Path(__file__).parents[2]
-BYTES_PER_OPEN_CHANNEL: Final = 64 * 1024
-"""With a turn in progress; about 40 KiB were measured."""
-BYTES_OF_A_HUB: Final = 10 * 1024 * 1024
+BYTES_PER_OPEN_CHANNEL: Final = 72 * 1024
+"""With a turn in progress: claims ride with the floor, so all channels have one at the same moment. 65 KiB
+were measured with the cache of the default size, in which all of these channels fit."""
+BYTES_OF_A_HUB: Final = 13 * 1024 * 1024
 """Whatever it does: modules that are imported late, pages of the file, threads."""
 PATIENCE_SECONDS: Final = 300.0 * SOAK
 LINES_OF_A_LIVE_CHANNEL: Final = 20
@@ -41,7 +42,10 @@ LINES_OF_A_LIVE_CHANNEL: Final = 20
 
 
 def run(file: Path, *, at_once: int, waves: int, left: int = 0, kind: str = "honest") -> Report:
-    """Open and close channels in a process of its own; return what it says of itself."""
+    """Open and close channels in a process of its own; return what it says of itself.
+
+    An `honest` process has a cache of the default size, a `tight` one room for half the channels.
+    """
     numbers = [str(number) for number in (at_once, waves, left)]
     command = [sys.executable, "-m", "tests.faults.many_channels", str(file), *numbers, kind]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=PATIENCE_SECONDS)
@@ -77,12 +81,11 @@ def test_x14_many_channels_at_once_all_close_under_a_ceiling_of_memory(at_once: 
     assert at_once.in_progress == CHANNELS_AT_ONCE
     assert at_once.reasons == {"max_turns": CHANNELS_AT_ONCE - CHANNELS_LEFT}
     assert at_once.still_open == CHANNELS_LEFT
-    assert at_once.cached <= CHANNELS_AT_ONCE // 2
     assert at_once.most_bytes < ceiling(CHANNELS_AT_ONCE)
 
 
 def test_x14_memory_follows_from_what_is_open_not_from_what_was(tmp_path: Path) -> None:
-    report = run(tmp_path / "log.db", at_once=CHANNELS_IN_WAVES, waves=WAVES_OF_CHANNELS)
+    report = run(tmp_path / "log.db", at_once=CHANNELS_IN_WAVES, waves=WAVES_OF_CHANNELS, kind="tight")
 
     assert report.reasons == {"max_turns": CHANNELS_IN_WAVES * WAVES_OF_CHANNELS}
     assert (report.still_open, report.cached <= CHANNELS_IN_WAVES // 2) == (0, True)
@@ -97,7 +100,7 @@ def test_the_harness_notices_a_process_that_keeps_every_channel_and_envelope(tmp
     assert report.most_bytes > ceiling(CHANNELS_IN_WAVES)
 
 
-async def test_x14_a_cold_open_reads_the_live_channels_only_and_takes_them_up(
+async def test_x14_a_cold_open_reads_no_channel_and_attaching_takes_the_live_ones_up(
     file: Path, at_once: Report
 ) -> None:
     live = {name_of(0, number) for number in range(CHANNELS_LEFT)}
@@ -105,8 +108,7 @@ async def test_x14_a_cold_open_reads_the_live_channels_only_and_takes_them_up(
     hub, client = await opened(log)
     try:
         assert hub.health().open_channels == CHANNELS_LEFT
-        assert channels_in(log) == live
-        assert max(log.read_of[name] for name in live) <= LINES_OF_A_LIVE_CHANNEL
+        assert channels_in(log) == set()
 
         for name in AGENTS:
             await client.register(Agent(name, config=ScriptedModel(lambda _: "said")), attach_plugin=False)
@@ -114,6 +116,7 @@ async def test_x14_a_cold_open_reads_the_live_channels_only_and_takes_them_up(
         results = await asyncio.gather(*(user.channel(name).result() for name in live))
         assert {(one.reason, one.turns) for one in results} == {("max_turns", TURNS)}
         assert channels_in(log) == live
+        assert max(log.read_of[name] for name in live) <= LINES_OF_A_LIVE_CHANNEL
     finally:
         await client.close()
         await hub.close()

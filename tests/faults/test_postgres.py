@@ -16,6 +16,7 @@ from tests.faults.acknowledged import Writers
 from tests.faults.counts import POSTGRES_CUTS, POSTGRES_STOPS
 from tests.log.postgres_stage import Stoppable, Wire, own_folder, place_of, stoppable, wire_before
 from tests.postgres import Postgres, run
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.log.postgres import PostgresLog
 
@@ -27,8 +28,10 @@ class HastyLog(PostgresLog):
 
     late: ClassVar[set[asyncio.Future[None]]] = set()
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
-        writing = asyncio.ensure_future(super().append(channel_id, envelopes, after=after))
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
+        writing = asyncio.ensure_future(super().append(channel_id, envelopes, after=after, row=row))
         self.late.add(writing)
         writing.add_done_callback(lambda done: done.exception())
         await asyncio.sleep(0)

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.faults.counts import RANDOM_HISTORIES, STEPS_OF_A_HISTORY
 from tests.faults.reference import Model
+from tests.turn_lines import claim_own, fail
 from turnline.client.channel import Channel
 from turnline.core.adapters import built_in
 from turnline.core.channel import ChannelSpec
@@ -118,7 +119,9 @@ class RandomHistory(RuleBasedStateMachine):
     @rule()
     def the_speaker_claims(self) -> None:
         assert self.model.floor is not None
-        self.claim = self.do(self.agents[self.model.floor].seat.claim("c", self.model.turns + 1)).seq
+        seat = self.agents[self.model.floor].seat
+        self.taken = self.do(claim_own(seat, "c", self.model.turns + 1))
+        self.claim = self.taken.seq
         self.model.claim()
 
     @precondition(lambda self: self.model.open and self.model.claimed)
@@ -134,7 +137,8 @@ class RandomHistory(RuleBasedStateMachine):
     def the_speaker_gives_up(self) -> None:
         assert self.claim is not None
         assert self.model.floor is not None
-        self.do(self.agents[self.model.floor].seat.fail("c", self.claim, {"type": "Tired", "message": ""}))
+        seat = self.agents[self.model.floor].seat
+        self.do(fail(seat, "c", self.taken, {"type": "Tired", "message": ""}))
         self.model.give_up()
         self.claim = None
 

@@ -1,4 +1,6 @@
-"""X11: hubs, agents and their log in one event loop that a seed decides about; a failing seed replays.
+"""X11: hubs, agents, flows and links on one log, in one event loop that a seed decides about.
+
+A failing seed replays:
 
 TURNLINE_SEED=1234 pytest tests/faults/test_simulation.py -k every_seed
 python -m tests.faults.simulation 1234
@@ -15,7 +17,16 @@ from pathlib import Path
 import pytest
 
 from tests.faults.counts import SEEDS, SEEDS_OF_A_TWIN, SEEDS_TWICE
-from tests.faults.simulation.twins import CarelessReach, DeafLink, ForgetfulLink, HastyReach
+from tests.faults.simulation.twins import (
+    CarelessReach,
+    DeafLink,
+    ForgetfulLink,
+    HastyReach,
+    forget_parents,
+    keep_offers,
+    lose_resumes,
+    run_suspects_beside_others,
+)
 from tests.faults.simulation.world import World
 from turnline.core import claims
 
@@ -60,6 +71,23 @@ def digests(seeds: list[str], hash_seed: str) -> list[str]:
 )
 def test_x11_a_twin_is_found_out(world: Callable[[int], World]) -> None:
     assert any(world(seed).run() for seed in range(SEEDS_OF_A_TWIN))
+
+
+@pytest.mark.parametrize(
+    "take_guard_out",
+    [
+        pytest.param(lose_resumes, id="n1: a resume is lost"),
+        pytest.param(forget_parents, id="n1: a child that closes resumes nobody"),
+        pytest.param(run_suspects_beside_others, id="n3: claims of innocent turns count"),
+        pytest.param(keep_offers, id="n6: an offer is not withdrawn"),
+    ],
+)
+def test_x11_a_twin_of_the_engine_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, take_guard_out: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    take_guard_out(monkeypatch)
+
+    assert any(World(seed).run() for seed in range(SEEDS_OF_A_TWIN))
 
 
 def test_x11_the_twin_that_takes_any_packet_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

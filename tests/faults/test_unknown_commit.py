@@ -71,7 +71,7 @@ async def writer(file: FaultyFile) -> AsyncIterator[Writer]:
 
 def seqs(file: FaultyFile) -> list[int]:
     with closing(sqlite3.connect(file.path)) as connection:
-        return [seq for (seq,) in connection.execute("SELECT seq FROM records ORDER BY seq")]
+        return [seq for (seq,) in connection.execute("SELECT seq FROM turnline_records ORDER BY seq")]
 
 
 async def test_what_landed_is_answered_as_a_success(file: FaultyFile, writer: Writer) -> None:

@@ -119,10 +119,13 @@ async def test_x16_parts_without_end_are_bounded() -> None:
 async def test_x16_more_requests_than_may_wait_are_refused() -> None:
     async with served(settings=WsSettings(requests=10)) as (_, serving), raw(serving.url) as client:
         mallory = await took_part(client)
+        await client.join("silent")  # It never answers an invitation, so opening waits.
+        graph = {"initial_speaker": "mallory"}
         for number in range(15):
-            args = {"seconds": 1e9}
+            request = {"channel_id": f"c{number}", "type": "workflow", "target": ["silent"]}
+            args = {"request": {**request, "knobs": {"graph": graph}}}
             await client.send(
-                {"kind": "request", "id": f"s{number}", "op": "sleep", "seat": mallory, "args": args}
+                {"kind": "request", "id": f"s{number}", "op": "open", "seat": mallory, "args": args}
             )
 
         assert await answered(client) == ["BadFrame"] * 5

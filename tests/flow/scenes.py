@@ -14,17 +14,23 @@ from turnline.agent.journal import Entry
 from turnline.core.envelope import JsonObject
 from turnline.core.state import State
 from turnline.flow.definition.flow import read
-from turnline.flow.work import Services, Work
+from turnline.flow.work import Services, StepWork
+from turnline.turns.journal import TurnJournal
 
 NOON: Final = datetime(2030, 1, 1, 12, tzinfo=UTC)
 RUN: Final = "run-1"
 TURN: Final = 3
 
 
-class Notes:
+async def forget(event_type: str, data: JsonObject, *, within: object = None) -> None:
+    """Record nothing."""
+
+
+class Notes(TurnJournal):
     """A journal in memory, and the reserved keys that were dropped."""
 
     def __init__(self) -> None:
+        super().__init__((), forget)
         self.entries: list[Entry] = []
         self.dropped: list[tuple[str, list[str]]] = []
 
@@ -65,12 +71,12 @@ def work_on(
     context: JsonObject | None = None,
     recorded: Sequence[Entry] = (),
     notes: Notes | None = None,
-) -> Work[Any]:
+) -> StepWork[Any]:
     """Return the work on `step`, which is the first of a flow of two; `context` is the flow's."""
     noted = Notes() if notes is None else notes
     spec = {"context": context or {}, "steps": [{"id": "it", **step}, {"id": "late", "runner": "x"}]}
     flow = read({"metadata": {"name": "flow"}, "spec": spec}, name="flow")
-    return Work(
+    return StepWork(
         step=flow.steps[0],
         run_id=RUN,
         flow=flow,

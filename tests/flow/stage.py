@@ -14,7 +14,6 @@ from typing import Any, Final
 from tests.logs import new_log
 from turnline.client.embedded import Hub
 from turnline.core.envelope import Envelope, JsonObject
-from turnline.core.step_targets import STEP_PREFIX
 from turnline.flow.definition.flow import Flow, read
 from turnline.flow.driver import Driver
 from turnline.flow.runs import Runs
@@ -23,6 +22,8 @@ from turnline.flow.tasks import Tasks
 from turnline.flow.verdict import Verdict, verdict
 from turnline.flow.work import Services
 from turnline.flow.yaml_document import read_yaml
+from turnline.hub.channels import CACHE_BYTES
+from turnline.hub.options import HubOptions
 from turnline.log.base import Log
 from turnline.testing.manual_clock import ManualClock
 
@@ -47,7 +48,7 @@ class Stage:
     async def path(self, run_id: str) -> list[str]:
         """The steps that were taken, in their order."""
         lines = await self.hub.read_wal(run_id)
-        return [line.sender_id.removeprefix(STEP_PREFIX) for line in lines if line.event_type == "packet"]
+        return [line.sender_id for line in lines if line.event_type == "packet"]
 
     async def wal(self, run_id: str) -> list[Envelope]:
         return await self.hub.read_wal(run_id)
@@ -104,11 +105,13 @@ async def stage(
     services: Services | None = None,
     clock: ManualClock | None = None,
     sweep_seconds: float = 0,
+    cache_bytes: int = CACHE_BYTES,
     **nodes: Callable[[Any], Any],
 ) -> AsyncIterator[Stage]:
     """A hub with a driver that knows `flows` and `nodes`; stopped in the end, as a program stops it."""
     clock = clock or ManualClock()
-    hub = await Hub.open(log or new_log(), ttl_sweep_interval=sweep_seconds, clock=clock)
+    options: HubOptions = {"clock": clock, "cache_bytes": cache_bytes}
+    hub = await Hub.open(log or new_log(), ttl_sweep_interval=sweep_seconds, **options)
     driver = Driver(hub, services or Services(flows=flows_of(*flows), nodes=nodes))
     await driver.start()
     try:

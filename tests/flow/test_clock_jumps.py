@@ -11,7 +11,7 @@ from turnline.core.event_types import EV_TIMER_FIRED
 from turnline.log.sqlite import SqliteLog
 from turnline.testing.manual_clock import ManualClock
 
-from .stage import stage
+from .stage import Stage, stage
 
 HOUR: Final = 3600.0
 DAY: Final = 86_400.0
@@ -103,16 +103,31 @@ async def test_wait_until_ends_by_itself_soon_after_the_clock_was_set_forward() 
         assert (await house.ended(run_id)).status == "succeeded"
 
 
+async def after_an_hour(house: Stage) -> str:
+    """Return the id of a run that waited for an hour and has ended."""
+    run_id = await house.runs.start("main", {})
+    await house.paused(run_id)
+    await house.pass_time(HOUR)
+    await house.ended(run_id)
+    return run_id
+
+
 @pytest.mark.parametrize("wait", ["{for: 2h}", "{until: '2030-01-02T12:00:00Z'}"])
 async def test_the_timeout_of_a_step_ends_a_wait_that_is_longer(wait: str) -> None:
     async with stage(f"steps: [{{id: it, wait: {wait}, timeout: 1h, routes: {{timeout: END}}}}]") as house:
-        run_id = await house.runs.start("main", {})
-        await house.paused(run_id)
-        await house.pass_time(HOUR)
-        await house.ended(run_id)
+        run_id = await after_an_hour(house)
 
         packet = (await house.wal(run_id))[-2]
         assert packet.event_data["routing"]["signal"] == "timeout"
+
+
+@pytest.mark.parametrize("wait", ["{for: 2h}", "{event: paid}"])
+async def test_a_wait_that_the_timeout_of_its_step_ends_says_the_limit(wait: str) -> None:
+    async with stage(f"steps: [{{id: it, wait: {wait}, timeout: 1h}}]") as house:
+        failed = await house.ended(await after_an_hour(house))
+
+    assert failed.error is not None
+    assert failed.error.message == "the step took longer than its timeout of 3600 s"
 
 
 @JUMPS

@@ -78,15 +78,15 @@ def test_f4_the_graph_sends_every_signal_where_the_rule_says(steps: list[Step], 
         *participants_of(steps),
         knobs={"graph": graph.to_dict()},
     )
-    scene.accept(claims(f"step-{steps[place].id}"))
+    scene.accept(claims(steps[place].id))
     routing = {"routing": {"kind": "signal", "signal": signal}}
-    packet = scene.accept(draft(f"step-{steps[place].id}", ev.EV_PACKET, routing, claim=live(scene)))[0]
+    packet = scene.accept(draft(steps[place].id, ev.EV_PACKET, routing, claim=live(scene)))[0]
 
     expected = route(steps, place, signal)
     reasons = {END: "completed", FAIL: "failed", UNHANDLED: "step_failed", NOWHERE: "unrouted_signal"}
     match packet.decision:
         case Speak(agent_id=agent_id):
-            assert agent_id == f"step-{expected}"
+            assert agent_id == expected
         case Close(reason=reason):
             assert reason == reasons[expected]
         case _:
@@ -94,4 +94,4 @@ def test_f4_the_graph_sends_every_signal_where_the_rule_says(steps: list[Step], 
 
 
 def test_f4_a_run_can_start_at_any_step() -> None:
-    assert graph_of(steps_of({"id": "a"}, {"id": "b"}), max_steps=5, start="b").initial_speaker == "step-b"
+    assert graph_of(steps_of({"id": "a"}, {"id": "b"}), max_steps=5, start="b").initial_speaker == "b"

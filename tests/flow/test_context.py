@@ -63,3 +63,13 @@ def test_f3_a_value_that_is_not_json_is_named_by_its_key() -> None:
         difference({}, {"when": {"at": {1, 2}}})
 
     assert error.value.field == "ctx.when.at"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, float("nan")), ([None], [float("nan")]), ([1], (1,)), ({"1": 2}, {1: 2})]
+)
+def test_a_value_with_the_text_of_the_one_before_is_still_refused_if_it_is_not_json(
+    before: Any, after: Any
+) -> None:
+    with pytest.raises(BadDraft):
+        difference({"key": before}, {"key": after})

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
-from tests.hub.scenes import CountingLog, FailingLog, Wrapped, die
+from tests.hub.scenes import CountingLog, FailingLog, Wrapped, die, quiet
 from tests.logs import FullLog, OpenLog, new_log
-from turnline.core.channel import child_id
+from turnline.core.channel import ChannelRow, child_id
 from turnline.core.claims import MAX_CLAIMS
 from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_CHANNEL_CLOSED
+from turnline.core.views import Notice
 from turnline.errors import (
+    DataUnavailable,
     LogUnavailable,
     ParseFailed,
     RunConflict,
@@ -24,8 +28,10 @@ from turnline.errors import (
 )
 from turnline.flow.events import event_of
 from turnline.flow.verdict import RunError
+from turnline.hub.hub import Hub
 from turnline.hub.opening import first_of
-from turnline.log.base import Log
+from turnline.hub.retry import RETRY_SECONDS
+from turnline.log.base import Head, Log
 
 from .stage import Stage, stage
 
@@ -218,6 +224,25 @@ async def test_f5_a_missing_runner_is_an_error_that_names_the_nearest() -> None:
 
 
 # --- F7: retries, waits and restarts ---
+
+
+async def test_f7_a_step_whose_database_is_away_is_performed_again_and_has_not_failed() -> None:
+    calls = list[int]()
+
+    def work(ctx: Ctx) -> Ctx:
+        calls.append(1)
+        if len(calls) == 1:
+            raise DataUnavailable("here", because="it is away")
+        return {"stored": True}
+
+    async with stage(ONE, work=work) as house:
+        run_id = await house.runs.start("main", {})
+        while not (state := await house.runs.state(run_id)).is_over:
+            await first_of(house.hub.wait_beyond(run_id, state.seq), asyncio.sleep(0))
+            house.clock.advance(RETRY_SECONDS)
+        done = await house.ended(run_id)
+
+    assert (done.status, done.data, len(calls)) == ("succeeded", {"stored": True}, 2)
 
 
 async def test_f7_a_retry_is_a_timer_on_the_log_with_a_pause_that_doubles() -> None:
@@ -545,19 +570,88 @@ async def test_f7_a_child_that_closed_while_nobody_was_told_is_found_at_the_next
     assert done.data == {"got": [{"ok": True}, {"ok": True}]}
 
 
-async def test_l3_children_of_a_run_that_ended_are_closed_at_the_next_start(open_log: OpenLog) -> None:
-    flow = "steps: [{id: all, for_each: {items: '[1]', steps: [{id: ask, human: {title: ok?}}]}}]"
-    async with stage(flow, log=open_log()) as house:
+ASKS_BELOW = "steps: [{id: all, for_each: {items: '[1]', steps: [{id: ask, human: {title: ok?}}]}}]"
+
+
+async def close_run_without_driver(open_log: OpenLog) -> str:
+    """Leave a run on the log that has closed, and return the run below it, which has not."""
+    async with stage(ASKS_BELOW, log=open_log()) as house:
         run_id = await house.runs.start("main", {})
         await house.runs.wait(run_id)
         [task] = await house.tasks.list()
-        await house.driver.stop()
-        await house.runs.cancel(run_id)
-    async with stage(flow, log=open_log()) as house:
-        done = await house.ended(task.run_id)
+    hub = await Hub.open(open_log(), ttl_sweep_interval=0)
+    await hub.write(run_id, EV_CHANNEL_CLOSED, {"reason": "cancelled"})
+    assert not (await hub.state(task.run_id)).is_over
+    await hub.close()
+    return task.run_id
+
+
+async def test_l3_children_of_a_run_that_ended_are_closed_at_the_next_start(open_log: OpenLog) -> None:
+    child = await close_run_without_driver(open_log)
+    async with stage(ASKS_BELOW, log=open_log()) as house:
+        done = await house.ended(child)
 
     assert done.error is not None
     assert done.error.type == "cancelled"
+
+
+class AwayLog(Wrapped):
+    """Is away once, when a driver lists the open channels: the first list is for the hub."""
+
+    lists = 0
+
+    async def channels(
+        self, *, closed: bool | None = None, after: str = "", limit: int | None = None
+    ) -> list[Head]:
+        self.lists += 1
+        if self.lists == 2:
+            raise LogUnavailable("here", because="it is away")
+        return await super().channels(closed=closed, after=after, limit=limit)
+
+
+async def test_l3_children_of_a_run_that_ended_are_closed_once_the_log_can_be_used(open_log: OpenLog) -> None:
+    child = await close_run_without_driver(open_log)
+    async with stage(ASKS_BELOW, log=AwayLog(open_log())) as house:
+        while not (state := await house.runs.state(child)).is_over:
+            await first_of(house.hub.wait_beyond(child, state.seq), asyncio.sleep(0))
+            house.clock.advance(RETRY_SECONDS)
+
+    assert state.pending_close_reason == "cancelled"
+
+
+class AwayAtPauseLog(FailingLog):
+    """Is away for the next read of the channel `fails_on`, once a turn has paused for a person."""
+
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
+        await super().append(channel_id, envelopes, after=after, row=row)
+        if envelopes[-1].event_data.get("reason") == "person":
+            self.fail_read = LogUnavailable("here", because="it is away")
+
+
+async def test_f6_a_caller_is_told_that_a_run_rests_once_the_channels_above_can_be_read() -> None:
+    asks = "[{id: rest, wait: {for: 5s}}, {id: ask, human: {title: ok?}}]"
+    inner = f"[{{id: inner, for_each: {{items: '[1]', steps: {asks}}}}}]"
+    flow = f"steps: [{{id: outer, for_each: {{items: '[1]', steps: {inner}}}}}]"
+    log = AwayAtPauseLog()
+    async with stage(flow, log=log, cache_bytes=1) as house:
+        run_id = await house.runs.start("main", {})
+        log.fails_on = middle = child_id(run_id, 1, "0")
+        lowest = child_id(middle, 1, "0")
+        waiting = asyncio.create_task(house.runs.wait(run_id))
+        for channel_id, reason in ((run_id, "children"), (middle, "children"), (lowest, "time")):
+            await house.paused(channel_id, reason)
+        await quiet()
+        await house.pass_time(5)
+        await house.paused(lowest, "person")
+        await quiet()
+        assert (log.fail_read, waiting.done()) == (None, False)
+        house.clock.advance(RETRY_SECONDS)
+        await quiet()
+
+        assert waiting.done()
+        assert (await waiting).status == "waiting"
 
 
 async def test_f7_a_step_that_is_tried_again_opens_its_children_anew() -> None:
@@ -654,7 +748,7 @@ async def test_n3_a_step_that_ends_its_process_again_and_again_is_stuck_and_can_
     open_log: OpenLog,
 ) -> None:
     run_id = await interrupted(open_log(), ONE)
-    await die(open_log(), run_id, "step-only")
+    await die(open_log(), run_id, "only")
 
     async with stage(ONE, log=open_log(), work=lambda ctx: {"worked": True}) as house:
         stuck = await house.runs.wait(run_id)
@@ -663,6 +757,21 @@ async def test_n3_a_step_that_ends_its_process_again_and_again_is_stuck_and_can_
 
     assert (stuck.status, stuck.error.type if stuck.error else "") == ("stuck", "turn_stuck")
     assert (again, done.data) == (run_id, {"worked": True})
+
+
+async def test_a_nested_run_that_is_over_is_retried_with_the_run_at_the_top() -> None:
+    flows = [
+        "steps: [{id: sub, workflow: {name: other}}]",
+        "{metadata: {name: other}, steps: [{id: sub, workflow: {name: third}}]}",
+        "{metadata: {name: third}, steps: [{id: only, runner: work}]}",
+    ]
+    async with stage(*flows, work=lambda ctx: ctx["nothing"]) as house:
+        run_id = await house.runs.start("main", {})
+        await house.ended(run_id)
+        [child] = await house.hub.tree.children(run_id)
+        [deepest] = await house.hub.tree.children(child)
+        with pytest.raises(RunConflict, match=f"is part of the run '{run_id}'; retry that one"):
+            await house.runs.retry(deepest)
 
 
 async def test_n3_a_run_that_waits_for_a_stuck_run_below_it_is_stuck_and_a_retry_resumes_both(
@@ -680,8 +789,10 @@ async def test_n3_a_run_that_waits_for_a_stuck_run_below_it_is_stuck_and_a_retry
         run_id = await house.runs.start("main", {})
         await entered.wait()
         await house.paused(run_id)
-        [child] = house.driver.children_of(run_id)
-    await die(open_log(), child, "step-only")
+        pause = (await house.hub.state(run_id)).pause
+        assert pause is not None
+        [child] = pause.children
+    await die(open_log(), child, "only")
 
     async with stage(flow, other, log=open_log(), work=lambda ctx: {"worked": True}) as house:
         stuck = await house.runs.wait(run_id)
@@ -697,7 +808,7 @@ async def test_n3_a_run_that_waits_for_a_stuck_run_below_it_is_stuck_and_a_retry
 
 async def test_n3_routes_error_takes_a_step_that_ends_its_process(open_log: OpenLog) -> None:
     run_id = await interrupted(open_log(), RESCUED)
-    await die(open_log(), run_id, "step-only")
+    await die(open_log(), run_id, "only")
 
     async with stage(RESCUED, log=open_log(), work=lambda ctx: {}, rescue=rescue) as house:
         done = await house.ended(run_id)
@@ -710,7 +821,7 @@ def rescue(ctx: Ctx) -> Ctx:
     return {"rescued": ctx["_last_error_type"]}
 
 
-async def test_f7_a_step_whose_packet_could_not_be_written_is_taken_up_again() -> None:
+async def test_f7_a_packet_that_could_not_be_written_is_written_later_and_its_step_runs_once() -> None:
     calls: list[int] = []
     log = FailingLog(new_log())
     houses: list[Stage] = []
@@ -730,7 +841,7 @@ async def test_f7_a_step_whose_packet_could_not_be_written_is_taken_up_again() -
             house.clock.advance(1)  # It tries again after a while.
         done = await house.runs.verdict(run_id)
 
-    assert (done.status, done.data) == ("succeeded", {"n": 2})
+    assert (done.status, done.data) == ("succeeded", {"n": 1})
 
 
 class LateLog(Wrapped):
@@ -740,12 +851,14 @@ class LateLog(Wrapped):
         super().__init__(inner)
         self.before_pause: Callable[[str], Awaitable[None]] | None = None
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         is_pause = envelopes[0].event_data.get("reason") == "children"
         if is_pause and self.before_pause is not None:
             happen, self.before_pause = self.before_pause, None
             await happen(channel_id)
-        await super().append(channel_id, envelopes, after=after)
+        await super().append(channel_id, envelopes, after=after, row=row)
 
 
 ONE_CHILD = (
@@ -762,8 +875,6 @@ async def test_f7_a_child_that_closes_while_its_parent_goes_to_rest_is_not_misse
             child = child_id(run_id, 1, "0")
             await house.runs.cancel(child)
             await house.ended(child)
-            while house.driver.children_of(run_id):  # noqa: ASYNC110  Until the driver has seen it.
-                await asyncio.sleep(0)
 
         log.before_pause = close_child
         done = await house.ended(await house.runs.start("main", {}))
@@ -817,8 +928,8 @@ async def test_f7_whoever_attaches_is_not_told_of_a_turn_that_waits() -> None:
     woken: list[str] = []
 
     class Listening:
-        def wake(self, channel_id: str, seq: int) -> None:
-            woken.append(channel_id)
+        def wake(self, notice: Notice) -> None:
+            woken.append(notice.channel_id)
 
     async with stage(APPROVE, note=noop) as house:
         await house.run(name="Ann")
@@ -893,3 +1004,18 @@ async def test_a_timeout_of_the_nodes_own_is_not_told_as_the_steps() -> None:
 
     assert done.error is not None
     assert (done.error.type, done.error.message) == ("timeout", "the printer did not answer in 3 s")
+
+
+async def test_a_driver_whose_hub_closes_first_leaves_no_unhandled_error() -> None:
+    errors = list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    async with stage(ONE, work=noop) as house:
+        run_id = await house.runs.start("main", {})
+        await house.ended(run_id)
+        closed = (await house.wal(run_id))[-1]
+        await house.hub.close()
+        house.driver._heard(closed)
+        await quiet()
+    gc.collect()
+
+    assert errors == []

@@ -131,6 +131,29 @@ def test_beside_a_lone_file_only_what_uses_turnline_is_code(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.parametrize(
+    ("program", "is_code"),
+    [
+        ("print(run_sync(graph, agents=[ada]))", False),
+        ("result = turnline.run_sync(graph)", False),
+        ("import asyncio\nasyncio.run(main())", False),
+        ("with open('x') as file:\n    run_sync(graph)", False),
+        ("if __name__ == '__main__':\n    run_sync(graph)", True),
+        ("def main():\n    return run_sync(graph)", True),
+        ("main = lambda: run_sync(graph)", True),
+        (f"n = {'+'.join('1' * 900)}", True),
+    ],
+)
+def test_beside_a_lone_file_a_program_that_runs_when_it_is_imported_is_not_code(
+    tmp_path: Path, program: str, *, is_code: bool
+) -> None:
+    made(tmp_path, "flow.yaml")
+    made(tmp_path, "program.py", text=f"import turnline\nfrom turnline import run_sync\n{program}\n")
+    files = folder(tmp_path)
+
+    assert bool(files.code_beside([tmp_path / "flow.yaml"])) is is_code
+
+
 @pytest.mark.parametrize("sign", ["turnline.yaml", "nodes/a.py", "agents/a.py"])
 def test_the_project_of_a_file_is_the_nearest_folder_that_looks_like_one(tmp_path: Path, sign: str) -> None:
     made(tmp_path, "turnline.yaml", f"p/{sign}", "p/w/x/a.yaml", "p/w/nodes/empty.txt")

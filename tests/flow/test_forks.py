@@ -33,9 +33,9 @@ async def test_a_fork_of_a_run_goes_on_from_any_line_with_what_the_run_had_then(
         run_id = await house.runs.start("main", {"n": 1})
         assert (await house.ended(run_id)).data == {"n": 20}
         for line in await house.wal(run_id):
-            fork_id = await house.hub.fork(run_id, at=line.seq)
             then = await house.hub.state_at(run_id, line.seq)
             taken.clear()
+            fork_id = await house.hub.fork(run_id, at=line.seq)
 
             assert (await house.ended(fork_id)).data == {"n": 20}
             assert taken == ["one", "two"][then.turn_count :]

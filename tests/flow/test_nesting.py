@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.logs import OpenLog
 from turnline.client.embedded import Hub
-from turnline.core.channel import MAX_DEPTH, MAX_RUNS
+from turnline.core.channel import MAX_DEPTH, MAX_RUNS, child_id
 from turnline.core.envelope import Draft
 from turnline.core.event_types import EV_CHANNEL_CHILD, EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE_ACK, EV_TEXT
 from turnline.core.governance import Passport
@@ -123,11 +123,14 @@ async def test_a_run_may_start_a_thousand_runs_of_other_flows_and_no_more() -> N
     main = "steps: [{id: all, for_each: {" + block + ", steps: [{id: one, workflow: {name: small}}]}}]"
     small = "{metadata: {name: small}, spec: {steps: [{id: end, response: {mapping: {ok: true}}}]}}"
     async with stage(main, small) as house:
-        ended = await house.run(numbers=list(range(MAX_RUNS + 3)))
+        run_id = await house.runs.start("main", {"numbers": list(range(MAX_RUNS + 3))})
+        results = (await house.ended(run_id)).data["out"]
+        failed = [place for place, one in enumerate(results) if "error" in one]
+        error = (await house.runs.verdict(child_id(run_id, 1, str(failed[0])))).error
 
-    failed = [one for one in ended.data["out"] if "error" in one]
     assert len(failed) == 3
-    assert f"{MAX_RUNS} runs" in failed[0]["error"]["message"]
+    assert error is not None
+    assert f"{MAX_RUNS} runs" in error.message
 
 
 async def test_the_count_of_runs_survives_a_restart(tmp_path: Path) -> None:
@@ -230,14 +233,20 @@ async def test_a_child_below_a_closed_run_is_closed_after_a_crash(tmp_path: Path
 
 async def test_the_driver_has_started_before_runs_are_resumed(tmp_path: Path) -> None:
     """`/ready` answers while runs resume."""
-    path = tmp_path / "log.db"
-    async with stage(WAITING, log=SqliteLog(path)) as house:
+    path, entered = tmp_path / "log.db", asyncio.Event()
+    flow = "steps: [{id: slow, runner: work}]"
+
+    async def never(ctx: object) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    async with stage(flow, log=SqliteLog(path), work=never) as house:
         run_id = await house.runs.start("main", {})
-        await waiting(house, 3)
-        before = (await house.hub.state(run_id)).seq
+        await entered.wait()
 
     hub = await Hub.open(SqliteLog(path), ttl_sweep_interval=0)
-    driver = Driver(hub, Services(flows=flows_of(WAITING)))
+    before = (await hub.state(run_id)).seq
+    driver = Driver(hub, Services(flows=flows_of(flow), nodes={"work": lambda ctx: None}))
     await driver.start()
     at_start = (await hub.state(run_id)).seq
     resumed = await hub.wait_beyond(run_id, before)
@@ -245,6 +254,20 @@ async def test_the_driver_has_started_before_runs_are_resumed(tmp_path: Path) ->
     await hub.close()
 
     assert (at_start, resumed) == (before, True)
+
+
+async def test_runs_that_wait_write_nothing_when_a_process_starts_again(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with stage(WAITING, log=SqliteLog(path)) as house:
+        run_id = await house.runs.start("main", {})
+        await waiting(house, 3)
+    seqs = []
+    for _ in range(5):
+        async with stage(WAITING, log=SqliteLog(path)) as house:
+            await waiting(house, 3)
+            seqs.append((await house.hub.state(run_id)).seq)
+
+    assert len(set(seqs)) == 1
 
 
 async def test_a_conversation_below_a_closed_run_is_closed_after_a_crash(tmp_path: Path) -> None:

@@ -103,11 +103,17 @@ async def test_a_nested_flow_keeps_a_shorter_limit_of_its_own() -> None:
     node = Endless()
     short = "{metadata: {name: other}, spec: {limits: {timeout: 10}, steps: [{id: work, runner: work}]}}"
     async with stage(flow("workflow: {name: other}"), short, work=node.work) as house:
-        await house.runs.start("main", {})
+        run_id = await house.runs.start("main", {})
         await node.begun.wait()
-        await house.pass_time(10)
+        await house.pass_time(9)
+        assert not node.cancelled.is_set()
 
+        await house.pass_time(1)
         await node.cancelled.wait()
+        ended = await house.ended(run_id)
+
+        assert ended.error is not None
+        assert "limit of 10 s" in ended.error.message
 
 
 async def test_the_work_before_and_after_a_wait_counts_together(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from turnline.flow.trust import (
     ensure_trust_key,
     find_trust_key,
 )
-from turnline.hub.ids import sortable_ids
+from turnline.hub.timers import sortable_ids
 from turnline.log.base import DEFINITION_PREFIX, MARK_PREFIX, Log
 from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock

@@ -16,7 +16,7 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 def closed(reason: str, **more: Any) -> WorkflowState:
     return WorkflowState(
-        status=ChannelState.CLOSED, pending_close_reason=reason, last_speaker_id="step-save", **more
+        status=ChannelState.CLOSED, pending_close_reason=reason, last_speaker_id="save", **more
     )
 
 

@@ -1,9 +1,10 @@
-"""Record what this version writes: `python -m tests.histories.record`, once for each release; kept for ever.
+"""Record what this program writes: `python -m tests.histories.record`.
 
-    0.1/NAME.jsonl          a log, as `turnline log export` writes it
-    0.1/NAME.states.jsonl   every line of its channels as it is read, and what it changes in the state
+    unreleased/NAME.jsonl          a log, as `turnline log export` writes it
+    unreleased/NAME.states.jsonl   every line of its channels as it is read, and what it changes in the state
 
-Nothing that is there is written again: a history shows what a version wrote, not what it should have.
+Nothing has been released, so a change of the format replaces the recordings in the same commit. The first
+release renames the folder to its version. From then on that folder is never changed.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from io import BytesIO
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import msgspec
 
 from tests.flow.stage import stage
-from turnline import Agent, Context, ToolResult, __version__, run
+from turnline import Agent, Context, ToolResult, run
 from turnline.client.embedded import Hub
+from turnline.core.codec import SALT_BYTES
 from turnline.core.envelope import JsonObject
 from turnline.log.base import Log
 from turnline.log.memory import MemoryLog
@@ -40,8 +44,7 @@ from turnline.network import (
 from turnline.network.workflow_helpers import set_context
 from turnline.testing import ManualClock, ScriptedModel, call
 
-FOLDER: Final = Path(__file__).parent
-VERSION: Final = ".".join(__version__.split(".")[:2])
+FOLDER: Final = Path(__file__).parent / "unreleased"
 REFUND_FLOW: Final = """
 metadata: {name: refund}
 spec:
@@ -198,7 +201,8 @@ async def read_states(log: Log) -> AsyncIterator[JsonObject]:
 
 async def played(name: str) -> tuple[bytes, bytes]:
     """Play a scene; return the log it leaves behind, and what its lines add up to."""
-    log, exported = MemoryLog(), BytesIO()
+    salts, exported = Random(name), BytesIO()
+    log = MemoryLog(new_salt=partial(salts.randbytes, SALT_BYTES))
     await SCENES[name](log)
     await export_log(MemoryRecords(log), exported.write, exported_at="")
     lines = [msgspec.json.encode(one) async for one in read_states(log)]
@@ -206,16 +210,15 @@ async def played(name: str) -> tuple[bytes, bytes]:
 
 
 def record(folder: Path) -> None:
-    """Play every scene that `folder` does not have."""
+    """Play every scene and replace its recording in `folder`."""
     folder.mkdir(exist_ok=True)
     for name in SCENES:
         file = folder / f"{name}.jsonl"
-        if not file.exists():
-            log, states = asyncio.run(played(name))
-            file.write_bytes(log)
-            file.with_suffix(".states.jsonl").write_bytes(states)
-            print(f"recorded {file}")
+        log, states = asyncio.run(played(name))
+        file.write_bytes(log)
+        file.with_suffix(".states.jsonl").write_bytes(states)
+        print(f"recorded {file}")
 
 
 if __name__ == "__main__":
-    record(FOLDER / VERSION)
+    record(FOLDER)

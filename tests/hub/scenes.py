@@ -18,14 +18,14 @@ import msgspec
 import pytest
 
 from tests.logs import FullLog
-from turnline.client.agent_client import AgentClient
 from turnline.client.channel import Channel
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
 from turnline.client.human_client import HumanClient
 from turnline.client.link import LocalLink
+from turnline.client.participant import AgentClient
 from turnline.client.turn import Turn, TurnHandler
-from turnline.core.channel import ChannelSpec, Participant
+from turnline.core.channel import ChannelFilter, ChannelRow, ChannelSpec, Participant
 from turnline.core.claims import MAX_CLAIMS
 from turnline.core.envelope import SCHEMA_VERSION, Decision, Draft, Envelope, JsonObject
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE, EV_CONTEXT_SET, EV_TEXT, HUB
@@ -175,8 +175,10 @@ class Wrapped:
         self.address = self.inner.address
         self.durability = self.inner.durability
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
-        await self.inner.append(channel_id, envelopes, after=after)
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
+        await self.inner.append(channel_id, envelopes, after=after, row=row)
 
     def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
         return self.inner.read(channel_id, after=after)
@@ -191,6 +193,17 @@ class Wrapped:
         self, *, closed: bool | None = None, after: str = "", limit: int | None = None
     ) -> list[Head]:
         return await self.inner.channels(closed=closed, after=after, limit=limit)
+
+    async def rows(
+        self, where: ChannelFilter, *, after: ChannelRow | None = None, limit: int
+    ) -> list[ChannelRow]:
+        return await self.inner.rows(where, after=after, limit=limit)
+
+    async def row(self, channel_id: str) -> ChannelRow | None:
+        return await self.inner.row(channel_id)
+
+    async def without_row(self, *, after: str = "", limit: int) -> list[str]:
+        return await self.inner.without_row(after=after, limit=limit)
 
     def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         return self.inner.tail(after=after)
@@ -214,13 +227,18 @@ class CountingLog(Wrapped):
     def __init__(self, inner: FullLog | None = None) -> None:
         super().__init__(inner)
         self.read_of: Counter[str] = Counter()
+        self.reads: Counter[str] = Counter()
+        """Channel -> how often a reading of it was begun."""
         self.appends: Counter[str] = Counter()
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
-        await super().append(channel_id, envelopes, after=after)
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
+        await super().append(channel_id, envelopes, after=after, row=row)
         self.appends[channel_id] += 1
 
     async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
+        self.reads[channel_id] += 1
         async for envelope in self.inner.read(channel_id, after=after):
             self.read_of[channel_id] += 1
             yield envelope
@@ -234,19 +252,22 @@ class FailingLog(Wrapped):
         self.fail_append: Exception | None = None
         self.fail_read: Exception | None = None
         self.fails_on: str | None = None
-        """The channel whose append fails; None: any. The audit may write at any moment."""
+        """The channel whose append or read fails; None: any. The audit may write at any moment."""
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         if self.fails_on in (None, channel_id):
             error, self.fail_append = self.fail_append, None
             if error is not None:
                 raise error
-        await super().append(channel_id, envelopes, after=after)
+        await super().append(channel_id, envelopes, after=after, row=row)
 
     async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
-        error, self.fail_read = self.fail_read, None
-        if error is not None:
-            raise error
+        if self.fails_on in (None, channel_id):
+            error, self.fail_read = self.fail_read, None
+            if error is not None:
+                raise error
         async for envelope in self.inner.read(channel_id, after=after):
             yield envelope
 
@@ -259,10 +280,12 @@ class SlowLog(Wrapped):
         self.held: str | None = None
         self.let = asyncio.Event()
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         if channel_id == self.held:
             await self.let.wait()
-        await super().append(channel_id, envelopes, after=after)
+        await super().append(channel_id, envelopes, after=after, row=row)
 
 
 def on_log(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from turnline.client.turn import Turn
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.errors import Denied, InviteRejected, LogUnavailable
 from turnline.hub.audit import AUDIT_CHANNEL, MAX_PENDING_LINES
@@ -126,10 +127,12 @@ async def test_nobody_waits_for_the_audit() -> None:
     class Held(FailingLog):
         let = asyncio.Event()
 
-        async def append(self, channel_id: str, envelopes: object, *, after: int) -> None:
+        async def append(
+            self, channel_id: str, envelopes: object, *, after: int, row: ChannelRow | None = None
+        ) -> None:
             if channel_id == AUDIT_CHANNEL:
                 await self.let.wait()
-            await super().append(channel_id, envelopes, after=after)  # type: ignore[arg-type]
+            await super().append(channel_id, envelopes, after=after, row=row)  # type: ignore[arg-type]
 
     log = Held()
     async with house(log, "alice", "bob") as home:

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from turnline.client.channel import Channel
 from turnline.core.adapters import built_in
-from turnline.core.channel import ChannelSpec
+from turnline.core.channel import ChannelFilter, ChannelRow, ChannelSpec, ChannelState
 from turnline.core.envelope import Draft, Envelope
-from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE, EV_TEXT
+from turnline.core.event_types import (
+    EV_CHANNEL_CLOSED,
+    EV_CHANNEL_INVITE,
+    EV_CHANNEL_OPENED,
+    EV_CONTEXT_SET,
+    EV_TEXT,
+)
 from turnline.core.fold import FOLD_VERSION
 from turnline.core.governance import Passport, Registration
-from turnline.core.graph import round_robin
+from turnline.core.graph import round_robin, sequence
 from turnline.core.state import State
 from turnline.errors import LogUnavailable, UnknownChannel
-from turnline.hub.channels import LOOKS_PER_ENTRY, SNAPSHOT_EVERY, Channels
-from turnline.hub.entry import Entry
+from turnline.hub.channels import (
+    ENTRY_BYTES,
+    LOOKS_PER_ENTRY,
+    RECENT_ENVELOPES,
+    SNAPSHOT_EVERY,
+    Channels,
+    Entry,
+)
 from turnline.hub.request import OpenRequest
 from turnline.log.base import Log
 from turnline.log.memory import MemoryLog
+from turnline.testing.lines import NOON, row
 
 from ..logs import FullLog, OpenLog
 from .scenes import (
@@ -29,6 +43,7 @@ from .scenes import (
     CountingLog,
     FailingLog,
     House,
+    Wrapped,
     add_one,
     begin,
     closed,
@@ -37,6 +52,7 @@ from .scenes import (
     quiet,
     refused,
     sqlite,
+    until,
 )
 
 OLD_CHANNELS = 1000
@@ -50,13 +66,17 @@ def old_channel(channel_id: str, members: Sequence[Registration], *, lines: int)
     return on_log(members, *said, (EV_CHANNEL_CLOSED, {"reason": "done"}, None), channel_id=channel_id)
 
 
+def old_row(name: str, lines: int) -> ChannelRow:
+    return row(name, seq=lines, status=ChannelState.CLOSED, closed_at=NOON)
+
+
 async def write_history(log: Log, members: Sequence[Registration], *, channels: int, lines: int) -> None:
     """Many closed channels, appended in big batches."""
     names = [f"old-{number:04}" for number in range(channels)]
     for first in range(0, channels, 100):
         await asyncio.gather(
             *(
-                log.append(name, old_channel(name, members, lines=lines), after=0)
+                log.append(name, old_channel(name, members, lines=lines), after=0, row=old_row(name, lines))
                 for name in names[first : first + 100]
             )
         )
@@ -96,6 +116,61 @@ async def test_opening_costs_the_open_channels_not_the_history(tmp_path: Path) -
         assert home.hub.health().cached_channels == 1
         assert {name for name in log.read_of if not name.startswith("_")} == {open_one}
         assert log.read_of.total() < 20
+
+
+def channels_in(reads: Counter[str]) -> set[str]:
+    return {name for name in reads if not name.startswith("_")}
+
+
+async def test_opening_a_hub_reads_no_channel_and_attaching_reads_those_that_wait(open_log: OpenLog) -> None:
+    """Y8: the index says who is waited for, and where."""
+    async with house(open_log(), "alice", "bob", "carol") as home:
+        for_bob = {(await home.open(A_B, message="hello")).channel_id for _ in range(20)}
+        for_carol = await home.open(sequence(["alice", "carol"]), message="hello")
+        await home.open(A_B)
+        await home["alice"].channel(min(for_bob)).close("enough")
+    log = CountingLog(open_log())
+    async with house(log) as home:
+        assert (channels_in(log.reads), home.hub.health().open_channels) == (set(), 21)
+
+        await home.agent("bob")
+        await until(lambda: channels_in(log.reads) >= for_bob - {min(for_bob)})
+        await quiet()
+        assert channels_in(log.reads) == for_bob - {min(for_bob)}
+
+        await home.agent("carol")
+        await until(lambda: for_carol.channel_id in log.reads)
+        assert channels_in(log.reads) == for_bob - {min(for_bob)} | {for_carol.channel_id}
+
+
+async def test_a_channel_that_closes_while_a_hub_is_being_opened_is_not_open_there() -> None:
+    class Meanwhile(Wrapped):
+        """Before the index is read, another hub closes the channel."""
+
+        close_first: Channel | None = None
+
+        async def rows(
+            self, where: ChannelFilter, *, after: ChannelRow | None = None, limit: int
+        ) -> list[ChannelRow]:
+            if self.close_first is not None:
+                await self.close_first.close("enough")
+            return await super().rows(where, after=after, limit=limit)
+
+    shared = MemoryLog()
+    async with house(shared, "alice", "bob") as other:
+        log = Meanwhile(shared)
+        log.close_first = await other.open(A_B)
+        async with house(log) as home:
+            assert home.hub.health().open_channels == 0
+
+
+async def test_a_channel_whose_lines_came_without_a_row_is_read_when_the_hub_opens() -> None:
+    log = MemoryLog()
+    async with house(log, "alice", "bob") as home:
+        lines = on_log(home.hub.participants(), (EV_CHANNEL_OPENED, {}, None), channel_id="bare")
+    await log.append("bare", lines, after=0)
+    async with house(log) as home:
+        assert home.hub.health().open_channels == 1
 
 
 async def test_a_closed_channel_is_read_when_somebody_asks_for_it(open_log: OpenLog) -> None:
@@ -149,7 +224,7 @@ async def test_a_log_that_cannot_be_read_for_a_moment_is_no_reason_to_quarantine
 
 
 async def test_more_channels_than_are_cached_all_work() -> None:
-    async with house(MemoryLog(), "alice", "bob", cached_channels=4) as home:
+    async with house(MemoryLog(), "alice", "bob", cache_bytes=4 * ENTRY_BYTES) as home:
         channels = await asyncio.gather(*(home.open(A_B) for _ in range(40)))
         await asyncio.gather(*(channel.send("hello") for channel in channels))
         await asyncio.gather(*(home.handle("bob", channel).send("bye") for channel in channels))
@@ -159,7 +234,7 @@ async def test_more_channels_than_are_cached_all_work() -> None:
 
 
 async def test_a_cache_of_one_is_enough(open_log: OpenLog) -> None:
-    async with house(open_log(), "alice", "bob", cached_channels=1) as home:
+    async with house(open_log(), "alice", "bob", cache_bytes=1) as home:
         channels = await asyncio.gather(*(home.open(FOR_EVER) for _ in range(8)))
         for _ in range(3):
             await asyncio.gather(*(add_one(channel) for channel in channels))
@@ -168,9 +243,38 @@ async def test_a_cache_of_one_is_enough(open_log: OpenLog) -> None:
         assert [state.context_vars for state in states] == [{"n": 3}] * 8
 
 
+async def test_the_cache_counts_bytes_and_closed_channels_leave_it_first() -> None:
+    """Y8: of a small open channel and a large closed one, the closed one was used last and leaves."""
+    log, large = CountingLog(), "x" * 40_000
+    async with house(log, "alice", "bob", cache_bytes=11 * ENTRY_BYTES) as home:
+        small, closing, other = [await home.open(FOR_EVER) for _ in range(3)]
+        await closing.send(large)
+        await closing.close("enough")
+        assert home.hub.health().cached_channels == 3
+        await other.send(large)
+
+        log.reads.clear()
+        for channel in (small, other, closing):
+            await channel.state()
+        assert channels_in(log.reads) == {closing.channel_id}
+
+
+async def test_a_state_that_grows_counts_for_the_cache() -> None:
+    """A context variable stays in the state after its line has left the recent ones."""
+    async with house(MemoryLog(), "alice", "bob", cache_bytes=12 * ENTRY_BYTES) as home:
+        full, other = await home.open(FOR_EVER), await home.open(FOR_EVER)
+        await full.send(event_type=EV_CONTEXT_SET, event_data={"set": {"all": "x" * 60_000}}, audience=[])
+        await fill(full, RECENT_ENVELOPES)
+        await other.state()
+        await quiet()
+        await other.send("y" * 40_000)
+
+        assert home.hub.health().cached_channels == 1
+
+
 async def test_whoever_waits_for_a_channel_keeps_it_in_memory() -> None:
     """Otherwise the waiter would listen to a copy that nobody tells anything."""
-    async with house(MemoryLog(), "alice", "bob", cached_channels=1) as home:
+    async with house(MemoryLog(), "alice", "bob", cache_bytes=1) as home:
         watched = await home.open(A_B)
         ending = begin(closed(watched))
         await quiet()
@@ -194,7 +298,8 @@ def test_where_more_are_in_use_than_fit_an_append_looks_at_few_of_them() -> None
             looks += 1
             return super().is_idle
 
-    members, channels = [member("alice"), member("bob")], Channels(MemoryLog(), built_in(), cached=10)
+    members = [member("alice"), member("bob")]
+    channels = Channels(MemoryLog(), built_in(), cache_bytes=10 * ENTRY_BYTES)
     entries = [Looked(*channels.begin(on_log(members, channel_id=f"c{n}")[0])) for n in range(1000)]
     with ExitStack() as stack:
         for entry in entries:
@@ -217,7 +322,7 @@ async def test_a_slow_arbiter_does_not_split_a_channel_in_two() -> None:
         async def may_post(self, sender: Registration, draft: Draft, channel: object) -> None:
             await quiet(20)
 
-    async with house(MemoryLog(), "alice", "bob", cached_channels=1, arbiter=Slow()) as home:
+    async with house(MemoryLog(), "alice", "bob", cache_bytes=1, arbiter=Slow()) as home:
         channels = [await home.open(A_B) for _ in range(5)]
         endings = [begin(closed(channel)) for channel in channels]
         await asyncio.gather(*(channel.send("hello") for channel in channels))
@@ -242,8 +347,10 @@ async def test_opening_an_id_that_is_just_being_opened_waits_for_the_same_answer
     class LateAnswer(CountingLog):
         let = asyncio.Event()
 
-        async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
-            await super().append(channel_id, envelopes, after=after)
+        async def append(
+            self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+        ) -> None:
+            await super().append(channel_id, envelopes, after=after, row=row)
             if channel_id == "the-one":
                 await self.let.wait()
 
@@ -264,11 +371,13 @@ async def test_a_channel_that_another_hub_opened_meanwhile_is_the_one_that_is_op
     class Overtaken(CountingLog):
         rival: House | None = None
 
-        async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        async def append(
+            self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+        ) -> None:
             rival, self.rival = self.rival, None
             if rival is not None:
                 await rival.hub.open_channel(_request("the-one"), rival.hub.participant("alice").agent_id)
-            await super().append(channel_id, envelopes, after=after)
+            await super().append(channel_id, envelopes, after=after, row=row)
 
     log = Overtaken()
     async with house(log, "alice", "bob") as home, house(log.inner, "bob") as rival:
@@ -334,6 +443,7 @@ async def test_a_log_without_snapshots_will_do() -> None:
             self.address, self.durability = inner.address, inner.durability
             self.append, self.read, self.find = inner.append, inner.read, inner.find
             self.head, self.channels, self.tail = inner.head, inner.channels, inner.tail
+            self.rows, self.row, self.without_row = inner.rows, inner.row, inner.without_row
             self.close = inner.close
 
     log = Plain()

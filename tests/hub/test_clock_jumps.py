@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.turn_lines import claim_own
 from turnline.client.channel import Channel
 from turnline.core.channel import ChannelState
 from turnline.core.event_types import (
@@ -108,7 +109,7 @@ async def test_a_floor_that_was_given_while_the_clock_was_behind_has_its_full_ti
 
 async def pause(home: House, channel: Channel) -> None:
     """Let alice's turn wait for an event."""
-    claim = await home["alice"].seat.claim(channel.channel_id, 1)
+    claim = await claim_own(home["alice"].seat, channel.channel_id, 1)
     paused = {"agent_id": home["alice"].agent_id, "reason": "event"}
     await home.hub.write(channel.channel_id, EV_TURN_PAUSED, paused, claim=claim.seq)
 

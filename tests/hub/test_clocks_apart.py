@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from turnline.core.expectations import GRACE_SECONDS, turn_within
-from turnline.hub.entry import Entry
+from turnline.hub.channels import CACHE_BYTES, Entry
 from turnline.hub.timers import Timers
 from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
@@ -29,18 +29,18 @@ class HourAhead(ManualClock):
         return self._clock.now() + timedelta(hours=1)
 
 
-@pytest.mark.parametrize("cached", [1, 4096])
+@pytest.mark.parametrize("cache_bytes", [1, CACHE_BYTES])
 @pytest.mark.parametrize(
     "given", [{"ttl": 1000, "expectations": []}, {"expectations": [turn_within(1000, "auto_close")]}]
 )
 async def test_rule_7_a_deadline_is_counted_from_when_the_line_it_is_measured_from_was_met(
-    given: dict[str, Any], cached: int
+    given: dict[str, Any], cache_bytes: int
 ) -> None:
     """Not from the last line, which a hub with another clock has perhaps written since."""
     log, clock = MemoryLog(), ManualClock()
     async with (
         house(log, "alice", clock=clock, follow=True) as slow,
-        house(log, "bob", clock=HourAhead(clock), follow=True, cached_channels=cached) as fast,
+        house(log, "bob", clock=HourAhead(clock), follow=True, cache_bytes=cache_bytes) as fast,
     ):
         clock.advance(2000)  # They have been there for long: no grace hides it.
         await until(lambda: {"alice", "bob"} <= {one.name for one in slow.hub.participants()})
@@ -70,3 +70,17 @@ async def test_rule_7_a_hub_that_meets_several_lines_at_once_counts_from_then() 
         timers.met(entry)
 
         assert timers.seconds_left(entry) == GRACE_SECONDS
+
+
+async def test_a_line_of_a_clock_that_is_ahead_ages_at_a_hub_that_starts_later() -> None:
+    """Otherwise a wait that is measured from that line lasts until the clocks agree."""
+    log, clock = MemoryLog(), ManualClock()
+    async with house(log, "alice", "bob", clock=HourAhead(clock)) as fast:
+        channel = await fast.open(A_B, channel_id="c")
+        line = (await fast.wal(channel))[-1]
+    clock.advance(10)
+    async with house(log, "alice", "bob", clock=clock) as slow:
+        await slow.handle("alice", slow["alice"].channel("c")).send("hello")
+        clock.advance(6)
+
+        assert slow.hub.seconds_since(line) == 6

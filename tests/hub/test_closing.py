@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from tests.turn_lines import claim_own
 from turnline.client.channel import Channel
 from turnline.client.turn import Turn
-from turnline.core.channel import ChannelState
-from turnline.core.conditions import TurnFailed
+from turnline.core.channel import ChannelRow, ChannelState
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_PACKET
 from turnline.core.graph import Transition, TransitionGraph, round_robin
 from turnline.core.routing import Finish, ToolOutcome, packet
-from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.core.transitions import AgentTarget, TerminateTarget, TurnFailed
 from turnline.errors import ChannelClosed
 from turnline.log.memory import MemoryLog
 
@@ -132,8 +132,10 @@ async def test_what_ends_a_channel_and_the_close_are_one_append(end: Ending) -> 
             super().__init__()
             self.last: dict[str, list[str]] = {}
 
-        async def append(self, channel_id: str, envelopes: Any, *, after: int) -> None:
-            await super().append(channel_id, envelopes, after=after)
+        async def append(
+            self, channel_id: str, envelopes: Any, *, after: int, row: ChannelRow | None = None
+        ) -> None:
+            await super().append(channel_id, envelopes, after=after, row=row)
             self.last[channel_id] = types(envelopes)
 
     log = Batches()
@@ -149,7 +151,7 @@ async def test_a_turn_in_flight_is_abandoned_when_the_channel_closes() -> None:
     """L3, T5: what it wrote never counted, and its packet is refused."""
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await home.open(A_B_A)
-        claim = await home["alice"].seat.claim(channel.channel_id, 1)
+        claim = await claim_own(home["alice"].seat, channel.channel_id, 1)
         await home.handle("bob", channel).close("enough")
         late = Channel(home["alice"].seat, channel.channel_id, claim=claim.seq)
 

@@ -11,21 +11,38 @@ from typing import Any
 
 import pytest
 
+from turnline.client.channel import Channel
+from turnline.core.envelope import JsonObject
 from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
-from turnline.errors import BadDraft, Denied, LogUnavailable, NameTaken, UnknownParticipant
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.transitions import AgentTarget, FromSpeaker, TerminateTarget, TurnFailed
+from turnline.errors import BadDraft, Denied, InviteRejected, LogUnavailable, NameTaken, UnknownParticipant
 from turnline.hub.directory import HubDirectory
-from turnline.hub.ids import sortable_ids
+from turnline.hub.timers import sortable_ids
 from turnline.log.base import Log
 from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
 
 from ..logs import OpenLog
-from .scenes import A_B_A, FailingLog, house, refused, sqlite, two_houses
+from .scenes import (
+    A_B_A,
+    SAFETY_SECONDS,
+    FailingLog,
+    House,
+    begin,
+    bob_is_away,
+    draft,
+    house,
+    refused,
+    sqlite,
+    two_houses,
+    until,
+)
 
 
-async def directory(log: Log) -> HubDirectory:
+async def directory(log: Log, **options: Any) -> HubDirectory:
     clock = ManualClock()
-    found = HubDirectory(log, clock, sortable_ids(clock))
+    found = HubDirectory(log, clock, sortable_ids(clock), **options)
     await found.hydrate()
     return found
 
@@ -334,6 +351,114 @@ async def test_a_name_that_was_unregistered_is_another_participant_when_it_comes
         assert [one.agent_id for one in (await channel.info()).participants][1] == first
 
 
+async def failed_turn(home: House, channel: Channel) -> JsonObject:
+    """Return the data of the channel's one failed turn."""
+    (found,) = [one for one in await home.wal(channel) if one.event_type == "turn.failed"]
+    return found.event_data
+
+
+@pytest.mark.parametrize("has_claim", [False, True])
+async def test_the_turn_of_a_participant_that_is_unregistered_fails_and_the_graph_closes(
+    *, has_claim: bool
+) -> None:
+    """Also without a sweep that is due: the hub looks at its channels at once."""
+    async with house(MemoryLog(), "alice", "bob", ttl_sweep_interval=3600) as home:
+        channel = await home.open(A_B_A, message="go")
+        bob = home["bob"].agent_id
+        if has_claim:
+            await home.hub.turns.claim(channel.channel_id, bob, worker="w", turn=2)
+        await home.hub.unregister("bob")
+        result = await channel.result(SAFETY_SECONDS)
+
+        assert result.reason == "turn_failed"
+        assert (await failed_turn(home, channel))["error"]["type"] == "ParticipantRemoved"
+
+
+async def test_a_rule_for_failed_turns_takes_the_turn_of_an_unregistered_participant() -> None:
+    takes = [
+        Transition(TurnFailed(), AgentTarget("carl")),
+        Transition(FromSpeaker("alice"), AgentTarget("bob")),
+    ]
+    graph = TransitionGraph("alice", takes, TerminateTarget("done"))
+    async with house(MemoryLog(), "alice", "bob", "carl") as home:
+        channel = await home.open(graph, message="go")
+        await home.hub.unregister("bob")
+        await home.hub.tick()
+
+        assert (await channel.state()).expected_next_speaker == home["carl"].agent_id
+
+
+async def test_a_rule_that_gives_the_floor_to_an_unregistered_participant_again_makes_no_circle() -> None:
+    again = [
+        Transition(TurnFailed(), AgentTarget("bob")),
+        Transition(FromSpeaker("alice"), AgentTarget("bob")),
+    ]
+    graph = TransitionGraph("alice", again, TerminateTarget("done"))
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.open(graph, message="go")
+        await home.hub.unregister("bob")
+        await home.hub.tick()
+
+        assert (await channel.result(SAFETY_SECONDS)).reason == "turn_failed"
+        await failed_turn(home, channel)
+
+
+async def test_a_turn_that_an_unregistered_participant_gets_later_fails_and_a_conversation_stays_open() -> (
+    None
+):
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.talk()
+        await home.hub.unregister("bob")
+        await channel.send("are you there?")
+        await home.hub.tick()
+
+        assert (await channel.state()).is_resting
+        await failed_turn(home, channel)
+
+
+async def test_an_invitation_of_a_participant_that_is_unregistered_counts_as_rejected() -> None:
+    async with bob_is_away() as home:
+        opening = begin(home.talk())
+        await until(lambda: home.hub.health().open_channels == 1)
+        await home.hub.unregister("bob")
+        await home.hub.tick()
+        error = await refused(InviteRejected, opening)
+
+        assert "unregistered" in str(error)
+
+
+async def test_a_turn_fails_when_another_hub_unregisters_its_agent() -> None:
+    log = MemoryLog()
+    async with two_houses(log, "alice", "bob") as (home, other):
+        channel = await home.talk(message="go")
+        bob = home["bob"].agent_id
+        await other.hub.unregister("bob")
+        await until(lambda: home.hub.find_participant(bob) is None)
+        await home.hub.tick()
+
+        assert (await home.handle("alice", channel).state()).is_resting
+
+
+async def test_a_hub_that_starts_fails_the_turns_of_participants_that_were_unregistered() -> None:
+    log = MemoryLog()
+    async with house(log, "alice", "bob") as home:
+        channel = await home.talk(message="go")
+        await home.hub.unregister("bob")
+    async with house(log, "alice") as home:
+        await home.hub.tick()
+
+        assert (await home.handle("alice", channel).state()).is_resting
+
+
+async def test_an_unregistered_participant_posts_nothing_more() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        channel = await home.talk()
+        bob = home["bob"]
+        await home.hub.unregister("bob")
+
+        await refused(Denied, home.hub.post(channel.channel_id, draft(bob, interject=True)))
+
+
 async def test_a_channel_of_an_unregistered_participant_can_be_forked() -> None:
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await home.talk()
@@ -370,6 +495,20 @@ async def test_a_user_is_written_down_once(tmp_path: Path) -> None:
     assert sorted(lines) == ["Ann", "ann"]
     for log in logs:
         await log.close()
+
+
+async def test_a_user_who_comes_back_after_many_others_is_not_written_down_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = MemoryLog()
+    known = await directory(log, users_remembered=1)
+    for user in ("ann", "ben", "ann", "ben"):
+        await known.note_user(user)
+    lines = [line.event_data["user"] async for line in log.read("_directory")]
+
+    assert lines == ["ann", "ben"]
+    assert caplog.text == ""
+    await refused(NameTaken, register(known, Passport(name="ben", owner="mallory"), user="mallory"))
 
 
 async def test_a_log_that_takes_no_line_costs_no_user_their_request() -> None:

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from turnline.client.channel import set_context
+from turnline.client.channel import Channel, set_context
 from turnline.client.turn import Turn
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
-from turnline.core.event_types import EV_CHANNEL_INVITE, EV_TEXT
+from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE, EV_TEXT
 from turnline.core.governance import Passport
 from turnline.core.graph import round_robin, sequence
+from turnline.core.views import Notice
 from turnline.errors import LogUnavailable
-from turnline.hub.posting import RETRY_SECONDS
+from turnline.hub.retry import RETRY_SECONDS
 from turnline.log.base import Head
 from turnline.log.memory import MemoryLog
 from turnline.log.sqlite import SqliteLog
@@ -117,8 +119,10 @@ async def test_a_hub_that_follows_reads_nothing_of_what_it_appended_itself() -> 
 class ToldFirstLog(CountingLog):
     """Whoever follows it is told of an append before its writer is answered."""
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
-        await super().append(channel_id, envelopes, after=after)
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
+        await super().append(channel_id, envelopes, after=after, row=row)
         await quiet()
 
 
@@ -149,6 +153,19 @@ async def test_w6_a_turn_is_told_of_although_somebody_has_read_the_channel_befor
             assert (await (await opening).result()).text == "at once"
 
 
+async def missed(here: House, there: House, failing: FailingLog) -> Channel:
+    """Return a channel with a line of `here` that `there` was told of, and could not read."""
+    await knows(here, "bob")
+    channel = await here.open(A_B, target=["bob"], expectations=[])
+    await until(lambda: "bob" in there.agents)
+    await there.hub.state(channel.channel_id)
+    await quiet()
+    failing.fail_read = LogUnavailable("test", because="it is away")
+    await channel.send("hello")
+    await quiet()
+    return channel
+
+
 async def test_what_others_appended_and_could_not_be_read_is_read_later() -> None:
     """The tail has told of it, and does not tell of it again."""
     shared = MemoryLog()
@@ -157,14 +174,7 @@ async def test_what_others_appended_and_could_not_be_read_is_read_later() -> Non
         house(shared, "alice", follow=True) as here,
         house(failing, "bob", clock=here.clock, follow=True) as there,
     ):
-        await knows(here, "bob")
-        channel = await here.open(A_B, target=["bob"], expectations=[])
-        await until(lambda: "bob" in there.agents)
-        await there.hub.state(channel.channel_id)
-        await quiet()
-        failing.fail_read = LogUnavailable("test", because="it is away")
-        await channel.send("hello")
-        await quiet()
+        channel = await missed(here, there, failing)
         assert EV_TEXT not in [one.event_type for one in await there.hub.read_recent(channel.channel_id, 0)]
         here.clock.advance(RETRY_SECONDS)
         await quiet()
@@ -178,17 +188,10 @@ async def test_a_channel_that_is_read_later_is_not_forgotten_meanwhile() -> None
     failing = FailingLog(shared)
     async with (
         house(shared, "alice", people=("carol",), follow=True) as here,
-        house(failing, "bob", clock=here.clock, follow=True, cached_channels=1) as there,
+        house(failing, "bob", clock=here.clock, follow=True, cache_bytes=1) as there,
     ):
-        await knows(here, "bob")
-        channel = await here.open(A_B, target=["bob"], expectations=[])
+        channel = await missed(here, there, failing)
         other = await here.open(A_B, target=["bob"], expectations=[])
-        await until(lambda: "bob" in there.agents)
-        await there.hub.state(channel.channel_id)
-        await quiet()
-        failing.fail_read = LogUnavailable("test", because="it is away")
-        await channel.send("hello")
-        await quiet()
         await there.hub.state(other.channel_id)
         await there.hub.state(channel.channel_id)
         waiting = begin(there.hub.wait_beyond(channel.channel_id, 100))
@@ -205,8 +208,10 @@ async def test_a_channel_that_is_read_later_is_not_forgotten_meanwhile() -> None
 class UnsureLog(Wrapped):
     """The first line of a channel is written, and told, before it is answered with an error."""
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
-        await super().append(channel_id, envelopes, after=after)
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
+        await super().append(channel_id, envelopes, after=after, row=row)
         if envelopes[0].event_type == EV_CHANNEL_INVITE:
             await quiet()
             raise LogUnavailable("test", because="the answer was lost")
@@ -261,8 +266,8 @@ class LateLog(Wrapped):
 class Broken:
     """A receiver that cannot be woken."""
 
-    def wake(self, channel_id: str, seq: int) -> None:
-        raise RuntimeError(f"{channel_id} at {seq}")
+    def wake(self, notice: Notice) -> None:
+        raise RuntimeError(f"{notice.channel_id} at {notice.seq}")
 
 
 async def test_a_receiver_that_cannot_be_woken_costs_its_channel_and_the_others_are_followed(
@@ -282,3 +287,59 @@ async def test_a_receiver_that_cannot_be_woken_costs_its_channel_and_the_others_
         await asyncio.gather(asking, return_exceptions=True)
 
     assert told.text == "I am here."
+
+
+async def test_listeners_hear_that_a_channel_closed_elsewhere_although_the_hub_had_evicted_it() -> None:
+    shared, heard = MemoryLog(), list[tuple[str, str]]()
+    async with (
+        house(shared, "alice", "bob", follow=True) as here,
+        house(shared, follow=True, cache_bytes=1) as there,
+    ):
+        there.hub.add_listener(lambda line: heard.append((line.channel_id, line.event_type)))
+        first, _ = await here.open(A_B, channel_id="one"), await here.open(A_B, channel_id="two")
+        await quiet()
+        await first.close("enough")
+        await quiet()
+
+    assert ("one", EV_CHANNEL_CLOSED) in heard
+
+
+class SlowLog(Wrapped):
+    """A read that has begun gives its lines once it is let; what lands meanwhile is not among them."""
+
+    def __init__(self, inner: MemoryLog) -> None:
+        super().__init__(inner)
+        self.slow = ""
+        self.let = asyncio.Event()
+
+    async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
+        lines = [line async for line in self.inner.read(channel_id, after=after)]
+        if channel_id == self.slow:
+            await self.let.wait()
+        for line in lines:
+            yield line
+
+
+async def test_t1_what_lands_while_the_hub_reads_the_channel_for_another_reaches_its_receivers() -> None:
+    shared = MemoryLog()
+    slow = SlowLog(shared)
+    async with (
+        house(shared, "alice", follow=True) as here,
+        house(slow, "bob", follow=True, cached_channels=1) as there,
+    ):
+        there["bob"].on_turn(answers("at once"))
+        await knows(here, "bob")
+        first = await here.open(A_B, target=["bob"], channel_id="one", expectations=[])
+        await here.open(A_B, target=["bob"], channel_id="two")
+        await quiet()
+        slow.slow = "one"
+        reading = begin(there.hub.state("one"))
+        await quiet()
+        await first.send("hello")
+        await quiet()
+        slow.let.set()
+
+        assert (await first.result()).text == "at once"
+        await reading
+        await quiet()
+        assert there.hub.health().open_channels == 1

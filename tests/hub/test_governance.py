@@ -12,6 +12,7 @@ from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_TURN_FAILED
 from turnline.core.governance import Passport, Registrar, Registration, Rule
 from turnline.errors import BadDraft, BadSpec, Denied
+from turnline.hub.governance import Counts, Rates
 from turnline.hub.request import OpenRequest
 from turnline.hub.seat import Seat
 from turnline.log.memory import MemoryLog
@@ -358,3 +359,25 @@ async def test_a_parent_notes_no_child_that_is_refused() -> None:
         await refused(BadSpec, home.hub.open_channel(bad, home["alice"].agent_id))
 
         assert (await channel.state()).seq == before.seq
+
+
+def test_a_user_or_address_without_anything_counted_takes_no_memory() -> None:
+    counts = Counts()
+    counts["ann"] += 1
+    counts["ann"] -= 1
+    counts.subtract(["1.1.1.1"])
+    counts["1.1.1.1"] += 1
+
+    assert not counts
+
+
+def test_the_rate_of_a_removed_participant_is_forgotten() -> None:
+    rates, rule = Rates(), Rule(posts_per_minute=1)
+    ann = Registration(agent_id="ann-1", passport=Passport(name="ann"), rule=rule)
+    rates.spend(ann, 0.0)
+    with pytest.raises(Denied, match="1 posts a minute"):
+        rates.spend(ann, 0.0)
+
+    rates.forget("ann-1")
+
+    rates.spend(ann, 0.0)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
+from tests.turn_lines import claim_own, perform_turn, record, take_turn
 from turnline.client.channel import Channel, set_context
-from turnline.client.turn import Turn, TurnHandler, take_turn
+from turnline.client.turn import Turn, TurnChannel, TurnHandler
 from turnline.core.claims import LEASE_SECONDS
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_PACKET, EV_TURN_CLAIMED, EV_TURN_MODEL, EV_TURN_RENEWED
@@ -18,6 +20,8 @@ from turnline.errors import ClaimLost, LogUnavailable, OutOfTurn, TurnTaken
 from turnline.hub.seat import Seat
 from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
+from turnline.turns.engine import beating
+from turnline.turns.work import Done, Work
 
 from .scenes import A_B, A_B_A, FailingLog, House, answers, begin, house, quiet, refused
 
@@ -102,16 +106,16 @@ async def test_what_is_written_under_the_claim_is_a_sign_of_life() -> None:
     async with office() as both:
         seat = both.seats[0]
 
-        async def handler(turn: Turn) -> str:
+        async def perform(work: Work) -> Done:
             for n in range(6):
                 await seat.sleep(BEAT * 0.9)
                 if n % 2:
-                    await seat.record(turn.channel.channel_id, turn.claim.seq, EV_TURN_MODEL, {"n": n})
+                    await work.record(EV_TURN_MODEL, {"n": n})
                 else:
-                    await set_context(turn.channel, "n", n)
-            return "done"
+                    await set_context(TurnChannel(seat, work), "n", n)
+            return Done(data=packet("done"))
 
-        first = begin(take_turn(seat, both.floor, handler))
+        first = begin(perform_turn(seat, both.floor, perform))
         await quiet()
         second = begin(take_turn(both.seats[1], both.floor, answers("the second")))
         await both.pass_time(6 * BEAT, step=BEAT / 10)
@@ -123,7 +127,7 @@ async def test_what_is_written_under_the_claim_is_a_sign_of_life() -> None:
 
 async def test_what_others_write_is_no_sign_of_life() -> None:
     async with office() as both:
-        claim = await both.seats[0].claim(both.channel.channel_id, 2)  # And no heart beats.
+        claim = await claim_own(both.seats[0], both.channel.channel_id, 2)  # And no heart beats.
         second = begin(take_turn(both.seats[1], both.floor, answers("the second")))
         for n in range(6):
             await both.pass_time(BEAT)
@@ -139,8 +143,9 @@ async def test_t6_a_worker_that_stops_is_replaced_after_its_lease_and_its_late_p
     """Rule 9: as after a SIGSTOP, the first one's heart beats no more, and then it goes on."""
     async with office(A_B_A) as both:
         seat = both.seats[0]
-        claim = await seat.claim(both.channel.channel_id, 2)
-        async with seat.kept(both.channel.channel_id, claim):
+        claim = await claim_own(seat, both.channel.channel_id, 2)
+        renew = partial(seat.write, both.channel.channel_id, claim, EV_TURN_RENEWED, {})
+        async with beating(renew, LEASE_SECONDS, both.here.clock.sleep):
             await quiet()
             await both.pass_time(LEASE_SECONDS)
         beats = await both.count(EV_TURN_RENEWED)
@@ -152,7 +157,7 @@ async def test_t6_a_worker_that_stops_is_replaced_after_its_lease_and_its_late_p
         await second
 
         late = Channel(seat, both.channel.channel_id, claim=claim.seq)
-        await refused(ClaimLost, seat.record(late.channel_id, claim.seq, EV_TURN_MODEL, {}))
+        await refused(ClaimLost, record(seat, late.channel_id, claim, EV_TURN_MODEL, {}))
         await refused(OutOfTurn, late.send(event_type=EV_PACKET, event_data=packet("the first")))
         assert beats == 3
         assert [
@@ -167,15 +172,15 @@ async def test_a_hub_that_slept_itself_replaces_nobody_who_has_been_heard_of_mea
         channel = await here.open(A_B)
         await channel.send("hello")
         seats = [Seat(home.hub, home.hub.participant("bob"), f"host-{home}:1:1") for home in (here, there)]
-        claim = await seats[0].claim(channel.channel_id, 2)
-        await refused(TurnTaken, seats[1].claim(channel.channel_id, 2))
+        claim = await claim_own(seats[0], channel.channel_id, 2)
+        await refused(TurnTaken, claim_own(seats[1], channel.channel_id, 2))
         await here.hub.write(channel.channel_id, EV_TURN_RENEWED, {}, claim=claim.seq, audience=[])
         clock.advance(LEASE_SECONDS)
 
-        await refused(TurnTaken, seats[1].claim(channel.channel_id, 2))
-        await refused(TurnTaken, seats[1].claim(channel.channel_id, 2))  # Now the lease is counted anew.
+        await refused(TurnTaken, claim_own(seats[1], channel.channel_id, 2))
+        await refused(TurnTaken, claim_own(seats[1], channel.channel_id, 2))  # Now the lease is counted anew.
         clock.advance(LEASE_SECONDS)
-        assert await seats[1].claim(channel.channel_id, 2)
+        assert await claim_own(seats[1], channel.channel_id, 2)
 
 
 async def test_turn_within_does_not_hear_heartbeats() -> None:

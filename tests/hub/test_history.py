@@ -28,7 +28,7 @@ from turnline.errors import (
 from turnline.hub.history import EVERY, MAX_DEPTH
 from turnline.log.base import Log
 from turnline.log.memory import MemoryLog
-from turnline.testing import flip_memory
+from turnline.testing import damage_memory
 
 from .scenes import (
     A_B,
@@ -333,7 +333,7 @@ async def test_e5_a_fork_of_an_unreadable_channel_is_quarantined_and_names_it() 
     async with house(log, "alice", "bob") as home:
         channel = await home.open(A_B, message="one")
         fork_id = await home.hub.fork(channel.channel_id, at=4)
-    flip_memory(log, channel.channel_id, 2)
+    damage_memory(log, channel.channel_id, 2)
     async with house(log, "alice", "bob") as home:
         error = await refused(ChannelQuarantined, home.hub.state(fork_id))
         assert f"fork of {channel.channel_id!r}" in str(error)
@@ -348,7 +348,7 @@ async def test_e5_a_fork_whose_own_first_line_is_damaged_costs_nobody_else() -> 
     async with house(log, "alice", "bob") as home:
         channel = await home.open(A_B, message="one")
         fork_id = await home.hub.fork(channel.channel_id, at=4)
-    flip_memory(log, fork_id, 1)
+    damage_memory(log, fork_id, 1)
     async with house(log, "alice", "bob") as home:
         await refused(ChannelQuarantined, home.hub.state(fork_id))
         assert fork_id in home.hub.health().quarantined

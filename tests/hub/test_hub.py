@@ -12,7 +12,7 @@ from turnline.client.channel import Channel
 from turnline.client.hub_client import HubClient
 from turnline.client.link import LocalLink
 from turnline.client.turn import Turn
-from turnline.core.channel import ChannelState
+from turnline.core.channel import ChannelRow, ChannelState
 from turnline.core.governance import Passport
 from turnline.core.graph import sequence
 from turnline.errors import HubClosed, NameTaken, TurnlineError
@@ -208,10 +208,12 @@ async def test_a_hub_closes_its_log_also_when_the_audit_cannot_be_written() -> N
     class NoAudit(CountingLog):
         is_closed = False
 
-        async def append(self, channel_id: str, envelopes: Any, *, after: int) -> None:
+        async def append(
+            self, channel_id: str, envelopes: Any, *, after: int, row: ChannelRow | None = None
+        ) -> None:
             if channel_id == "_audit":
                 raise TurnlineError("no room")
-            await super().append(channel_id, envelopes, after=after)
+            await super().append(channel_id, envelopes, after=after, row=row)
 
         async def close(self) -> None:
             self.is_closed = True

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from tests.hub.scenes import quiet
 from turnline.core.claims import MAX_CLAIMS
 from turnline.core.fold import SUSPECT_CLAIMS
-from turnline.hub.lane import BLAME_SECONDS, LIVED_SECONDS, Held, Lane
+from turnline.hub.turns import BLAME_SECONDS, HELD_LOOK_SECONDS, LIVED_SECONDS, Held, Lane
 from turnline.testing import ManualClock
 
 SUSPECT = SUSPECT_CLAIMS
@@ -145,3 +146,16 @@ async def test_a_held_turn_is_woken_when_the_suspect_ends() -> None:
     lane.leave("a", "a")
 
     await waiting
+
+
+async def test_a_held_turn_looks_at_its_channel_now_and_then() -> None:
+    """Another process may have taken the turn: its place in the lane would keep others waiting."""
+    clock = ManualClock()
+    lane = lane_that_lived(clock)
+    lane.enter("a", "a", SUSPECT)
+    waiting = asyncio.create_task(lane.wait(hold(lane, "b")))
+    await quiet()
+
+    clock.advance(HELD_LOOK_SECONDS)
+
+    await asyncio.wait_for(waiting, 10)

@@ -11,16 +11,53 @@ from typing import Any, Final
 import pytest
 
 from turnline.client.channel import Channel
-from turnline.core.expectations import turn_within
+from turnline.core.envelope import Envelope
+from turnline.core.expectations import GRACE_SECONDS, turn_within
 from turnline.errors import InviteTimeout, LogUnavailable
+from turnline.hub.sweep import LOOKS_AT_ONCE
 from turnline.log.base import Head
 from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
 
+from ..logs import FullLog
 from .scenes import A_B, House, Wrapped, begin, house, quiet, until
 
 NOON: Final = datetime(2030, 1, 1, 12, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
+
+
+class SlowLog(Wrapped):
+    """Counts how many channels are read at the same moment."""
+
+    def __init__(self, inner: FullLog) -> None:
+        super().__init__(inner)
+        self.now = self.most = 0
+
+    async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
+        self.now += not channel_id.startswith("_")
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0)
+        async for envelope in self.inner.read(channel_id, after=after):
+            yield envelope
+        self.now -= not channel_id.startswith("_")
+
+
+async def test_channels_that_fell_due_while_no_hub_ran_are_looked_at_a_few_at_a_time() -> None:
+    """Y8: and each is dealt with by its true deadline, which an outage puts off."""
+    log, clock = MemoryLog(), ManualClock(NOON)
+    async with house(log, "alice", "bob", clock=clock) as home:
+        for _ in range(5 * LOOKS_AT_ONCE):
+            await home.open(A_B, ttl=60, expectations=[])
+    clock.advance(86_400)
+    slow = SlowLog(log)
+    async with house(slow, clock=clock) as home:
+        assert slow.most == 0
+        await home.hub.tick()
+        assert (slow.most, home.hub.health().open_channels) == (LOOKS_AT_ONCE, 5 * LOOKS_AT_ONCE)
+
+        clock.advance(GRACE_SECONDS)
+        await home.hub.tick()
+        assert home.hub.health().open_channels == 0
 
 
 @asynccontextmanager
@@ -49,6 +86,7 @@ async def known(homes: list[House], channel: Channel) -> None:
     seq = (await homes[0].hub.state(channel.channel_id)).seq
     for home in homes:
         await home.hub.wait_beyond(channel.channel_id, seq - 1)
+    await quiet()  # Until the tails are read: a hub counts from when it met the lines.
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from turnline.core.study.tasks import task_data
 from turnline.errors import UnknownParticipant
 from turnline.hub.observed import Observed
 from turnline.log.memory import MemoryLog
-from turnline.testing import flip_memory
+from turnline.testing import damage_memory
 
 from ..logs import OpenLog
 from .scenes import A_B, CountingLog, answers, closed, house, refused
@@ -86,7 +86,7 @@ async def test_what_stands_before_a_damage_counts() -> None:
         channel = await home.talk()
         await works(channel, "completed", "failed")
         await works(await home.talk(), "completed")
-        flip_memory(log, channel.channel_id, len(await home.wal(channel)))
+        damage_memory(log, channel.channel_id, len(await home.wal(channel)))
 
         assert await home.hub.observed("alice") == Observed(tasks_completed=2)
 

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from turnline.client.participant import Invitation
 from turnline.core.channel import ChannelState
-from turnline.core.conditions import Always, FromSpeaker
 from turnline.core.event_types import EV_CHANNEL_INVITE
 from turnline.core.expectations import acks_within
+from turnline.core.governance import Passport
 from turnline.core.graph import Transition, TransitionGraph, sequence
-from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.core.step_targets import FanOutTarget
+from turnline.core.transitions import AgentTarget, Always, FromSpeaker, TerminateTarget
 from turnline.errors import (
+    BadGraph,
     BadSpec,
     ChannelClosed,
     ChannelPending,
@@ -23,6 +26,7 @@ from turnline.errors import (
     UnknownName,
     UnknownParticipant,
 )
+from turnline.hub.request import OpenRequest
 from turnline.log.memory import MemoryLog
 
 from ..logs import OpenLog
@@ -346,3 +350,86 @@ async def test_a_message_can_end_a_channel_before_it_is_handed_out() -> None:
         channel = await home.open(graph, message="the only word")
 
         assert await closed(channel) == "max_turns"
+
+
+# --- N6: opening is one append ---
+
+
+async def test_n6_opening_among_participants_of_this_process_is_one_append() -> None:
+    log = CountingLog()
+    async with house(log, "alice", "bob", people=["ann"]) as home:
+        channel = await home.open(A_B, message="go")
+
+        assert await home.types(channel) == [
+            "channel.invite",
+            "channel.ack",
+            "channel.ack",
+            "channel.opened",
+            "text",
+        ]
+        await quiet()
+        assert log.appends[channel.channel_id] == 1
+
+
+async def test_n6_accept_callbacks_run_before_anything_is_written_and_once() -> None:
+    log, seen = CountingLog(), list[tuple[str, int]]()
+
+    def decide(invitation: Invitation) -> bool:
+        seen.append((invitation.channel_id, log.appends[invitation.channel_id]))
+        return True
+
+    async with house(log, "alice") as home:
+        home.agents["bob"] = await home.door.register(None, Passport(name="bob"), accept=decide)
+        channel = await home.open(A_B)
+        await quiet()
+
+    assert seen == [(channel.channel_id, 0)]
+
+
+async def test_n6_a_refusal_is_one_append_too() -> None:
+    log = CountingLog()
+    async with house(log, "alice", "bob") as home:
+        carol = await home.door.register(None, Passport(name="carol"), accept=lambda invitation: "too busy")
+        home.agents["carol"] = carol
+        failed = await failure(home.open(A_B_C, channel_id="c1"), InviteRejected)
+        await quiet()
+
+        assert failed.reason == "invite_rejected"
+        assert "too busy" in str(failed)
+        assert types(await home.hub.read_wal("c1")) == ["channel.invite", "channel.reject", "channel.closed"]
+        assert log.appends["c1"] == 1
+
+
+async def test_n6_no_callback_is_asked_about_a_channel_that_cannot_be_opened() -> None:
+    asked = list[Invitation]()
+
+    def decide(invitation: Invitation) -> bool:
+        asked.append(invitation)
+        return True
+
+    async with house(MemoryLog(), "alice") as home:
+        home.agents["bob"] = await home.door.register(None, Passport(name="bob"), accept=decide)
+        await refused(UnknownParticipant, home.open(sequence(["alice", "nobody"])))
+
+    assert asked == []
+
+
+async def test_n6_those_who_are_here_answer_with_the_invitation_and_the_others_later() -> None:
+    log = CountingLog()
+    async with house(log, "alice", "bob") as home:
+        opening, channel_id = await waiting_for_carol(home)
+        assert log.appends[channel_id] == 1
+        assert types(await home.hub.read_wal(channel_id)) == ["channel.invite", "channel.ack"]
+        await home.people["carol"].accept(channel_id)
+        await opening
+
+
+async def test_n9_a_channel_whose_steps_have_no_performer_is_refused() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        idle = await home.hub.enrol(Passport(name="idle"), None, None)
+        graph = TransitionGraph("idle", [], FanOutTarget(["alice"], step="opinions"))
+        request = OpenRequest(type="workflow", target=["alice"], knobs={"graph": graph.to_dict()})
+        error = await refused(BadGraph, home.hub.open_channel(request, idle.agent_id))
+
+        assert "'opinions'" in str(error)
+        assert await home.hub.list_channels() == []

@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.turn_lines import claim_own
 from turnline.client.channel import Channel, set_context
-from turnline.core.conditions import TransitionCondition, register_condition
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_PACKET
 from turnline.core.graph import Transition, TransitionGraph
 from turnline.core.routing import packet
-from turnline.core.targets import StayTarget, TerminateTarget
+from turnline.core.transitions import StayTarget, TerminateTarget, TransitionCondition, register_condition
 from turnline.errors import (
     BadDraft,
     ChannelBusy,
@@ -63,9 +64,11 @@ class OrderLog(Wrapped):
         super().__init__()
         self.happened: list[str] = []
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         await asyncio.sleep(0)  # Whoever is told too early is told here.
-        await super().append(channel_id, envelopes, after=after)
+        await super().append(channel_id, envelopes, after=after, row=row)
         self.happened += [f"on the log: {channel_id} {envelope.seq}" for envelope in envelopes]
 
 
@@ -76,11 +79,13 @@ class OvertakingLog(Wrapped):
         super().__init__()
         self.overtake: Envelope | None = None
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         other, self.overtake = self.overtake, None
         if other is not None:
             await self.inner.append(channel_id, [other], after=after)
-        await super().append(channel_id, envelopes, after=after)
+        await super().append(channel_id, envelopes, after=after, row=row)
 
 
 class StuckLog(Wrapped):
@@ -88,10 +93,12 @@ class StuckLog(Wrapped):
 
     stuck: str | None = None
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         if channel_id == self.stuck:
             raise LogConflict(channel_id, after=after, found=after + 1)
-        await super().append(channel_id, envelopes, after=after)
+        await super().append(channel_id, envelopes, after=after, row=row)
 
 
 async def seqs(home: House, channel: Channel) -> int:
@@ -283,7 +290,7 @@ async def test_interjections_that_wait_do_not_keep_a_turn_from_ending() -> None:
     """One member's messages are refused before they fill the channel; the speaker's packet is accepted."""
     async with house(MemoryLog(), "alice", "bob", people=["ned"]) as home:
         channel = await home.open(A_B)
-        claim = await home["alice"].seat.claim(channel.channel_id, 1)
+        claim = await claim_own(home["alice"].seat, channel.channel_id, 1)
         ned = home.handle("ned", channel)
         sending = [begin(ned.send("and?")) for _ in range(MAX_WAITING + 1)]
         await until(lambda: sum(one.done() for one in sending) > MAX_WAITING - MAX_PARKED)
@@ -368,7 +375,7 @@ async def test_an_interjection_that_still_waits_is_told_that_the_hub_closed() ->
     """W9: it was not written, so its sender must not think so."""
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await home.open()
-        await home["alice"].seat.claim(channel.channel_id, 1)
+        await claim_own(home["alice"].seat, channel.channel_id, 1)
         interjecting = begin(home.handle("bob", channel).interject("wait"))
         await quiet()
         await home.hub.close()
@@ -439,3 +446,20 @@ async def test_a_batch_of_costly_decisions_lets_others_work_between_them() -> No
 
     assert len(seen) == 20
     assert len(set(seen)) == 20
+
+
+async def test_an_interjection_that_waited_is_answered_if_the_append_with_the_packet_fails() -> None:
+    log = FailingLog()
+    async with house(log, "alice", "bob", people=["ann"]) as home:
+        channel = await home.open(A_B)
+        await channel.send("hello")
+        bob = home["bob"]
+        turn = (await channel.state()).turn
+        claim = await claim_own(bob.seat, channel.channel_id, turn)
+        aside = begin(home.handle("ann", channel).interject("wait"))
+        await quiet()
+        log.fails_on, log.fail_append = channel.channel_id, LogUnavailable("test", because="it is away")
+        said = draft(bob, EV_PACKET, data=packet("bye"), claim=claim.seq)
+        await refused(LogUnavailable, home.hub.post(channel.channel_id, said))
+
+        await refused(LogUnavailable, aside)

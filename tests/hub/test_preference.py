@@ -9,11 +9,11 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from turnline.core.envelope import Envelope
-from turnline.core.event_types import EV_TURN_CLAIMED
+from turnline.core.event_types import EV_TURN_CLAIMED, EV_TURN_FAILED
 from turnline.core.governance import Passport
-from turnline.errors import TurnTaken
-from turnline.hub.preference import PAUSE_SECONDS, SEEN_SECONDS, Workers, preferred
+from turnline.errors import ChannelClosed, TurnTaken
 from turnline.hub.seat import Seat
+from turnline.hub.turns import PAUSE_SECONDS, SEEN_SECONDS, Workers, preferred
 from turnline.log.memory import MemoryLog
 from turnline.testing import ManualClock
 from turnline.testing.lines import line
@@ -56,7 +56,7 @@ def claimed(worker: str, agent: str = "ada") -> Envelope:
 def test_nobody_waits_for_workers_of_another_agent_or_of_long_ago() -> None:
     clock = ManualClock()
     workers = Workers(clock)
-    channel = next(f"c{n}" for n in range(100) if preferred(f"c{n}", ["me", "elsewhere:1:1/x"]) != "me")
+    channel = next(f"c{n}" for n in range(100) if preferred(f"c{n}", ["me", "elsewhere:1:1"]) != "me")
     workers.note(claimed("elsewhere:1:1/x"))
 
     assert workers.first_for(channel, "ada", "me") == "elsewhere:1:1/x"
@@ -117,7 +117,8 @@ async def test_x14_of_a_turn_that_another_took_nothing_is_kept() -> None:
         await refused(TurnTaken, turns.claim(left, bob, worker="me", turn=2))
         waiting = begin(turns.wait_unclaimed(left))
         await quiet()
-        await turns.fail(left, claim.seq, agent_id=bob, error={"type": "Away", "message": "gone"})
+        failed = {"agent_id": bob, "error": {"type": "Away", "message": "gone"}}
+        await home.hub.write(left, EV_TURN_FAILED, failed, claim=claim.seq)
         await waiting
 
         assert await closed(channel) == "turn_failed"
@@ -132,3 +133,15 @@ async def test_a_hub_that_follows_nobody_waits_for_nobody() -> None:
         channel = await home.open(A_B, message="hello")
 
         assert await closed(channel)
+
+
+async def test_nothing_is_kept_of_a_turn_on_a_channel_that_has_closed() -> None:
+    async with house(MemoryLog(), "alice", "bob", follow=True) as home:
+        turns, bob = home.hub.turns, home["bob"].agent_id
+        turns.workers.note(claimed("elsewhere:1:1/bob", bob))
+        left = next(f"c{n}" for n in range(50) if turns.workers.first_for(f"c{n}", bob, "me") != "me")
+        channel = await home.open(A_B, message="hello", channel_id=left)
+        await channel.close("enough")
+        await refused(ChannelClosed, turns.claim(left, bob, worker="me", turn=2))
+
+        assert turns.remembered == 0

@@ -11,14 +11,13 @@ from typing import Any, ClassVar, Final
 from msgspec.structs import replace
 
 from turnline.core.adapter import Manifest
-from turnline.core.adapters.turn_taking import TurnTaking
-from turnline.core.conditions import Always, register_condition
+from turnline.core.adapters import TurnTaking
 from turnline.core.envelope import Basis, Decision, Envelope, Speak
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_OPENED
 from turnline.core.governance import Registration
 from turnline.core.graph import Transition, TransitionGraph
 from turnline.core.state import State
-from turnline.core.targets import StayTarget, TerminateTarget
+from turnline.core.transitions import Always, StayTarget, TerminateTarget, register_condition
 from turnline.errors import ChannelQuarantined, CorruptRecord, UnknownName
 from turnline.log.memory import MemoryLog
 
@@ -202,5 +201,5 @@ async def test_a_channel_whose_first_line_names_another_channel_is_quarantined(o
         good = (await home.open(A_B_A)).channel_id
         (line,) = on_log(home.hub.participants(), channel_id="another")
         await log.append("bad", [replace(line, channel_id="bad")], after=0)
-    async with house(open_log(), "alice", "bob") as home, asyncio.timeout(SAFETY_SECONDS):
+    async with asyncio.timeout(SAFETY_SECONDS), house(open_log(), "alice", "bob") as home:
         await assert_quarantined(home, "bad", good, CorruptRecord)

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from turnline.core.channel import ChannelRow
 from turnline.core.claims import LEASE_SECONDS
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_TEXT
@@ -82,9 +83,11 @@ async def test_an_append_that_landed_though_it_failed_is_found_when_sent_again()
     """E1, page 08: an error from a commit means that nobody knows."""
 
     class LostAnswer(FailingLog):
-        async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        async def append(
+            self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+        ) -> None:
             error, self.fail_append = self.fail_append, None
-            await super().append(channel_id, envelopes, after=after)
+            await super().append(channel_id, envelopes, after=after, row=row)
             if error is not None:
                 raise error
 

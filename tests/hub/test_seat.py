@@ -6,13 +6,15 @@ from collections.abc import AsyncIterator, Awaitable
 
 import pytest
 
+from tests.turn_lines import claim_own, fail, release
 from turnline.core.governance import Passport, Resume, Rule
 from turnline.errors import ChannelClosed, ClaimLost, NotDue, NotParticipant, OutOfTurn
-from turnline.hub.seat import ENVELOPES_PER_READING, Seat
+from turnline.hub.hub import PAGE_BYTES, PAGE_LINES
+from turnline.hub.seat import Seat
 from turnline.log.memory import MemoryLog
 
 from ..logs import OpenLog
-from .scenes import A_B, A_B_A, House, add_one, draft, house, refused
+from .scenes import A_B, A_B_A, CountingLog, House, add_one, draft, house, refused
 
 
 def seat_of(home: House, name: str) -> Seat:
@@ -23,7 +25,7 @@ async def asked(seat: Seat, channel_id: str) -> AsyncIterator[Awaitable[object]]
     yield seat.read(channel_id, 0)
     yield seat.state(channel_id)
     yield seat.metadata(channel_id)
-    yield seat.wait_beyond(channel_id, 0)
+    yield seat.read_next(channel_id, 0)
     yield seat.close_channel(channel_id, "mine")
     yield seat.answer_invite(channel_id)
     yield seat.answer_invite(channel_id, rejected_because="no")
@@ -53,7 +55,7 @@ async def test_the_sender_is_the_seats_whatever_the_draft_says() -> None:
 async def test_a_channel_is_read_in_stretches(open_log: OpenLog) -> None:
     async with house(open_log(), "alice", "bob") as home:
         channel = await home.talk()
-        for _ in range(ENVELOPES_PER_READING):
+        for _ in range(PAGE_LINES):
             await add_one(channel)
         bob, since, read = seat_of(home, "bob"), 0, []
         while (reading := await bob.read(channel.channel_id, since)).seq > since:
@@ -62,6 +64,24 @@ async def test_a_channel_is_read_in_stretches(open_log: OpenLog) -> None:
 
         assert since == len(await home.wal(channel))
         assert read == [2, 0]  # The invitation and the opening; nobody is shown a context write.
+
+
+async def test_a_reading_costs_one_page_however_long_the_channel_is() -> None:
+    """A client that asks for the first line again and again does not get the whole channel into memory."""
+    log = CountingLog()
+    async with house(log, "alice", "bob") as home:
+        channel = await home.talk()
+        for _ in range(40):
+            await channel.send(event_type="app.note", event_data={"text": "x" * (PAGE_BYTES // 4)})
+        log.read_of.clear()
+        reading = await seat_of(home, "bob").read(channel.channel_id, 3)
+        read = log.read_of[channel.channel_id]
+        since, count = reading.seq, len(reading.envelopes)
+        while (reading := await seat_of(home, "bob").read(channel.channel_id, since)).seq > since:
+            since, count = reading.seq, count + len(reading.envelopes)
+
+        assert read <= 5
+        assert count == 40
 
 
 async def test_what_was_read_is_ones_own() -> None:
@@ -90,14 +110,14 @@ async def test_a_seat_claims_releases_and_fails_for_its_participant() -> None:
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await home.open(A_B_A)
         alice, bob = seat_of(home, "alice"), seat_of(home, "bob")
-        claim = await alice.claim(channel.channel_id, 1)
+        claim = await claim_own(alice, channel.channel_id, 1)
         assert (claim.agent_id, claim.worker) == (alice.agent_id, alice.worker)
-        await refused(OutOfTurn, bob.fail(channel.channel_id, claim.seq, {}))
+        await refused(ClaimLost, fail(bob, channel.channel_id, claim, {}))
 
-        await alice.release(channel.channel_id, claim.seq)
-        await refused(ClaimLost, alice.release(channel.channel_id, claim.seq))
-        again = await alice.claim(channel.channel_id, 1)
-        await alice.fail(channel.channel_id, again.seq, {"type": "Tired", "message": ""})
+        await release(alice, channel.channel_id, claim)
+        await refused(ClaimLost, release(alice, channel.channel_id, claim))
+        again = await claim_own(alice, channel.channel_id, 1)
+        await fail(alice, channel.channel_id, again, {"type": "Tired", "message": ""})
         assert (await channel.info()).close_reason == "turn_failed"
 
 
@@ -106,10 +126,10 @@ async def test_whoever_leaves_gives_up_what_it_claimed() -> None:
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await home.open(A_B)
         seat = seat_of(home, "alice")
-        claim = await seat.claim(channel.channel_id, 1)
+        claim = await claim_own(seat, channel.channel_id, 1)
         seat.leave()
 
-        assert (await seat_of(home, "alice").claim(channel.channel_id, 1)).seq > claim.seq
+        assert (await claim_own(seat_of(home, "alice"), channel.channel_id, 1)).seq > claim.seq
 
 
 async def test_waiting_ends_with_the_channel() -> None:
@@ -118,8 +138,8 @@ async def test_waiting_ends_with_the_channel() -> None:
         await channel.close()
         seat, end = seat_of(home, "bob"), len(await home.wal(channel))
 
-        assert await seat.wait_beyond(channel.channel_id, end - 1)
-        assert not await seat.wait_beyond(channel.channel_id, end)
+        assert [one.seq for one in (await seat.read_next(channel.channel_id, end - 1)).envelopes] == [end]
+        assert not (await seat.read_next(channel.channel_id, end)).envelopes
 
 
 async def test_what_a_participant_may_know_of_the_others() -> None:

@@ -1,4 +1,4 @@
-"""Timers (W11, L1, L4; page 08, rules 7 and 8): what falls due, and that an outage expires nothing."""
+"""Timers (W11, L1, L4; page 08, rules 7, 8): what falls due; an outage expires nothing. Ids grow (E1)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from turnline.client.channel import Channel
 from turnline.core.adapter import Manifest
-from turnline.core.adapters import built_in
-from turnline.core.adapters.turn_taking import TurnTaking
-from turnline.core.channel import ChannelState
+from turnline.core.adapters import TurnTaking, built_in
+from turnline.core.channel import ID_PATTERN, ChannelState
 from turnline.core.envelope import Basis, Decision, Envelope, Speak
 from turnline.core.event_types import EV_CHANNEL_EXPIRED, EV_EXPECTATION_VIOLATED
 from turnline.core.expectations import Deadline, max_silence, reply_within, turn_within
@@ -21,9 +20,8 @@ from turnline.core.governance import Passport, Registration
 from turnline.core.graph import round_robin
 from turnline.core.state import State
 from turnline.errors import LogUnavailable, UnknownName
-from turnline.hub.channels import Channels
-from turnline.hub.entry import Entry
-from turnline.hub.timers import FEW_MOMENTS, MOMENTS_PER_CHANNEL, Timers
+from turnline.hub.channels import Channels, Entry
+from turnline.hub.timers import FEW_MOMENTS, MOMENTS_PER_CHANNEL, Timers, sortable_ids
 from turnline.log.memory import MemoryLog
 from turnline.testing.lines import NOON
 from turnline.testing.manual_clock import ManualClock
@@ -389,3 +387,42 @@ def test_a_channel_that_goes_on_leaves_no_moments_behind() -> None:
 
     assert len(timers) <= FEW_MOMENTS + MOMENTS_PER_CHANNEL
     assert timers.pause_until_next(10 * THREE_DAYS) == timers.seconds_left(entry)
+
+
+def test_ids_of_one_source_strictly_grow() -> None:
+    """E1: sortable and unique, also within one millisecond."""
+    new_id = sortable_ids(ManualClock())
+    ids = [new_id() for _ in range(1000)]
+
+    assert ids == sorted(set(ids))
+
+
+def test_ids_grow_with_time() -> None:
+    clock = ManualClock()
+    earlier = sortable_ids(clock)()
+    clock.advance(0.001)
+
+    assert earlier < sortable_ids(clock)()
+
+
+def test_ids_grow_although_the_clock_is_set_back() -> None:
+    """Page 08, rule 7."""
+    clock = ManualClock()
+    new_id = sortable_ids(clock)
+    earlier = new_id()
+    clock.set_back(3600)
+
+    assert earlier < new_id()
+
+
+def test_an_id_is_safe_in_a_path_and_an_address() -> None:
+    made = sortable_ids(ManualClock())()
+
+    assert ID_PATTERN.fullmatch(made)
+    assert len(made) == 26
+    assert made == made.lower()
+
+
+def test_two_sources_do_not_give_the_same_id() -> None:
+    clock = ManualClock()
+    assert sortable_ids(clock)() != sortable_ids(clock)()

@@ -7,9 +7,8 @@ import logging
 import pytest
 
 from turnline.agent.agent import Agent
-from turnline.core.conditions import ContextEquals, FromSpeaker, ToolCalled
 from turnline.core.graph import Transition, TransitionGraph, round_robin
-from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.core.transitions import AgentTarget, ContextEquals, FromSpeaker, TerminateTarget, ToolCalled
 from turnline.log.memory import MemoryLog
 
 from .scenes import house
@@ -35,7 +34,7 @@ NO_DEFAULT = TransitionGraph(
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.name == "turnline.hub.traps"]
+    return [one.getMessage() for one in caplog.records if one.name == "turnline.hub.opening"]
 
 
 async def test_opening_a_channel_tells_the_traps_of_its_graph_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -61,11 +60,11 @@ async def test_a_graph_without_traps_is_opened_in_silence(caplog: pytest.LogCapt
 
 
 async def test_findings_that_are_not_mistakes_are_not_on_stderr(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "turnline.hub.traps")
+    caplog.set_level(logging.INFO, "turnline.hub.opening")
     async with house(MemoryLog(), "alice", "bob") as home:
         await home.open(NO_DEFAULT, by="alice")
 
-    (finding,) = (one for one in caplog.records if one.name == "turnline.hub.traps")
+    (finding,) = (one for one in caplog.records if one.name == "turnline.hub.opening")
     assert finding.levelno == logging.INFO
     assert "G204 the default is never taken" in finding.getMessage()
     assert "G304 'alice' opens the channel and speaks first" in finding.getMessage()
@@ -114,10 +113,10 @@ async def test_a_graph_that_cannot_be_linted_is_opened_all_the_same(
 
 
 async def test_a_graph_is_not_looked_at_where_nobody_would_be_told(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR, "turnline.hub.traps")
+    caplog.set_level(logging.ERROR, "turnline.hub.opening")
     async with house(MemoryLog(), "alice", "bob") as home:
         await home.open(STUCK)
-        caplog.set_level(logging.WARNING, "turnline.hub.traps")
+        caplog.set_level(logging.WARNING, "turnline.hub.opening")
         await home.open(STUCK)
 
     assert len(told(caplog)) == 1

@@ -13,8 +13,10 @@ from turnline.agent.messages import ModelReply, Usage
 from turnline.agent.scripted import ScriptItem
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import JsonObject
-from turnline.core.graph import sequence
+from turnline.core.graph import Transition, TransitionGraph, sequence
+from turnline.core.step_targets import FanOutTarget, NestedTarget
 from turnline.core.study.spent import Spent, spent
+from turnline.core.transitions import FromSpeaker, TerminateTarget
 from turnline.flow.work import Services
 from turnline.testing import ScriptedModel, call
 
@@ -45,6 +47,24 @@ async def test_a_result_includes_what_delegation_used_at_every_depth() -> None:
     result = await run(sequence(["user", "ada"]), agents=team, message="go", attach_plugin=True)
 
     assert (result.usage.requests, result.usage.cost) == (5, 2.5)
+
+
+async def test_a_result_includes_what_fan_out_and_nested_graphs_used() -> None:
+    nested = TransitionGraph(
+        "dora", [Transition(FromSpeaker("dora"), TerminateTarget("done"))], TerminateTarget("done")
+    )
+    graph = TransitionGraph(
+        "ada",
+        [
+            Transition(FromSpeaker("ada"), FanOutTarget(["bob", "carol"], step="ask")),
+            Transition(FromSpeaker("ask"), NestedTarget(nested)),
+        ],
+        TerminateTarget("done"),
+    )
+    team = [agent(name, "well") for name in ("ada", "bob", "carol", "dora")]
+    result = await run(graph, agents=team, message="go")
+
+    assert (result.reason, result.usage.requests, result.cost) == ("done", 4, 2.0)
 
 
 async def test_the_cost_of_a_channel_includes_delegation() -> None:
@@ -81,7 +101,7 @@ async def test_a_run_includes_what_fan_out_and_nested_runs_used() -> None:
     async with stage(services=services()) as house:
         run_id = await house.runs.start("main", {})
         await house.ended(run_id)
-        own, below = await house.hub.tree.spent(run_id)
+        own, below = await house.hub.tree.spent(await house.hub.state(run_id))
 
     assert (own.requests, below.spent.requests, below.channels) == (1, 5, 6)
     assert below.is_complete
@@ -94,7 +114,7 @@ async def test_a_fork_counts_what_it_used_itself() -> None:
         await house.ended(run_id)
         closed = (await house.hub.state(run_id)).seq
         fork_id = await house.hub.fork(run_id, at=closed)
-        own, below = await house.hub.tree.spent(fork_id)
+        own, below = await house.hub.tree.spent(await house.hub.state(fork_id))
 
     assert (own, below.spent, below.channels) == (Spent(), Spent(), 0)
 

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import pytest
 
+from tests.turn_lines import claim_own, fail, record, release, take_turn
 from turnline.client.channel import Channel, set_context
-from turnline.client.turn import take_turn
 from turnline.core.channel import ChannelState
 from turnline.core.claims import LEASE_SECONDS, MAX_CLAIMS
 from turnline.core.envelope import Draft, Envelope
-from turnline.core.event_types import EV_PACKET, EV_TURN_MODEL, EV_TURN_TOOL
+from turnline.core.event_types import EV_PACKET, EV_TURN_MODEL, EV_TURN_RENEWED, EV_TURN_TOOL
 from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.routing import packet
 from turnline.core.state import Claim
@@ -55,15 +55,14 @@ async def test_a_participant_records_and_releases_nothing_under_the_claim_of_ano
     """Line numbers can be guessed, so naming the claim is not enough."""
     async with house(open_log(), "alice", "bob", "mallory") as home:
         channel = await home.open(A_B, target=["bob"])
-        taken = (await claim(home, channel)).seq
+        taken = await claim(home, channel)
         forged = {"entry": {"type": "answer", "call_id": "1", "text": "approved"}}
         for name in ("bob", "mallory"):
             seat = home[name].seat
-            await refused(ClaimLost, seat.record(channel.channel_id, taken, EV_TURN_TOOL, forged))
-            renewed = home.hub.turns.renew(channel.channel_id, taken, taken, by=seat.agent_id)
-            await refused(ClaimLost, renewed)
-            await refused(ClaimLost, seat.release(channel.channel_id, taken))
-        await home["alice"].seat.record(channel.channel_id, taken, EV_TURN_TOOL, {"entry": {}})
+            await refused(ClaimLost, record(seat, channel.channel_id, taken, EV_TURN_TOOL, forged))
+            await refused(ClaimLost, seat.write(channel.channel_id, taken, EV_TURN_RENEWED, {}))
+            await refused(ClaimLost, release(seat, channel.channel_id, taken))
+        await record(home["alice"].seat, channel.channel_id, taken, EV_TURN_TOOL, {"entry": {}})
 
         assert (await home.types(channel)).count(EV_TURN_TOOL) == 1
 
@@ -316,8 +315,7 @@ async def test_what_a_failed_turn_wrote_is_undone_and_what_others_wrote_stays() 
         assert (await channel.state()).context_vars == {"n": 2, "route": "south", "seen_by": "bob"}
 
         error = {"type": "ModelError", "message": "overloaded"}
-        alice = home["alice"].agent_id
-        await home.hub.turns.fail(channel.channel_id, claimed.seq, agent_id=alice, error=error)
+        await fail(home["alice"].seat, channel.channel_id, claimed, error)
         assert (await channel.state()).context_vars == {"n": 1, "route": "north", "seen_by": "bob"}
         failed = next(e for e in await home.wal(channel) if e.event_type == "turn.failed")
         assert failed.event_data["error"] == error
@@ -395,8 +393,7 @@ async def test_an_interjection_waits_for_the_claim_not_for_a_packet(ending: str)
             assert (await interjecting).event_type == "text"
             return
         if ending == "fail":
-            alice = home["alice"].agent_id
-            await home.hub.turns.fail(channel.channel_id, claimed.seq, agent_id=alice, error={})
+            await fail(home["alice"].seat, channel.channel_id, claimed, {})
         else:
             await channel.close()
         with pytest.raises(ChannelClosed):
@@ -430,7 +427,7 @@ async def test_t1_a_hub_says_how_long_its_workers_may_be_silent() -> None:
     async with house(MemoryLog(), "alice", "bob", lease_seconds=7) as home:
         channel = await home.open(A_B)
         await channel.send("go")
-        claim = await home["bob"].seat.claim(channel.channel_id, 2)
+        claim = await claim_own(home["bob"].seat, channel.channel_id, 2)
 
         assert claim.lease_seconds == 7
         assert (await channel.state()).claim == claim
@@ -458,7 +455,7 @@ async def test_t1_who_is_gone_is_for_the_process_to_say_that_the_hub_was_told_it
     async with house(MemoryLog(), "alice", "bob", process=OtherProcess()) as home:
         channel = await home.open(A_B)
         await claim(home, channel)
-        taken = await home["alice"].seat.claim(channel.channel_id, 1)
+        taken = await claim_own(home["alice"].seat, channel.channel_id, 1)
 
         assert taken.worker.startswith("simulated:1:1/")
         await refused(TurnTaken, claim(home, channel))

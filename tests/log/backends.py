@@ -6,6 +6,7 @@ async def test_...(place: Place): ...        with `place` from this module
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
@@ -19,12 +20,12 @@ from turnline.log.address import open_log
 from turnline.log.base import Log
 from turnline.log.memory import MemoryLog
 from turnline.log.records import MemoryRecords, Records, open_records
-from turnline.testing import flip_memory, flip_sqlite
-from turnline.testing.damage import flip_byte
+from turnline.testing import Damage, damage_memory, damage_sqlite, flip_head
 
 from ..nats_servers import NatsServer
 from ..postgres import Postgres, run
-from .nats_stage import flip_nats
+from .nats_stage import damage_nats
+from .postgres_stage import damage_postgres
 
 KINDS = ("memory", "sqlite", "postgres", "nats")
 KEPT_KINDS = KINDS[1:]
@@ -62,30 +63,30 @@ class Place:
                 name: [record async for record in records.read(name)] async for name in records.channels()
             }
 
-    def flip(self, channel_id: str, seq: int) -> None:
-        """Turn over a bit of a record."""
+    def damage(self, channel_id: str, seq: int, damage: Damage = flip_head) -> None:
+        """Change a record behind the log's back."""
         if self.kind == "memory":
-            flip_memory(self._memory, channel_id, seq)
+            damage_memory(self._memory, channel_id, seq, damage)
         elif self.kind == "sqlite":
-            flip_sqlite(self.path, channel_id, seq)
+            damage_sqlite(self.path, channel_id, seq, damage)
         elif self.kind == "nats":
-            flip_nats(self.address, channel_id, seq)
+            damage_nats(self.address, channel_id, seq, damage)
         else:
-            where = f"WHERE channel = '{channel_id}' AND seq = {seq}"
-            ((body,),) = run(self.address, f"SELECT body FROM turnline_records {where}")
-            flipped = flip_byte(body, len(body) // 2).hex()
-            run(self.address, f"UPDATE turnline_records SET body = decode('{flipped}', 'hex') {where}")
+            damage_postgres(self.address, channel_id, seq, damage)
 
     def sql(self, statement: str) -> None:
-        """Change a table behind the log's back; the tables are called as in SQLite."""
+        """Change a table behind the log's back; tables are called as in SQLite, channels by their ids."""
         if self.kind == "postgres":
             run(
                 self.address,
-                statement.replace("records", "turnline_records").replace("heads", "turnline_heads"),
+                re.sub(r"\b(records|heads|labels|members)\b", r"turnline_\1", statement),
             )
             return
+        named = re.sub(
+            r"channel = '(\w+)'", r"channel = (SELECT channel FROM turnline_names WHERE id = '\1')", statement
+        )
         with closing(sqlite3.connect(self.path)) as connection, connection:
-            connection.execute(statement)
+            connection.execute(named)
 
     @property
     def path(self) -> Path:

@@ -20,7 +20,7 @@ import pytest
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
 from turnline.log.postgres import PostgresLog
 from turnline.log.sqlite import SqliteLog
-from turnline.testing.lines import line, lines, say
+from turnline.testing.lines import line, lines, row, say
 
 DatabaseLog = SqliteLog | PostgresLog
 
@@ -67,6 +67,12 @@ class DatabaseContract(ABC):
     async def test_a_lone_append_waits_for_nobody_and_asks_once(self, log: DatabaseLog) -> None:
         for seq in range(1, 6):
             await log.append("c", [line("c", seq)], after=seq - 1)
+
+        assert log.stats().transactions == 5
+
+    async def test_a_row_costs_no_transaction_of_its_own(self, log: DatabaseLog) -> None:
+        for seq in range(1, 6):
+            await log.append("c", [line("c", seq)], after=seq - 1, row=row("c", seq=seq, labels={"k": "v"}))
 
         assert log.stats().transactions == 5
 

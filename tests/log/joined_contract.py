@@ -14,11 +14,12 @@ from typing import Protocol
 
 import pytest
 
+from turnline.core.channel import ChannelFilter
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
 from turnline.log.joined import Transaction
 from turnline.log.postgres import PostgresLog
 from turnline.log.sqlite import SqliteLog
-from turnline.testing.lines import line, lines
+from turnline.testing.lines import line, lines, row
 
 JoiningLog = SqliteLog | PostgresLog
 
@@ -49,6 +50,21 @@ class JoinedContract(ABC):
 
         assert self.rows(log) == ["row"]
         assert await lines(log, "c") == [line("c", 1), line("c", 2)]
+
+    async def test_the_row_of_the_index_lands_with_them_or_not_at_all(
+        self, log: JoiningLog, transaction: Inserting
+    ) -> None:
+        first = row("c", labels={"k": "v"})
+        await log.append("c", [line("c", 1)], after=0, row=first)
+        transaction.insert("row")
+        moved = row("c", seq=2, labels={"k": "v"}, speaker_id="ann")
+        with pytest.raises(LogConflict):
+            await log.append_within(transaction, "c", [line("c", 3)], after=2, row=moved)
+        assert await log.row("c") == first
+        await log.append_within(transaction, "c", [line("c", 2)], after=1, row=moved)
+
+        assert await log.row("c") == moved
+        assert await log.rows(ChannelFilter(speaker_id="ann", labels={"k": "v"}), limit=10) == [moved]
 
     async def test_f7_what_was_appended_within_is_an_append_like_any_other(
         self, log: JoiningLog, transaction: Inserting

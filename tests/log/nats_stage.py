@@ -13,8 +13,8 @@ from nats.js.api import RawStreamMsg, StreamConfig
 
 from turnline.core.codec import Record
 from turnline.log.nats_address import NatsAddress
-from turnline.log.nats_message import Message, token, unpack
-from turnline.testing.damage import flip_byte
+from turnline.log.nats_message import Message, pack, token, unpack
+from turnline.testing.damage import Damage, flip_head
 
 
 @asynccontextmanager
@@ -49,7 +49,7 @@ async def records_of(address: str, channel_id: str) -> list[Record]:
         for position in range(1, (await stream.stream_info(name)).state.last_seq + 1):
             kept = await stream.get_msg(name, position)
             if kept.subject == f"{name}.{token(channel_id)}":
-                found += _records(kept, channel_id)
+                found += _unpacked(kept, channel_id)[1]
     return found
 
 
@@ -83,18 +83,18 @@ async def put_foreign(address: str, channel_id: str, headers: dict[str, str]) ->
         await stream.publish(f"{name}.{token(channel_id)}", b"hello", headers=headers or None)
 
 
-def flip_nats(address: str, channel_id: str, seq: int) -> None:
-    """Turn over one bit in the middle of a record: the stream is written anew, all but that bit the same."""
+def damage_nats(address: str, channel_id: str, seq: int, damage: Damage = flip_head) -> None:
+    """Change a record behind the log's back: the stream is written again, all but that record the same."""
 
-    thread = Thread(target=asyncio.run, args=(_flip(address, channel_id, seq),))
+    thread = Thread(target=asyncio.run, args=(_damage(address, channel_id, seq, damage),))
     thread.start()  # An event loop is running here already.
     thread.join()
 
 
-async def _flip(address: str, channel_id: str, seq: int) -> None:
+async def _damage(address: str, channel_id: str, seq: int, damage: Damage) -> None:
     async with stream_of(address) as (stream, name):
         subject = f"{name}.{token(channel_id)}"
-        await rewrite(stream, name, lambda kept: _flipped(kept, subject, channel_id, seq))
+        await rewrite(stream, name, lambda kept: _changed(kept, subject, channel_id, seq, damage))
 
 
 async def rewrite(stream: JetStreamContext, name: str, change: Callable[[RawStreamMsg], bytes]) -> None:
@@ -106,14 +106,13 @@ async def rewrite(stream: JetStreamContext, name: str, change: Callable[[RawStre
         await stream.publish(message.subject or "", change(message), headers=message.headers)
 
 
-def _flipped(kept: RawStreamMsg, subject: str, channel_id: str, seq: int) -> bytes:
-    body = kept.data or b""
-    for record in _records(kept, channel_id) if kept.subject == subject else []:
-        if record.seq == seq:
-            return flip_byte(body, body.index(record.body) + len(record.body) // 2)
-    return body
+def _changed(kept: RawStreamMsg, subject: str, channel_id: str, seq: int, damage: Damage) -> bytes:
+    if kept.subject != subject:
+        return kept.data or b""
+    previous, records = _unpacked(kept, channel_id)
+    return pack([damage(one) if one.seq == seq else one for one in records], previous)
 
 
-def _records(kept: RawStreamMsg, channel_id: str) -> list[Record]:
+def _unpacked(kept: RawStreamMsg, channel_id: str) -> tuple[bytes, list[Record]]:
     message = Message(subject="", position=0, headers={}, payload=kept.data or b"")
-    return unpack(channel_id, message, seq=1)[1]
+    return unpack(channel_id, message, seq=1)

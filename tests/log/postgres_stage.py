@@ -14,7 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import parse_qs, quote, urlsplit
 
-from turnline.testing import flip_byte
+from turnline.core.codec import Record
+from turnline.testing import Damage, flip_head
 
 from ..postgres import run, start
 
@@ -35,12 +36,18 @@ def on_another(server_url: str, url: str) -> str:
     return f"{server_url}&options=-csearch_path%3D{place_of(url)}&application_name={place_of(url)}"
 
 
-def flip_postgres(url: str, channel_id: str, seq: int) -> None:
-    """Turn over one bit in the middle of a record."""
+def damage_postgres(url: str, channel_id: str, seq: int, damage: Damage = flip_head) -> None:
+    """Change a record behind the log's back."""
     where = f"WHERE channel = '{channel_id}' AND seq = {seq}"
-    ((body,),) = run(url, f"SELECT body FROM turnline_records {where}")
-    flipped = flip_byte(body, len(body) // 2)
-    run(url, f"UPDATE turnline_records SET body = '\\x{flipped.hex()}' {where}")
+    (row,) = run(url, f"SELECT seq, envelope_id, head, hash, payload FROM turnline_records {where}")
+    changed = damage(Record(*row))
+    payload = "NULL" if changed.payload is None else _bytea(changed.payload)
+    values = f"head = {_bytea(changed.head)}, hash = {_bytea(changed.hash)}, payload = {payload}"
+    run(url, f"UPDATE turnline_records SET {values} {where}")
+
+
+def _bytea(value: bytes) -> str:
+    return f"'\\x{value.hex()}'"
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -15,13 +15,17 @@ from nats.js.api import StreamConfig
 
 from tests.nats_servers import NatsCluster, NatsServer, running as running_nats
 from tests.postgres import Postgres, run
+from turnline.core.channel import ChannelRow
+from turnline.core.envelope import Envelope
 from turnline.errors import LogUnavailable, UnknownName
 from turnline.log.address import open_log
-from turnline.log.checkup import PROBE_CHANNEL, Checkup, Watch, check_up, probe, skew
+from turnline.log.checkup import PROBE_CHANNEL, PROBES, Checkup, Watch, check_up, probe, skew
+from turnline.log.memory import MemoryLog
 from turnline.log.nats import NatsLog
 from turnline.log.nats_address import NatsAddress
 from turnline.log.nats_checkup import check_up_nats
 from turnline.log.postgres import PostgresLog
+from turnline.log.postgres_schema import FORMAT
 from turnline.log.sqlite import SqliteLog
 from turnline.log.sqlite_checkup import check_up_sqlite
 from turnline.testing.lines import NOON, line
@@ -74,6 +78,28 @@ async def test_a_probe_is_one_record_on_a_channel_of_its_own(place: Place) -> No
     kept = await place.kept()
     assert [record.envelope_id for record in kept[PROBE_CHANNEL]] == ["probe-0", "probe-1"]
     assert list(kept) == [PROBE_CHANNEL]
+
+
+class BusyLog(MemoryLog):
+    """Another doctor appends first, a number of times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
+        if self.times:
+            self.times -= 1
+            await super().append(channel_id, [line(channel_id, after + 1)], after=after)
+        await super().append(channel_id, envelopes, after=after, row=row)
+
+
+async def test_a_probe_is_repeated_while_other_doctors_append_first() -> None:
+    await probe(BusyLog(PROBES - 1), WATCH, envelope_id="probe")
+    with pytest.raises(LogUnavailable, match=f"first in {PROBES} appends to '{PROBE_CHANNEL}'"):
+        await probe(BusyLog(PROBES), WATCH, envelope_id="probe")
 
 
 async def test_a_log_in_memory_is_a_finding() -> None:
@@ -237,15 +263,15 @@ async def test_tables_that_are_not_there_and_may_not_be_made_are_a_finding(postg
     assert names(await check_up(url, WATCH)) == ["tables of the log"]
 
 
-async def test_tables_of_a_newer_format_are_a_finding(postgres: Postgres) -> None:
+async def test_tables_of_another_format_are_a_finding(postgres: Postgres) -> None:
     url = postgres.fresh()
     await PostgresLog(url).close()
-    run(url, "UPDATE turnline_format SET number = 2")
+    run(url, f"UPDATE turnline_format SET number = {FORMAT + 1}")
 
     found = await check_up(url, WATCH)
 
     assert names(found) == ["tables of the log"]
-    assert "upgrade turnline" in found.findings[0].found
+    assert f"its format is {FORMAT + 1}, this program reads {FORMAT}" in found.findings[0].found
 
 
 # NATS.

@@ -7,12 +7,12 @@ from io import BytesIO
 import pytest
 
 from turnline.errors import BadExport
-from turnline.log.export_file import PART_RECORDS, End, Header, Part, read_export
+from turnline.log.export_file import PART_RECORDS, VERSION, End, ExportWriter, Header, Part, read_export
 from turnline.log.memory import MemoryLog
 from turnline.log.records import MemoryRecords
 from turnline.log.transfer import check_export, export_log
-from turnline.testing.damage import flip_byte
-from turnline.testing.lines import line
+from turnline.testing.damage import drop_payload, flip_byte
+from turnline.testing.lines import erased_line, line
 
 
 async def exported(**channels: int) -> bytes:
@@ -31,10 +31,28 @@ def bad_line(content: bytes) -> int:
 
 
 async def test_a_whole_file_is_read_to_its_end() -> None:
-    pieces = list(read_export(BytesIO(await exported(a=3, b=2))))
+    content = await exported(a=3, b=2)
+
+    pieces = list(read_export(BytesIO(content)))
 
     assert [type(piece) for piece in pieces] == [Header, Part, Part, End]
-    assert pieces[-1] == check_export(BytesIO(await exported(a=3, b=2)))
+    assert pieces[-1] == check_export(BytesIO(content))
+
+
+async def test_content_that_is_missing_and_was_not_erased_is_refused_before_its_part_is_given() -> None:
+    log, written = MemoryLog(), BytesIO()
+    await log.append("a", [line("a", 1), line("a", 2), erased_line("a", 3, (1, 1))], after=0)
+    writer = ExportWriter(written.write)
+    writer.begin(source="memory:", exported_at="2030-01-01T12:00:00+00:00")
+    writer.channel("a", records=3, hash_=log.records["a"][-1].hash)
+    for record in log.records["a"]:
+        writer.record("a", drop_payload(record))
+    writer.end()
+    pieces = read_export(BytesIO(written.getvalue()))
+
+    assert isinstance(next(pieces), Header)
+    with pytest.raises(BadExport, match="record 2 of channel 'a': its content is missing"):
+        next(pieces)
 
 
 async def test_a_file_cut_at_any_byte_is_refused_with_its_last_line() -> None:
@@ -91,11 +109,12 @@ def test_what_is_no_export_is_refused_at_its_first_line(content: bytes) -> None:
     assert bad_line(content) == 1
 
 
-async def test_a_newer_version_is_not_guessed_at() -> None:
-    newer = (await exported(a=1)).replace(b'"version":1', b'"version":2', 1)
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+async def test_an_export_of_another_version_is_refused(version: int) -> None:
+    other = (await exported(a=1)).replace(b'"version":%d' % VERSION, b'"version":%d' % version, 1)
 
-    with pytest.raises(BadExport, match="upgrade turnline"):
-        check_export(BytesIO(newer))
+    with pytest.raises(BadExport, match=f"its version is {version}, this program reads {VERSION}"):
+        check_export(BytesIO(other))
 
 
 async def test_a_long_channel_comes_in_parts() -> None:

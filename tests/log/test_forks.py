@@ -12,7 +12,7 @@ from turnline.log.base import JoinsTransactions, Log, Snapshots
 from turnline.log.forks import ForkingLog, with_forks
 from turnline.log.memory import MemoryLog
 from turnline.log.sqlite import SqliteLog
-from turnline.testing import LogContract, flip_memory
+from turnline.testing import Damage, LogContract, damage_memory
 from turnline.testing.lines import NOON, closing_line, line, lines
 
 
@@ -24,8 +24,8 @@ class TestForkingLog(LogContract):
         self.inner = MemoryLog()
         return ForkingLog(self.inner)
 
-    def damage(self, log: Log, channel_id: str, seq: int) -> None:
-        flip_memory(self.inner, channel_id, seq)
+    def damage(self, log: Log, channel_id: str, seq: int, damage: Damage) -> None:
+        damage_memory(self.inner, channel_id, seq, damage)
 
 
 def invitation(channel_id: str) -> Envelope:
@@ -155,7 +155,7 @@ async def test_a_fork_of_a_fork_reads_through_both() -> None:
 async def test_e5_a_fork_whose_origin_is_gone_or_damaged_says_so_and_its_origin_is_named() -> None:
     damaged, lost = MemoryLog(), MemoryLog()
     await forked(damaged)
-    flip_memory(damaged, "story", 2)
+    damage_memory(damaged, "story", 2)
     await with_forks(lost).append("x-fork", [forking("x-fork", "story", 3)], after=3)
 
     for inner in (damaged, lost):

@@ -94,7 +94,7 @@ class TestJoinedSqlite(JoinedContract):
     def damage_heads(self, log: JoiningLog) -> None:
         assert isinstance(log, SqliteLog)
         with closing(sqlite3.connect(log.path)) as connection, connection:
-            connection.execute("UPDATE heads SET hash = x'00'")
+            connection.execute("UPDATE turnline_heads SET hash = x'00'")
 
 
 def test_a_log_says_whether_it_can_join(log: SqliteLog) -> None:

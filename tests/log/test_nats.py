@@ -14,7 +14,7 @@ import pytest
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 
 from tests.log.nats_stage import (
-    flip_nats,
+    damage_nats,
     lose_the_index,
     made,
     messages_of,
@@ -27,11 +27,12 @@ from tests.nats_servers import NatsServer, running
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogUnavailable
 from turnline.log.base import Head, Log, TellsOutage
+from turnline.log.chain import Chain
 from turnline.log.memory import MemoryLog
 from turnline.log.nats import NatsLog
 from turnline.log.nats_address import NatsAddress
 from turnline.log.nats_channel import SHORT
-from turnline.testing import DurableLogContract
+from turnline.testing import Damage, DurableLogContract
 from turnline.testing.lines import closing_line, line, lines, say
 
 CUTS = 12
@@ -59,8 +60,8 @@ async def log(nats_server: NatsServer) -> AsyncIterator[NatsLog]:
 
 
 class TestNatsLog(DurableLogContract):
-    def damage(self, log: Log, channel_id: str, seq: int) -> None:
-        flip_nats(log.address, channel_id, seq)
+    def damage(self, log: Log, channel_id: str, seq: int, damage: Damage) -> None:
+        damage_nats(log.address, channel_id, seq, damage)
 
     async def reopen(self, log: Log) -> Log:
         await log.close()
@@ -88,11 +89,10 @@ async def test_several_envelopes_are_one_message(log: NatsLog) -> None:
 
 
 async def test_the_bytes_and_the_chain_are_those_of_any_log(log: NatsLog) -> None:
-    memory = MemoryLog()
+    memory, chain = MemoryLog(), Chain("c")
     for seq in range(1, 6, 2):
-        group = [line("c", seq), line("c", seq + 1)]
-        await log.append("c", group, after=seq - 1)
-        await memory.append("c", group, after=seq - 1)
+        await memory.append("c", [line("c", seq), line("c", seq + 1)], after=seq - 1)
+        await log.append("c", [chain.keep(one) for one in memory.records["c"][seq - 1 :]], after=seq - 1)
 
     assert await records_of(log.address, "c") == memory.records["c"]
 

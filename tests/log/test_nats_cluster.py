@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.nats_stage import flip_nats
+from tests.log.nats_stage import damage_nats
 from tests.nats_servers import NatsCluster
 from turnline.log.base import Log
 from turnline.log.nats import NatsLog
 from turnline.log.nats_address import NatsAddress
-from turnline.testing import DurableLogContract
+from turnline.testing import Damage, DurableLogContract
 from turnline.testing.lines import line, lines, say
 
 
@@ -24,8 +24,8 @@ async def log(nats_cluster: NatsCluster) -> AsyncIterator[NatsLog]:
 
 
 class TestNatsLogOnThreeServers(DurableLogContract):
-    def damage(self, log: Log, channel_id: str, seq: int) -> None:
-        flip_nats(log.address, channel_id, seq)
+    def damage(self, log: Log, channel_id: str, seq: int, damage: Damage) -> None:
+        damage_nats(log.address, channel_id, seq, damage)
 
     async def reopen(self, log: Log) -> Log:
         await log.close()

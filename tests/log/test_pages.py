@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnline.core.codec import NO_HASH, Record, seal
+from turnline.core.codec import NO_HASH, SALT_BYTES, Record, seal_all
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord
 from turnline.log.pages import NOTHING, Page, in_order
@@ -12,10 +12,7 @@ from turnline.testing.lines import line
 
 
 def records(many: int) -> list[Record]:
-    found: list[Record] = []
-    for seq in range(1, many + 1):
-        found.append(seal(line("c", seq), found[-1].hash if found else NO_HASH))
-    return found
+    return seal_all([line("c", seq) for seq in range(1, many + 1)], NO_HASH, salt=bytes(SALT_BYTES))
 
 
 async def read(kept: list[Record], *, end: int, size: int = 2, after: int = 0) -> list[Envelope]:

@@ -12,18 +12,21 @@ from typing import ClassVar
 
 import pytest
 
+from turnline.core.codec import NO_HASH, SALT_BYTES, seal_all
 from turnline.errors import CorruptRecord, LogConflict, LogUnavailable, MissingExtra
 from turnline.log.address import open_log
 from turnline.log.base import Log
+from turnline.log.chain import Chain
 from turnline.log.postgres import PostgresLog
+from turnline.log.postgres_schema import FORMAT
 from turnline.log.postgres_writer import MAX_BATCH
 from turnline.log.sqlite import SqliteLog
-from turnline.testing import DurableLogContract
+from turnline.testing import Damage, DurableLogContract
 from turnline.testing.lines import closing_line, line, lines, say
 
 from ..postgres import Postgres, run
 from .database_contract import DatabaseContract, DatabaseLog
-from .postgres_stage import flip_postgres, on_another, own_folder, place_of, running, torn_copy, written
+from .postgres_stage import damage_postgres, on_another, own_folder, place_of, running, torn_copy, written
 
 CUTS = 5
 BYTES_BETWEEN_CUTS = 1_700
@@ -50,8 +53,8 @@ class TestPostgresLog(DurableLogContract):
             run(url, "CHECKPOINT")
         self.begin = written(url)
 
-    def damage(self, log: Log, channel_id: str, seq: int) -> None:
-        flip_postgres(self.url, channel_id, seq)
+    def damage(self, log: Log, channel_id: str, seq: int, damage: Damage) -> None:
+        damage_postgres(self.url, channel_id, seq, damage)
 
     async def reopen(self, log: Log) -> Log:
         await log.close()
@@ -143,17 +146,22 @@ async def test_of_two_that_begin_a_channel_at_once_one_is_told_of_a_conflict(
 
 
 async def test_records_and_hashes_are_those_of_sqlite(log: PostgresLog, url: str, tmp_path: Path) -> None:
-    sqlite = SqliteLog(tmp_path / "log.db")
+    """The salts are drawn once: a line that is on a log already keeps its bytes on another."""
+    sqlite, chain = SqliteLog(tmp_path / "log.db"), Chain("kanal-ü")
+    written = [line("kanal-ü", 1), line("kanal-ü", 2), closing_line("kanal-ü", 3)]
+    lines_kept = [chain.keep(one) for one in seal_all(written, NO_HASH, salt=bytes(SALT_BYTES))]
     for kept in (log, sqlite):
-        await kept.append("kanal-ü", [line("kanal-ü", 1), line("kanal-ü", 2)], after=0)
-        await kept.append("kanal-ü", [closing_line("kanal-ü", 3)], after=2)
+        await kept.append("kanal-ü", lines_kept[:2], after=0)
+        await kept.append("kanal-ü", lines_kept[2:], after=2)
     await sqlite.close()
 
-    query = "SELECT seq, envelope_id, hash, body FROM {} ORDER BY seq"
+    query = "SELECT seq, envelope_id, hash, head, payload FROM {} ORDER BY seq"
     with closing(sqlite3.connect(tmp_path / "log.db")) as connection:
         assert (
             run(url, query.format("turnline_records"))
-            == connection.execute(query.format("records")).fetchall()
+            == connection.execute(
+                query.format("turnline_records LEFT JOIN turnline_contents USING (position)")
+            ).fetchall()
         )
 
 
@@ -178,18 +186,18 @@ async def test_an_id_that_postgresql_cannot_keep_is_refused_and_nobodys(log: Pos
     assert await lines(log, name) == []
 
 
-async def test_tables_of_somebody_else_or_of_a_newer_format_are_not_touched(url: str) -> None:
+async def test_tables_of_somebody_else_or_of_another_format_are_not_touched(url: str) -> None:
     run(url, "CREATE TABLE turnline_records (mine integer)")
     with pytest.raises(LogUnavailable, match="not a Turnline log"):
         PostgresLog(url)
     assert run(url, "SELECT * FROM turnline_records") == []
     run(url, "DROP TABLE turnline_records")
     log = PostgresLog(url)
-    run(url, "UPDATE turnline_format SET number = 2")
-
-    with pytest.raises(LogUnavailable, match="format 2 is newer"):
-        PostgresLog(url)
     await log.close()
+    for number in (-1, FORMAT + 1):
+        run(url, f"UPDATE turnline_format SET number = {number}")
+        with pytest.raises(LogUnavailable, match=f"its format is {number}, this program reads {FORMAT}"):
+            PostgresLog(url)
 
 
 async def test_logs_that_are_opened_at_once_make_the_tables_once(url: str) -> None:

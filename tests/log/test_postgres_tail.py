@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager
 import pytest
 from psycopg import AsyncConnection, sql
 
-from turnline.core.codec import NO_HASH, seal
+from turnline.core.codec import NO_HASH
 from turnline.log.base import Head
 from turnline.log.postgres import PostgresLog
 from turnline.log.postgres_schema import APPEND
+from turnline.log.postgres_work import Append, parameters
 from turnline.testing.lines import line
 
 from ..postgres import Postgres, run
@@ -45,10 +46,10 @@ async def connected(url: str) -> AsyncIterator[AsyncConnection]:
 
 async def begin(connection: AsyncConnection, channel_id: str) -> None:
     """Append a channel's first line, and do not commit."""
-    record = seal(line(channel_id, 1), NO_HASH)
-    row = ([channel_id], [0], [NO_HASH], [False], [1], [record.envelope_id], [record.hash], [record.body])
+    work = Append(channel_id, [line(channel_id, 1)], after=0, answer=asyncio.Future())
+    work.seal(NO_HASH)
     await connection.execute("BEGIN")
-    cursor = await connection.execute(APPEND, row)
+    cursor = await connection.execute(APPEND, parameters([work]))
     answer = await cursor.fetchone()
     assert answer is not None
     assert answer[0] == "written"

@@ -6,18 +6,20 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from turnline.errors import LogUnavailable
+from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log.base import Log
+from turnline.log.joined import SqlValue
 from turnline.log.sqlite import SqliteLog
+from turnline.log.sqlite_work import number_of
 from turnline.log.sqlite_writer import MAX_BATCH
-from turnline.testing import DurableLogContract, flip_sqlite
+from turnline.testing import Damage, DurableLogContract, damage_sqlite
 from turnline.testing.lines import line, lines, say
 
 from .database_contract import DatabaseContract, DatabaseLog
@@ -53,9 +55,9 @@ async def log(tmp_path: Path) -> AsyncIterator[SqliteLog]:
 
 
 class TestSqliteLog(DurableLogContract):
-    def damage(self, log: Log, channel_id: str, seq: int) -> None:
+    def damage(self, log: Log, channel_id: str, seq: int, damage: Damage) -> None:
         assert isinstance(log, SqliteLog)
-        flip_sqlite(log.path, channel_id, seq)
+        damage_sqlite(log.path, channel_id, seq, damage)
 
     async def reopen(self, log: Log) -> Log:
         assert isinstance(log, SqliteLog)
@@ -72,11 +74,18 @@ class TestSqliteLog(DurableLogContract):
 
 class TestSqliteTables(DatabaseContract):
     most = MAX_BATCH
-    words: ClassVar = {"heads": "heads", "records": "records", "snapshots": "snapshots", "zero": "x'00'"}
+    words: ClassVar = {name: f"turnline_{name}" for name in ("heads", "records", "snapshots")} | {
+        "zero": "x'00'"
+    }
 
     def execute(self, log: DatabaseLog, statement: str) -> None:
         assert isinstance(log, SqliteLog)
-        change(log.path, statement)
+        change(
+            log.path,
+            statement.replace(
+                "channel = 'a'", "channel = (SELECT channel FROM turnline_names WHERE id = 'a')"
+            ),
+        )
 
     def again(self, log: DatabaseLog) -> DatabaseLog:
         assert isinstance(log, SqliteLog)
@@ -103,20 +112,19 @@ async def test_appends_that_wait_together_share_a_transaction(log: SqliteLog) ->
 async def test_a_channel_without_a_head_is_appended_to_where_it_ends(log: SqliteLog) -> None:
     await log.append("a", [line("a", 1), line("a", 2)], after=0)
     await log.append("b", [line("b", 1)], after=0)
-    change(log.path, "DELETE FROM heads WHERE channel = 'a'")
+    change(log.path, "DELETE FROM turnline_heads WHERE channel = 'a'")
 
     assert await say(log, "a", "new") == 3
     assert len(await lines(log, "a")) == 3
 
 
 async def test_listing_open_channels_costs_only_those(log: SqliteLog) -> None:
-    query = (
-        "SELECT channel, seq, closed, position FROM heads WHERE channel > '' AND closed = 0 ORDER BY channel"
-    )
+    query = "SELECT channel, seq, closed, position FROM turnline_heads WHERE channel > '' "
+    query += "AND NOT closed ORDER BY channel"
     with closing(sqlite3.connect(log.path)) as connection:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
 
-    assert "open_heads" in str(plan)
+    assert "turnline_open_heads" in str(plan)
 
 
 async def test_a_tail_ends_when_the_log_is_closed(tmp_path: Path) -> None:
@@ -190,3 +198,55 @@ def test_a_full_disk_makes_the_log_read_only_until_there_is_room(tmp_path: Path)
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "recovered"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE turnline_names SET id = 'q' WHERE id = 'a'",
+        "UPDATE turnline_names SET id = x'ff' WHERE id = 'a'",
+    ],
+)
+async def test_a_channel_whose_name_is_damaged_is_not_taken_for_one_that_never_was(
+    log: SqliteLog, damage: str
+) -> None:
+    await log.append("a", [line("a", 1)], after=0)
+    await log.append("b", [line("b", 1)], after=0)
+    change(log.path, damage)
+
+    for asked in (lines(log, "a"), log.head("a"), log.find("a", "a-1")):
+        with pytest.raises(CorruptRecord, match="name is damaged"):
+            await asked
+    with pytest.raises(CorruptRecord, match="name is damaged"):
+        await log.append("a", [line("a", 1, envelope_id="again")], after=0)
+    assert await lines(log, "b") == [line("b", 1)]
+    assert await lines(log, "never") == []
+    assert await say(log, "never", "first") == 1
+
+
+async def test_a_channel_that_is_named_while_it_is_looked_up_is_not_damaged(log: SqliteLog) -> None:
+    await log.append("a", [line("a", 1)], after=0)
+    (name,) = rows(log.path, "SELECT id, mark FROM turnline_names")
+    change(log.path, "DELETE FROM turnline_names")
+
+    class Slow:
+        """Another program names the channel after each statement."""
+
+        def __init__(self, connection: sqlite3.Connection) -> None:
+            self._connection = connection
+
+        def execute(self, sql: str, parameters: Sequence[SqlValue] = (), /) -> sqlite3.Cursor:
+            found = self._connection.execute(sql, parameters)
+            change(
+                log.path, f"INSERT OR IGNORE INTO turnline_names (id, mark) VALUES ('{name[0]}', {name[1]})"
+            )
+            return found
+
+    with closing(sqlite3.connect(log.path)) as connection:
+        assert number_of(Slow(connection), "a") is None
+        assert number_of(Slow(connection), "a") is not None
+
+
+def rows(path: Path, query: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query).fetchall()

@@ -54,7 +54,7 @@ async def test_power_is_the_default_and_anything_else_is_refused(log: SqliteLog,
         SqliteLog(tmp_path / "other.db", durability="hope")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("loss", ["DELETE FROM heads", "DROP TABLE heads"])
+@pytest.mark.parametrize("loss", ["DELETE FROM turnline_heads", "DROP TABLE turnline_heads"])
 async def test_heads_that_are_gone_are_rebuilt_from_the_records(log: SqliteLog, loss: str) -> None:
     await log.append("a", [line("a", 1), line("a", 2)], after=0)
     await log.append("b", [line("b", 1), closing_line("b", 2)], after=0)
@@ -124,11 +124,12 @@ def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-async def test_a_newer_format_is_left_alone(log: SqliteLog) -> None:
+@pytest.mark.parametrize("number", [FORMAT - 1, FORMAT + 1])
+async def test_a_file_of_another_format_is_refused(log: SqliteLog, number: int) -> None:
     await log.close()
-    change(log.path, f"PRAGMA user_version = {FORMAT + 1}")
+    change(log.path, f"PRAGMA user_version = {number}")
 
-    with pytest.raises(LogUnavailable, match="upgrade turnline"):
+    with pytest.raises(LogUnavailable, match=f"its format is {number}, this program reads {FORMAT}"):
         SqliteLog(log.path)
 
 
@@ -193,7 +194,7 @@ async def test_a_log_that_was_copied_away_is_the_same_log(log: SqliteLog, tmp_pa
 async def test_a_log_without_its_records_is_not_begun_anew(log: SqliteLog) -> None:
     await log.append("c", [line("c", 1)], after=0)
     await log.close()
-    change(log.path, "ALTER TABLE records RENAME TO recordz")
+    change(log.path, "ALTER TABLE turnline_records RENAME TO recordz")
 
     with pytest.raises(LogUnavailable, match="backup"):
         SqliteLog(log.path)

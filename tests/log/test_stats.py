@@ -41,7 +41,7 @@ async def test_channels_envelopes_bytes_types_and_times_are_counted(place: Place
 async def test_a_damaged_channel_is_counted_as_far_as_it_can_be_read(place: Place) -> None:
     async with place.log() as log:
         await log.append("a", [line("a", seq) for seq in (1, 2, 3)], after=0)
-    place.flip("a", 2)
+    place.damage("a", 2)
 
     found = await counted(place)
 

@@ -8,15 +8,20 @@ from io import BytesIO
 import msgspec
 import pytest
 
-from turnline.core.codec import Kept, decode, seal
+from turnline.core.channel import ChannelRow
+from turnline.core.codec import NO_HASH, SALT_BYTES, Kept, seal, unseal
 from turnline.core.envelope import Envelope
-from turnline.errors import BadExport, LogUnavailable, UnknownChannel
-from turnline.log.base import MARK_PREFIX, Log
+from turnline.core.event_types import EV_CHANNEL_INVITE
+from turnline.errors import BadExport, ChannelGuarded, LogUnavailable, UnknownChannel
+from turnline.log.base import MARK_PREFIX, Head, Log
+from turnline.log.chain import Chain
 from turnline.log.export_file import PART_BYTES, ExportWriter, LeftOut, read_export
 from turnline.log.memory import MemoryLog
+from turnline.log.origin import LOG_NAMES, list_of
 from turnline.log.records import MemoryRecords
 from turnline.log.transfer import Exported, Imported, export_log, import_log
-from turnline.testing.lines import closing_line, line
+from turnline.testing import Damage, drop_payload, flip_head, flip_payload
+from turnline.testing.lines import closing_line, erased_line, line, lines
 
 from .backends import KEPT_KINDS, KINDS, MakePlace, Place
 
@@ -39,11 +44,16 @@ async def exported(place: Place, *channels: str) -> tuple[bytes, Exported]:
     return file.getvalue(), done
 
 
-async def imported(content: bytes, place: Place) -> Imported:
+async def imported(content: bytes, place: Place, *, is_trusted: bool = False) -> Imported:
     async with place.log() as log:
         await log.channels(limit=1)
         async with place.records() as there:
-            return await import_log(BytesIO(content), log, there)
+            return await import_log(BytesIO(content), log, there, is_trusted=is_trusted)
+
+
+async def heads(place: Place) -> list[Head]:
+    async with place.log() as log:
+        return await log.channels()
 
 
 @pytest.fixture
@@ -96,6 +106,68 @@ async def test_a_mark_of_trust_is_in_no_export_and_no_import_takes_one() -> None
     assert [head.channel_id for head in await target.channels()] == ["_flow-0123"]
 
 
+def opening(channel_id: str, **data: object) -> Envelope:
+    first = line(channel_id, 1, data={"channel_id": channel_id, **data})
+    return msgspec.structs.replace(first, event_type=EV_CHANNEL_INVITE)
+
+
+async def named(place: Place) -> None:
+    """Give the log the names `old` and `new`, list the channel `listed`, and begin two runs on it."""
+    async with place.log() as log:
+        for seq, name in enumerate(("old", "new"), 1):
+            await log.append(LOG_NAMES, [line(LOG_NAMES, seq, data={"log": name})], after=seq - 1)
+        trusted = line(list_of("listed"), 1, data={"channels": ["listed"]})
+        await log.append(list_of("listed"), [trusted], after=0)
+        for channel_id, name in (("ours", "old"), ("listed", "theirs"), ("plain", "")):
+            await log.append(channel_id, [opening(channel_id, log=name)], after=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_file_that_is_not_trusted_adds_nothing_to_channels_of_this_log(
+    place: Place, make_place: MakePlace
+) -> None:
+    await named(place)
+    source = make_place("memory")
+    async with source.log() as log:
+        for channel_id, name in (("ours", "old"), ("listed", "theirs"), ("plain", "")):
+            await log.append(channel_id, [opening(channel_id, log=name), line(channel_id, 2)], after=0)
+        await log.append("claims", [opening("claims", log="new")], after=0)
+        await log.append("as-fork", [opening("as-fork", forked_from={"log": "new"})], after=0)
+        await log.append("theirs", [opening("theirs", log="theirs")], after=0)
+    content, _ = await exported(source)
+
+    result = await imported(content, place)
+    taken = {head.channel_id: head.seq for head in await heads(place)}
+    trusted = await imported(content, place, is_trusted=True)
+
+    assert {(one.channel_id, one.seq) for one in result.refused} == {
+        ("ours", 2),
+        ("listed", 2),
+        ("claims", 1),
+        ("as-fork", 1),
+    }
+    assert {type(one) for one in result.refused} == {ChannelGuarded}
+    assert (taken["ours"], taken["listed"], taken["plain"], taken["theirs"]) == (1, 1, 2, 1)
+    assert not {"claims", "as-fork"} & taken.keys()
+    assert (trusted.refused, trusted.written) == ([], 4)
+
+
+async def test_an_import_names_the_runs_of_a_file_and_how_much_of_each_it_has() -> None:
+    log, target = MemoryLog(), MemoryLog()
+    await log.append("run", [opening("run", knobs={"flow": {}}), line("run", 2)], after=0)
+    await log.append("below", [opening("below", parent_id="run")], after=0)
+    await log.append("talk", [opening("talk")], after=0)
+    await log.append("other", [opening("other", knobs={"flow": {}})], after=0)
+    await target.append("other", [line("other", 1, envelope_id="mine")], after=0)
+    content = BytesIO()
+    await export_log(MemoryRecords(log), content.write, exported_at=AT)
+
+    result = await import_log(BytesIO(content.getvalue()), target, MemoryRecords(target))
+
+    assert result.runs == {"run": 2, "below": 1}
+    assert [one.channel_id for one in result.refused] == ["other"]
+
+
 class Failing(MemoryLog):
     """A log whose storage fails after some appends, as a crash would end an import there."""
 
@@ -103,11 +175,13 @@ class Failing(MemoryLog):
         super().__init__()
         self.appends = appends
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         if self.appends == 0 and envelopes:
             raise LogUnavailable(self.address, because="it failed on purpose")
         self.appends -= bool(envelopes)
-        await super().append(channel_id, envelopes, after=after)
+        await super().append(channel_id, envelopes, after=after, row=row)
 
 
 @pytest.mark.parametrize("appends", range(4))
@@ -131,7 +205,8 @@ async def test_a_channel_with_other_content_is_refused_at_its_first_difference(
 ) -> None:
     content, _ = await exported(source)
     async with place.log() as log:
-        await log.append("a", [line("a", 1), line("a", 2, envelope_id="mine"), line("a", 3)], after=0)
+        first = Chain("a").keep((await source.kept())["a"][0])
+        await log.append("a", [first, line("a", 2, envelope_id="mine"), line("a", 3)], after=0)
     mine = (await place.kept())["a"]
 
     result = await imported(content, place)
@@ -176,10 +251,12 @@ async def test_somebody_who_imports_the_same_at_once_is_no_conflict(source: Plac
     class Overtaken(MemoryLog):
         """Another import is always a moment ahead."""
 
-        async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        async def append(
+            self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+        ) -> None:
             if envelopes and await self.head(channel_id) is None:
-                await super().append(channel_id, envelopes[:1], after=after)
-            await super().append(channel_id, envelopes, after=after)
+                await super().append(channel_id, envelopes[:1], after=after, row=row)
+            await super().append(channel_id, envelopes, after=after, row=row)
 
     log = Overtaken()
     result = await import_log(BytesIO(content), log, MemoryRecords(log))
@@ -189,12 +266,13 @@ async def test_somebody_who_imports_the_same_at_once_is_no_conflict(source: Plac
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("damage", [flip_head, flip_payload, drop_payload])
 async def test_a_damaged_channel_is_left_out_as_a_whole_and_named(
-    place: Place, make_place: MakePlace
+    place: Place, make_place: MakePlace, damage: Damage
 ) -> None:
     async with place.log() as log:
         await fill(log)
-    place.flip("a", 3)
+    place.damage("a", 3, damage)
 
     content, done = await exported(place)
     result = await imported(content, make_place("memory"))
@@ -203,6 +281,25 @@ async def test_a_damaged_channel_is_left_out_as_a_whole_and_named(
     assert [piece.channel for piece in read_export(BytesIO(content)) if isinstance(piece, LeftOut)] == ["a"]
     assert [left_out.channel for left_out in result.left_out] == ["a"]
     assert result.channels == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_erased_content_stays_erased_in_an_export_and_on_the_log_it_is_imported_to(
+    place: Place, make_place: MakePlace
+) -> None:
+    source = make_place("memory")
+    async with source.log() as log:
+        await log.append("a", [line("a", 1), line("a", 2), closing_line("a", 3)], after=0)
+        await log.append("a", [erased_line("a", 4, (2, 2))], after=3)
+    source.damage("a", 2, drop_payload)
+
+    content, done = await exported(source)
+    await imported(content, place)
+
+    assert done.left_out == []
+    assert await place.kept() == await source.kept()
+    async with place.log() as log:
+        assert [one.is_erased for one in await lines(log, "a")] == [False, True, False, False]
 
 
 @pytest.mark.parametrize("kind", KEPT_KINDS)
@@ -247,22 +344,24 @@ async def test_only_the_channels_that_were_asked_for_are_exported(source: Place)
 async def test_bytes_that_this_program_would_write_differently_are_moved_as_they_are(
     place: Place, make_place: MakePlace
 ) -> None:
-    """A line of an older version, or another writer's spacing: its hash is of its bytes."""
+    """Another writer may use other spaces: the hash of a line is of its bytes."""
     source = make_place("memory")
     plain = line("a", 1)
-    spaced = msgspec.json.format(msgspec.json.encode(plain), indent=1)
+    usual = seal(plain, NO_HASH, salt=bytes(SALT_BYTES))
+    spaced = msgspec.json.format(usual.head, indent=1)
     fields = {name: getattr(plain, name) for name in Envelope.__struct_fields__}
-    old = Kept(**fields, body=spaced)
+    written = Kept(**fields, head=spaced, payload=usual.payload)
     async with source.log() as log:
-        await log.append("a", [old, line("a", 2)], after=0)
+        await log.append("a", [written, line("a", 2)], after=0)
     content, _ = await exported(source)
 
     await imported(content, place)
 
     (first, second) = (await place.kept())["a"]
-    assert (first.body, decode(first.body)) == (spaced, plain)
-    assert first != seal(plain, bytes(16))
-    assert second == seal(line("a", 2), first.hash)
+    assert (first.head, first.payload) == (spaced, usual.payload)
+    assert unseal("a", first, previous=NO_HASH, seq=1) == plain
+    assert first.hash != usual.hash
+    assert unseal("a", second, previous=first.hash, seq=2) == line("a", 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -21,8 +21,8 @@ from turnline.log.forks import with_forks
 from turnline.log.memory import MemoryLog
 from turnline.log.records import MemoryRecords, open_records
 from turnline.log.verify import BadRecord, Verdict, verify
-from turnline.testing import flip_memory
-from turnline.testing.lines import NOON, closing_line, line
+from turnline.testing import Damage, damage_memory, drop_payload, flip_head, flip_payload
+from turnline.testing.lines import NOON, closing_line, erased_line, line
 
 from .backends import KEPT_KINDS, KINDS, Place
 from .nats_stage import open_in_the_index, put_foreign, stream_of
@@ -75,9 +75,9 @@ async def test_a_log_that_is_what_was_written_is_good(place: Place) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_r5_the_first_bad_record_of_each_bad_channel_is_named(place: Place) -> None:
     await fill(place)
-    place.flip("a", 2)
-    place.flip("a", 3)
-    place.flip("c", 1)
+    place.damage("a", 2)
+    place.damage("a", 3)
+    place.damage("c", 1)
 
     found = await verdict(place)
 
@@ -90,8 +90,8 @@ async def test_r5_the_first_bad_record_of_each_bad_channel_is_named(place: Place
 @pytest.mark.parametrize("kind", TABLES)
 async def test_a_record_that_is_gone_is_named(place: Place) -> None:
     await fill(place)
-    place.sql("DELETE FROM records WHERE channel = 'a' AND seq = 3")
-    place.sql("DELETE FROM records WHERE channel = 'b' AND seq = 4")
+    place.sql("DELETE FROM turnline_records WHERE channel = 'a' AND seq = 3")
+    place.sql("DELETE FROM turnline_records WHERE channel = 'b' AND seq = 4")
 
     found = await verdict(place)
 
@@ -103,11 +103,15 @@ async def test_a_record_that_is_gone_is_named(place: Place) -> None:
 @pytest.mark.parametrize(
     ("change", "seq"),
     [
-        ("UPDATE heads SET seq = 3 WHERE channel = 'a'", 4),
-        ("UPDATE heads SET seq = 9 WHERE channel = 'a'", 5),
-        ("UPDATE heads SET hash = (SELECT hash FROM heads WHERE channel = 'b') WHERE channel = 'a'", 4),
-        ("UPDATE heads SET closed = (1 = 1) WHERE channel = 'a'", 4),
-        ("DELETE FROM heads WHERE channel = 'a'", 4),
+        ("UPDATE turnline_heads SET seq = 3 WHERE channel = 'a'", 4),
+        ("UPDATE turnline_heads SET seq = 9 WHERE channel = 'a'", 5),
+        (
+            "UPDATE turnline_heads SET hash = (SELECT hash FROM turnline_heads WHERE channel = 'b') "
+            "WHERE channel = 'a'",
+            4,
+        ),
+        ("UPDATE turnline_heads SET closed = (1 = 1) WHERE channel = 'a'", 4),
+        ("DELETE FROM turnline_heads WHERE channel = 'a'", 4),
     ],
 )
 async def test_an_index_that_says_something_else_than_the_records_is_bad(
@@ -181,22 +185,96 @@ async def test_nothing_stands_behind_the_end_of_a_channel() -> None:
     assert bad.seq == 4
 
 
+async def test_only_lines_about_erased_content_follow_the_end_of_a_channel() -> None:
+    closed = [*spoken("talk", 2), closing_line("talk", 3)]
+    erased = [erased_line("talk", 4, (1, 1)), erased_line("talk", 5, (2, 2))]
+
+    assert await bad_in(*closed, *erased) == []
+    [bad] = await bad_in(*closed, *erased, line("talk", 6))
+
+    assert (bad.seq, bad.expected) == (6, "only `payload.erased` behind `channel.closed`")
+
+
+async def test_a_line_about_erased_content_on_an_open_channel_is_bad() -> None:
+    [bad] = await bad_in(*spoken("talk", 2), erased_line("talk", 3, (2, 2)))
+
+    assert (bad.seq, bad.expected) == (3, "`channel.closed` before it")
+
+
+async def test_content_of_a_system_channel_is_erased_while_it_is_in_use() -> None:
+    log = MemoryLog()
+    await log.append("_audit", [line("_audit", 1), erased_line("_audit", 2, (1, 1))], after=0)
+    await log.append("_audit", [line("_audit", 3)], after=2)
+    damage_memory(log, "_audit", 1, drop_payload)
+
+    assert (await verify(MemoryRecords(log), built_in())).is_good
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_missing_content_is_bad_unless_a_later_line_says_that_it_was_erased(place: Place) -> None:
+    async with place.log() as log:
+        for name in ("erased", "lost"):
+            invite, *said = spoken(name, 4)
+            people = {"participants": [{"agent_id": "alice-1", "name": "Alice"}], "labels": {"case": "7"}}
+            invite = replace(invite, event_data=invite.event_data | people)
+            await log.append(name, [invite, *said, closing_line(name, 5)], after=0)
+            await log.append(name, [erased_line(name, 6, (1, 2))], after=5)
+    for name in ("erased", "lost"):
+        place.damage(name, 1, drop_payload)
+        place.damage(name, 2, drop_payload)
+    place.damage("lost", 3, drop_payload)
+
+    found = await verdict(place)
+
+    assert [(bad.channel_id, bad.seq) for bad in found.bad] == [("lost", 3)]
+    assert "its content is missing" in found.bad[0].found
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.parametrize("damage", [flip_head, flip_payload])
+async def test_a_changed_bit_of_structure_or_content_is_bad(place: Place, damage: Damage) -> None:
+    await fill(place)
+    place.damage("a", 2, damage)
+
+    assert [(bad.channel_id, bad.seq) for bad in (await verdict(place)).bad] == [("a", 2)]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+async def test_two_names_that_were_swapped_are_bad(place: Place) -> None:
+    await fill(place)
+    for change in (
+        "SET id = '?' WHERE id = 'a'",
+        "SET id = 'a' WHERE id = 'b'",
+        "SET id = 'b' WHERE id = '?'",
+    ):
+        place.sql(f"UPDATE turnline_names {change}")
+
+    found = await verdict(place)
+
+    assert [(bad.channel_id, bad.seq) for bad in found.bad] == [("a", 1), ("b", 1)]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+async def test_a_name_that_is_gone_is_bad(place: Place) -> None:
+    await fill(place)
+    place.sql("DELETE FROM turnline_names WHERE id = 'a'")
+
+    found = await verdict(place)
+
+    assert found.storage == ["1 channels have records and no name in the table `turnline_names`"]
+    assert not found.is_good
+
+
 async def test_an_envelope_under_another_records_name_is_bad() -> None:
     log = MemoryLog()
     await log.append("_own", [line("_own", 1)], after=0)
-    other = MemoryLog()
-    await other.append("_other", [replace(line("_own", 1), channel_id="_other")], after=0)
-    # The chain of `_own` around an envelope that says it is of `_other`.
-    from turnline.core.codec import Kept, seal
-
-    body = other.records["_other"][0].body
-    fields = {name: getattr(line("_own", 1), name) for name in Envelope.__struct_fields__}
-    log.records["_own"][0] = seal(Kept(**fields, body=body), bytes(16))
+    await log.append("_other", [replace(line("_own", 1), channel_id="_other")], after=0)
+    log.records["_own"] = list(log.records["_other"])
 
     found = await verify(MemoryRecords(log), built_in())
 
     assert [(bad.channel_id, bad.seq) for bad in found.bad] == [("_own", 1)]
-    assert "_other" in found.bad[0].found
+    assert "checksum" in found.bad[0].found
 
 
 async def test_a_channel_type_of_somebodys_program_is_told_and_is_not_bad() -> None:
@@ -235,7 +313,7 @@ async def test_a_fork_whose_past_cannot_be_read_is_bad(at: int, seq: int) -> Non
     await log.append("a", spoken("a", 4), after=0)
     await with_forks(log).append("x-fork", [forking("x-fork", "a", at)], after=at)
     if seq:
-        flip_memory(log, "a", seq)
+        damage_memory(log, "a", seq)
 
     found = await verify(MemoryRecords(log), built_in())
 
@@ -246,7 +324,7 @@ async def test_a_fork_whose_past_cannot_be_read_is_bad(at: int, seq: int) -> Non
 @pytest.mark.parametrize("kind", ["sqlite"])
 async def test_what_sqlite_finds_wrong_with_its_file_is_told(place: Place) -> None:
     await fill(place)
-    place.sql("UPDATE records SET envelope_id = 'other' WHERE channel = 'a' AND seq = 1")
+    place.sql("UPDATE turnline_records SET envelope_id = 'other' WHERE channel = 'a' AND seq = 1")
     whole = place.path.read_bytes()
     at = whole.rindex(b"other")  # In the index of ids, which is a copy of what the table says.
     place.path.write_bytes(whole[:at] + b"OTHER" + whole[at + 5 :])
@@ -263,20 +341,24 @@ async def test_a_record_of_no_channel_at_all_is_told(place: Place) -> None:
     with closing(sqlite3.connect(place.path, isolation_level=None)) as connection:
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(
-            "UPDATE sqlite_schema SET sql = replace(sql, 'channel TEXT NOT NULL', 'channel TEXT')"
+            "UPDATE sqlite_schema SET sql = replace(sql, 'channel INTEGER NOT NULL', 'channel INTEGER')"
         )
         connection.execute("PRAGMA writable_schema = RESET")
-        connection.execute("UPDATE records SET channel = NULL WHERE channel = 'a' AND seq = 4")
+        channel = "(SELECT channel FROM turnline_names WHERE id = 'a')"
+        connection.execute(
+            f"UPDATE turnline_records SET channel = NULL WHERE channel = {channel} AND seq = 4"
+        )
 
     found = await verdict(place)
 
-    assert [bad.channel_id for bad in found.bad] == ["", "a"]
+    assert [(bad.channel_id, bad.seq) for bad in found.bad] == [("a", 4)]
+    assert found.storage == ["1 channels have records and no name in the table `turnline_names`"]
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
 async def test_looking_at_a_file_changes_no_byte_of_it(place: Place) -> None:
     await fill(place)
-    place.sql("DELETE FROM heads")  # A log that is opened to be used would make them anew.
+    place.sql("DELETE FROM turnline_heads")  # A log that is opened to be used would make them anew.
     before = place.path.read_bytes()
 
     found = await verdict(place)

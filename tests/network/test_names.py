@@ -56,6 +56,7 @@ HELPERS = [
     "update_context",
 ]
 TESTING = [
+    "Damage",
     "DurableLogContract",
     "LogContract",
     "ManualClock",
@@ -64,9 +65,12 @@ TESTING = [
     "ScriptedModel",
     "TestConfig",
     "call",
+    "damage_memory",
+    "damage_sqlite",
+    "drop_payload",
     "flip_byte",
-    "flip_memory",
-    "flip_sqlite",
+    "flip_head",
+    "flip_payload",
     "play_channel",
 ]
 NETWORK = [
@@ -122,6 +126,7 @@ NETWORK = [
     "EV_TURN_CLAIMED",
     "EV_TURN_FAILED",
     "EV_TURN_MODEL",
+    "EV_TURN_ONCE",
     "EV_TURN_RELEASED",
     "EV_TURN_RENEWED",
     "EV_TURN_TOOL",
@@ -149,6 +154,7 @@ NETWORK = [
     "Not",
     "Participant",
     "Passport",
+    "Paused",
     "Picture",
     "Registration",
     "Resume",

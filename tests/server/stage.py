@@ -17,10 +17,11 @@ from fastapi import FastAPI
 
 from tests.flow.stage import SAFETY_SECONDS, flows_of
 from tests.logs import new_log
+from turnline.agent.agent import Agent
 from turnline.core.envelope import JsonObject
 from turnline.errors import Unauthenticated
 from turnline.flow.work import Services
-from turnline.hub.clock import Clock
+from turnline.hub.timers import Clock
 from turnline.log.base import Log
 from turnline.server.app import create_app
 from turnline.server.auth.authenticator import Authenticator
@@ -132,9 +133,11 @@ def runtime_with(
     log: Callable[[], Log] = new_log,
     clock: Clock | None = None,
     quotas: Mapping[str, int] | None = None,
+    agents: Iterable[Agent] = (),
     **nodes: Callable[[Any], Any],
 ) -> Runtime:
-    services, clock = Services(flows=flows_of(*flows), nodes=nodes), clock or ManualClock()
+    known = {agent.name: agent for agent in agents}
+    services, clock = Services(flows=flows_of(*flows), nodes=nodes, agents=known), clock or ManualClock()
     return Runtime(services, open_log=log, clock=clock, quotas=quotas, sweep_seconds=0, grace_seconds=0)
 
 
@@ -146,10 +149,11 @@ async def served(
     settings: ServerSettings | None = None,
     authenticator: Authenticator | None = None,
     quotas: Mapping[str, int] | None = None,
+    agents: Iterable[Agent] = (),
     **nodes: Callable[[Any], Any],
 ) -> AsyncIterator[Server]:
     """An app that serves `flows`, started and stopped as a server does it."""
-    runtime = runtime_with(*flows, log=log, clock=clock, quotas=quotas, **nodes)
+    runtime = runtime_with(*flows, log=log, clock=clock, quotas=quotas, agents=agents, **nodes)
     app = create_app(runtime, authenticator=authenticator or KnownTokens(), settings=settings)
     transport = httpx2.ASGITransport(app=app, client=("127.0.0.1", 4711))
     async with (

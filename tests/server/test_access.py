@@ -14,12 +14,13 @@ from tests.hub.scenes import refused
 from turnline.client.embedded import Hub
 from turnline.core.governance import Passport, Registrar
 from turnline.errors import NameTaken
-from turnline.hub.clock import SystemClock
+from turnline.hub.timers import SystemClock
 from turnline.log.address import open_log
 from turnline.server.access import OpenAuthenticator, development, only_api_keys, production
 from turnline.server.app import create_app
 from turnline.server.auth.api_keys import new_api_key
 from turnline.server.auth.biscuit import mint
+from turnline.server.auth.credentials import Credentials
 from turnline.server.auth.keys import RootKey
 
 from .stage import Ctx, runtime_with, served
@@ -84,6 +85,24 @@ async def test_f13_a_development_key_is_good_on_this_machine_only(
     [(found, _)] = await called(development(key, tmp_path, {}), key, peer=peer)
 
     assert found == status
+
+
+ASKS = "steps: [{id: work, agent: {name: ada, prompt: go, ask: {group: ops}}}]"
+ASKS_PERSON = "steps: [{id: work, human: {title: Sure?, group: sales}}]"
+
+
+async def test_a_development_key_is_in_every_group_that_a_step_asks(tmp_path: Path) -> None:
+    key = new_api_key()
+    async with (
+        runtime_with(
+            f"metadata: {{name: asks}}\nspec: {{{ASKS}}}",
+            f"metadata: {{name: person}}\nspec: {{{ASKS_PERSON}}}",
+        ) as runtime,
+        development(key, tmp_path, {})(runtime) as known,
+    ):
+        principal = await known.authenticate(Credentials(key, peer="127.0.0.1"))
+
+    assert principal.groups == {"ops", "sales"}
 
 
 async def test_f13_without_a_key_of_its_own_a_server_knows_api_keys() -> None:

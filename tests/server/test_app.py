@@ -13,6 +13,7 @@ import pytest
 from fastapi import FastAPI
 from msgspec.structs import replace
 
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.errors import LogUnavailable, NameTaken
 from turnline.log.memory import MemoryLog
@@ -155,10 +156,12 @@ async def test_an_unexpected_error_tells_a_request_id_and_nothing_else(
 class FailingLog(MemoryLog):
     is_broken = False
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         if self.is_broken:
             raise LogUnavailable("sqlite:////home/ann/log.db", because="the disk is gone")
-        await super().append(channel_id, envelopes, after=after)
+        await super().append(channel_id, envelopes, after=after, row=row)
 
 
 async def test_a_log_that_cannot_be_written_is_503_and_its_address_is_nobodys_business() -> None:
@@ -253,7 +256,7 @@ async def test_f6_the_document_lists_every_flow_with_its_input_and_every_operati
     assert parameters["query", "q"]["required"] is False
     assert said["paths"]["/look/{id}"]["get"]["security"] == [{"token": []}]
     ids = [one["operationId"] for path in said["paths"].values() for one in path.values()]
-    assert len(ids) == len(set(ids)) == 28
+    assert len(ids) == len(set(ids)) == 29
     assert said["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
 
 

@@ -6,15 +6,19 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
+from types import FrameType
 from typing import Any
 
 import msgspec
 import pytest
 
 from turnline.client.strict_json import BadJson, loads
+from turnline.core.json import size_of, survey
+from turnline.expressions.functions import contains
 from turnline.server.body import parsed
 from turnline.server.problems import RequestRefused
 from turnline.server.settings import ServerSettings
+from turnline.threads import BIG_BYTES
 
 from .stage import served
 
@@ -107,6 +111,35 @@ async def test_no_value_of_a_large_body_is_validated_on_the_loop() -> None:
     few, many = await calls_for(2_000), await calls_for(12_000)
 
     assert many < few + 1_000  # Validating on the loop would take several calls for each item.
+
+
+async def test_a_large_request_is_neither_validated_nor_searched_on_the_loop() -> None:
+    """Reading the body, the run's input and first line, `when`, conditions and what a node changed."""
+    flow = """
+    {trigger: {path: /echo}, steps: [
+    {id: choose, router: {conditions: [{if: "7 in a", signal: x}]}, routes: {x: only, default: only}},
+    {id: only, runner: work, when: "not (7 in a)"}]}
+    """
+    on_the_loop = Counter[str]()
+    costly = {one.__code__: one.__name__ for one in (survey, contains)}
+
+    def note(frame: FrameType, event: str, arg: object) -> None:
+        given = frame.f_locals.values()
+        if event == "call" and frame.f_code in costly and max(map(size_of, given)) > BIG_BYTES:
+            on_the_loop.update([costly[frame.f_code]])
+
+    async def work(ctx: dict[str, Any]) -> dict[str, Any]:
+        return {"kept": len(ctx["a"])}
+
+    async with served(flow, work=work) as server:
+        sys.setprofile(note)  # Of this thread alone.
+        try:
+            answer = await server.post("/echo", {"a": ["text"] * 10_000})
+        finally:
+            sys.setprofile(None)
+
+    assert answer.json()["data"]["kept"] == 10_000
+    assert on_the_loop == Counter()
 
 
 def test_an_error_names_the_place() -> None:

@@ -17,7 +17,7 @@ from turnline.core.claims import MAX_CLAIMS
 from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.governance import Passport
 from turnline.core.graph import TransitionGraph
-from turnline.core.targets import TerminateTarget
+from turnline.core.transitions import TerminateTarget
 from turnline.flow.work import Services
 from turnline.hub.worker import this_host
 from turnline.log.memory import MemoryLog
@@ -164,7 +164,7 @@ async def test_a_stuck_run_resumes_without_a_further_place() -> None:
     hub = await Hub.open(log, ttl_sweep_interval=0)
     for place in range(MAX_CLAIMS):
         dead = f"{this_host()}:999999999:1/agent"
-        await hub.turns.claim(run_id, "step-only", worker=dead, turn=1, alone=place >= SUSPECT_CLAIMS)
+        await hub.turns.claim(run_id, "only", worker=dead, turn=1, alone=place >= SUSPECT_CLAIMS)
     await hub.close()
 
     async with served(flow, log=lambda: log, quotas=quotas, work=lambda ctx: {"worked": True}) as server:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -80,7 +80,7 @@ class Live:
 
 
 @asynccontextmanager
-async def live(folder: Path, *options: str) -> AsyncIterator[Live]:
+async def live(folder: Path, *options: str, environ: Mapping[str, str] | None = None) -> AsyncIterator[Live]:
     for path, text in {
         "workflows/all.yaml": FLOWS,
         "nodes/all.py": NODES,
@@ -92,7 +92,7 @@ async def live(folder: Path, *options: str) -> AsyncIterator[Live]:
         *(sys.executable, "-m", "turnline", "serve", str(folder), "--dev", "--port", "0", *options),
         stdout=PIPE,
         stderr=STDOUT,
-        env={"PATH": os.defpath},
+        env={"PATH": os.defpath, **(environ or {})},
     )
     try:
         found = Live(folder, process)
@@ -140,6 +140,25 @@ async def test_a_development_server_reloads_files_and_keeps_its_key_and_its_runs
     assert ended.json()["data"]["status"] == "succeeded"
     assert ended.json()["data"]["data"]["said"] == "two"
     assert code == 0
+
+
+async def test_a_development_server_without_the_extra_says_at_its_start_that_it_refuses_tokens(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "biscuit_auth.py").write_text("raise ImportError")
+    (tmp_path / "project").mkdir()
+    environ = {"PYTHONPATH": str(tmp_path / "packages")}
+    async with live(tmp_path / "project", environ=environ) as server:
+        without_a_key = list(server.lines)
+    await command("token", "key", "--dir", str(tmp_path / "project"))
+    async with live(tmp_path / "project", environ=environ) as server:
+        with_a_key = list(server.lines)
+
+    assert not [line for line in without_a_key if "tokens" in line]
+    (line,) = [line for line in with_a_key if "tokens" in line]
+    assert line.startswith("The project has a key for tokens, but this server refuses tokens: ")
+    assert "[biscuit]" in line
 
 
 async def test_a_stream_that_is_open_over_a_reload_can_be_taken_up_again(tmp_path: Path) -> None:

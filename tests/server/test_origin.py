@@ -97,6 +97,19 @@ async def test_a_cross_site_get_does_not_start_a_public_flow_on_this_machine(
     assert len(started) == (status == 200)
 
 
+async def test_without_the_studio_a_flow_in_its_place_is_not_started_by_another_site() -> None:
+    flow = GET_FLOW.replace("path: /note", "path: '/{part}/note/now'")
+    settings = ServerSettings(hosts=LOOPBACK_NAMES, same_origin=True, studio=False)
+    started: list[Any] = []
+    async with served(flow, settings=settings, note=started.append) as server:
+        answer = await server.get(
+            "/studio/note/now", token="", Host="localhost:8484", Sec_Fetch_Site="cross-site"
+        )
+
+    assert answer.status_code == 403
+    assert started == []
+
+
 async def test_a_link_of_another_site_to_the_studio_is_followed() -> None:
     async with served(settings=LOCAL) as server:
         answer = await server.get("/studio", token="", Host="localhost:8484", Sec_Fetch_Site="cross-site")

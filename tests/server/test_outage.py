@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.log.postgres_stage import Stoppable, own_folder, stoppable
-from turnline.hub.clock import SystemClock
+from turnline.hub.timers import SystemClock
 from turnline.log.postgres import PostgresLog
 
 from .stage import Ctx, Server, served

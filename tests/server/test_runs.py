@@ -61,7 +61,7 @@ async def given_up(open_log: OpenLog, key: str, token: str) -> str:
         headers = {"Idempotency_Key": key, "Prefer": "respond-async"}
         run_id = await started(server, token=token, **headers)
         await entered.wait()
-    await die(open_log(), run_id, "step-only")
+    await die(open_log(), run_id, "only")
     return run_id
 
 
@@ -172,7 +172,7 @@ async def test_any_flow_can_be_started_by_name_with_checked_input_and_labels() -
     typed = WORK.replace("/work}", "/work, input: {n: integer}}")
     async with served(typed, inner, work=same) as server:
         made = await server.post(
-            "/flows/inner/runs", {"input": {"x": 1}, "labels": {"team": "a", "flow": "z"}}
+            "/flows/inner/runs", {"input": {"x": 1}, "labels": {"team": "a", "flow": "z", "retry_of": "y"}}
         )
         run = await server.ended(made.headers["x-run-id"])
         wrong = await server.post("/flows/work/runs", {"input": {"n": "x"}})
@@ -414,3 +414,39 @@ async def test_the_server_logs_nothing_of_runs_that_succeed_or_are_cancelled(
         await server.post(f"/runs/{run_id}/cancel", {})
 
     assert said(caplog) == []
+
+
+async def test_a_failure_in_nested_flows_is_logged_once_with_its_path(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def work(ctx: Ctx) -> None:
+        raise RuntimeError("no lamp")
+
+    flows = (
+        "{metadata: {name: top}, spec: {steps: [{id: call, workflow: {name: middle}}]}}",
+        "{metadata: {name: middle}, spec: {steps: [{id: pass, workflow: {name: bottom}}]}}",
+        "{metadata: {name: bottom}, spec: {steps: [{id: only, runner: work}]}}",
+    )
+    async with served(*flows, work=work) as server:
+        run_id = (await server.post("/flows/top/runs", {"input": {}})).headers["x-run-id"]
+        await server.runtime.runs.wait(run_id)
+
+    of_step, of_run = [one.getMessage() for one in caplog.records if "no lamp" in one.getMessage()]
+    assert of_step.startswith("step 'only' of run ")
+    assert "of flow 'top' failed at step 'call': error: flow 'middle' failed at its step 'pass'" in of_run
+    assert "flow 'bottom' failed at its step 'only': error: no lamp" in of_run
+
+
+async def test_a_nested_run_that_no_step_failed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    flows = (
+        "{metadata: {name: top}, spec: {steps: "
+        "[{id: call, workflow: {name: bottom}, routes: {error: END}}]}}",
+        "{metadata: {name: bottom}, spec: {steps: [{id: only, runner: work, routes: {default: FAIL}}]}}",
+    )
+    async with served(*flows, work=lambda ctx: None) as server:
+        run_id = (await server.post("/flows/top/runs", {"input": {}})).headers["x-run-id"]
+        done = await server.ended(run_id)
+
+    (failed,) = [one.getMessage() for one in caplog.records if "failed" in one.getMessage()]
+    assert done["status"] == "succeeded"
+    assert "of flow 'bottom' failed at step 'only'" in failed

@@ -127,7 +127,7 @@ async def test_a_runtime_is_made_before_it_is_opened_and_opened_once() -> None:
 
 
 async def squat_driver(address: str, kind: str) -> Registration:
-    """Write what an older version let a user do."""
+    """Write a registration that no server accepts."""
     log = open_log(address)
     passport = Passport(name=DRIVER, kind=kind, owner="mallory")
     squatter = Registration(agent_id="flows-0", passport=passport, user="mallory")
@@ -144,7 +144,7 @@ async def squat_driver(address: str, kind: str) -> Registration:
 async def test_a_user_who_squats_the_names_of_the_project_does_not_stop_it(
     tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The names were free when the user took them; the driver's is on a log of an older version."""
+    """The names were free when the user took them. The driver's name is on the log all the same."""
     project, address = load_project(folder(tmp_path)), f"sqlite:///{tmp_path}/log.db"
     squatters, by = {}, Registrar("mallory", is_admin=True)
     hub = await Hub.open(address)

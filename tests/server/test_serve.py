@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import shlex
 import signal
 import socket
@@ -10,7 +11,9 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 import httpx2
 import pytest
@@ -96,12 +99,21 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *options: str, go_port: int = 0, environ: Mapping[str, str] | None = None
+    folder: Path,
+    *options: str,
+    go_port: int = 0,
+    environ: Mapping[str, str] | None = None,
+    stderr: IO[bytes] | None = None,
+    descriptors: int = 0,
 ) -> AsyncIterator[Served]:
+    """A server process. With `descriptors` it may have so many; its errors go to `stderr`."""
+    limit = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (descriptors, descriptors))
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-c", MAIN, "serve", str(folder), "--port", "0", *options),
         stdout=PIPE,
+        stderr=stderr,
+        preexec_fn=limit if descriptors else None,
         env={"PATH": "/usr/bin:/bin", "GO_PORT": str(go_port), **(environ or {})},
     )
     assert process.stdout is not None
@@ -121,6 +133,30 @@ async def serving(
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+GET_FLOW = """
+---
+kind: Workflow
+metadata: {name: note}
+spec: {trigger: {path: /note, method: GET, public: true}, steps: [{id: greet, runner: greet}]}
+"""
+
+
+async def test_a_cross_site_get_does_not_start_a_public_flow_of_a_development_server(tmp_path: Path) -> None:
+    async with serving(project(tmp_path, HELLO + GET_FLOW), "--dev") as served:
+        async with served.client() as browser:
+            sites = ("cross-site", "same-site", "none")
+            found = [
+                (await browser.get("/note", headers={"Sec-Fetch-Site": one})).status_code for one in sites
+            ]
+            linked = await browser.get("/note", headers={"Referer": "http://evil.example/"})
+        async with served.client(Authorization=f"Bearer {served.key}") as client:
+            runs = (await client.get("/runs?flow=note")).json()["data"]["runs"]
+
+    assert (found[:2], linked.status_code) == ([403, 403], 403)
+    assert found[2] != 403
+    assert len(runs) == 1  # The one that was not cross-site.
 
 
 async def test_f13_the_development_server_prints_what_to_try_and_accepts_its_key(tmp_path: Path) -> None:

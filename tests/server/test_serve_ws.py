@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from contextlib import AsyncExitStack, suppress
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
 from tests.certificates import LOOPBACK, certificate
-from tests.hub.scenes import A_B, refused
+from tests.hub.scenes import A_B, refused, until
 from tests.server.auth.scenes import InlineReader, minted, reading
 from tests.server.ws_raw import Raw, Tokens, raw, served
 from turnline.client.embedded import Hub
+from turnline.client.frames import FRAME_BYTES, decode_from_client
 from turnline.client.hub_client import HubClient
 from turnline.client.link import LocalLink
 from turnline.client.ws_link import WsLink
 from turnline.core.governance import Passport, Registration, Rule
+from turnline.core.views import Notice
 from turnline.errors import (
     Denied,
     Forbidden,
@@ -31,8 +36,8 @@ from turnline.errors import (
     Unauthenticated,
     UnknownParticipant,
 )
-from turnline.hub.ids import sortable_ids
 from turnline.hub.request import OpenRequest
+from turnline.hub.timers import sortable_ids
 from turnline.log.memory import MemoryLog
 from turnline.log.sqlite import SqliteLog
 from turnline.server.auth.operations import OPERATIONS
@@ -71,6 +76,24 @@ async def at_work(ann: Raw, ben: Raw, *others: str) -> tuple[str, str]:
     await ben.ask("answer_invite", seat=bob, channel_id="story")
     await opening
     return alice, bob
+
+
+@asynccontextmanager
+async def speaking() -> AsyncIterator[tuple[str, Raw, Raw, str, str]]:
+    """Yield the server's address, the clients of ann and ben, and alice and bob.
+
+    Alice works on her turn, and both clients listen to its words. Bob is also the id of a user.
+    """
+    async with (
+        served(Tokens(ann=ALL, ben=ALL, bob=ALL)) as (_, serving),
+        raw(serving.url, "ann") as ann,
+        raw(serving.url, "ben") as ben,
+    ):
+        alice, bob = await at_work(ann, ben)
+        await ann.claim(alice, "story")
+        for client, seat in ((ann, alice), (ben, bob)):
+            await client.ask("listen", seat=seat, channel_id="story")
+        yield serving.url, ann, ben, alice, bob
 
 
 async def accepting(hub: Hub, name: str) -> str:
@@ -113,6 +136,23 @@ async def test_a_bad_token_is_refused_and_not_repeated() -> None:
         assert canary not in json.dumps(bye) + str(error) + repr(link)
 
 
+@pytest.mark.parametrize("token", ["unknown", "brief"])
+async def test_a_client_without_a_valid_token_is_told_to_give_its_link_one(token: str) -> None:
+    """An HTTP header is of no use to it."""
+    tokens = Tokens(brief=ALL)
+    async with served(tokens) as (hub, serving):
+        tokens.expires_at = hub.clock.now() + timedelta(minutes=1)
+        async with WsLink(serving.url, token=token) as link:
+            if token == "brief":
+                await link.register(Passport(name="alice"), None, None)
+                assert isinstance(hub.clock, ManualClock)
+                hub.clock.advance(61)
+            error = await refused(Unauthenticated, link.register(Passport(name="bob"), None, None))
+
+    assert "WsLink(URL, token=TOKEN)" in str(error)
+    assert "Authorization" not in str(error)
+
+
 async def test_another_version_is_not_spoken() -> None:
     async with served(both()) as (_, serving), raw(serving.url) as client:
         await client.send({"kind": "hello", "version": 2, "token": "ann"})
@@ -129,7 +169,7 @@ async def test_more_connections_than_there_are_places_are_sent_away() -> None:
 
 
 def test_every_request_needs_an_operation_that_is_known() -> None:
-    assert {operation for operation, _, _ in REQUESTS.values()} <= set(OPERATIONS)
+    assert {operation for operation, _ in REQUESTS.values()} <= set(OPERATIONS)
 
 
 async def test_a_request_needs_its_scope() -> None:
@@ -185,6 +225,21 @@ async def test_a_revoked_token_loses_its_connection_within_five_seconds() -> Non
     await hub.close()
 
 
+async def test_a_client_whose_token_is_taken_away_loses_its_seats_at_once() -> None:
+    tokens = both()
+    async with served(tokens) as (hub, serving), raw(serving.url, "ann") as client:
+        assert isinstance(hub.clock, ManualClock)
+        alice = await client.join("alice")
+        del tokens.scopes["ann"]
+        ending = asyncio.create_task(client.receive())
+        while not ending.done():
+            hub.clock.advance(WsSettings().recheck_seconds)
+            await asyncio.sleep(0)
+        await until(lambda: serving.counters.presences == 0)  # The clock stands still: no grace has passed.
+
+        hub.attach(alice, Deaf())
+
+
 async def test_the_sender_is_whoever_has_the_seat() -> None:
     async with served(both()) as (hub, serving), raw(serving.url, "ann") as client:
         bob = await accepting(hub, "bob")
@@ -208,6 +263,14 @@ async def test_what_another_has_registered_is_another_ones() -> None:
 
         assert str(mine).replace(alice, "X") == str(other).replace("nobody", "X")
         assert hub.participant("alice").passport.owner == "ann"
+
+
+async def test_a_client_registers_for_its_own_user_only() -> None:
+    async with served(both()) as (hub, serving), raw(serving.url, "ben") as ben:
+        refusal = await ben.refused("register", passport={"name": "alice", "owner": "ann"})
+
+        assert refusal == "BadDraft"
+        assert hub.participants() == []
 
 
 @pytest.mark.parametrize("hubs", [1, 2], ids=["one server", "two servers on one log"])
@@ -348,19 +411,14 @@ async def test_a_channel_of_others_is_as_unknown_as_one_that_is_not_there() -> N
             "read": {"after": 0},
             "state": {},
             "metadata": {},
-            "wait_beyond": {"after": 0},
+            "read_next": {"after": 0},
             "wait_unclaimed": {},
-            "recorded": {"after": 0},
             "summary": {},
             "close_channel": {"reason": "x"},
             "answer_invite": {},
-            "claim": {"turn": 1},
-            "release": {"claim": 3},
-            "renew": {"claim": 3, "heard": 3},
-            "fail": {"claim": 3, "error": {}},
-            "record": {"claim": 3, "event_type": "turn.model", "data": {}},
+            "claim": {"floor": {"speaker": stranger, "turn": 1, "seq": 3}},
+            "write": {"claim": 3, "speaker": stranger, "event_type": "turn.model", "data": {}},
             "post": {"draft": draft(stranger)},
-            "as_step": {},
         }
         for op, args in given.items():
             told = [
@@ -380,25 +438,22 @@ async def test_a_claim_of_somebody_else_on_the_channel_is_not_ones_own() -> None
         raw(serving.url, "ben") as ben,
     ):
         alice, bob = await at_work(ann, ben)
-        claim = (await ann.ask("claim", seat=alice, channel_id="story", turn=1))["result"]["seq"]
+        claim = await ann.claim(alice, "story")
 
-        assert await ben.refused("release", seat=bob, channel_id="story", claim=claim) == "ClaimLost"
+        release: dict[str, Any] = {"claim": claim, "event_type": "turn.released", "data": {}}
+        for speaker in (alice, bob):
+            tried = ben.refused("write", seat=bob, channel_id="story", speaker=speaker, **release)
+            assert await tried == "ClaimLost"
         event = {"claim": claim, "event_type": "channel.closed", "data": {"reason": "mine"}}
-        assert await ann.refused("record", seat=alice, channel_id="story", **event) == "BadDraft"
+        written = ann.refused("write", seat=alice, channel_id="story", speaker=alice, **event)
+        assert await written == "BadDraft"
         state = await hub.state("story")
         assert state.claim is not None
         assert state.claim.seq == claim
 
 
 async def test_words_are_sent_only_to_clients_that_the_packet_is_for() -> None:
-    async with (
-        served(both()) as (_, serving),
-        raw(serving.url, "ann") as ann,
-        raw(serving.url, "ben") as ben,
-    ):
-        alice, bob = await at_work(ann, ben)
-        await ann.ask("claim", seat=alice, channel_id="story", turn=1)
-        await ben.ask("listen", seat=bob, channel_id="story")
+    async with speaking() as (_, ann, ben, alice, _):
         for text, audience in (
             ("to myself", [alice]),
             ("to nobody", []),
@@ -415,6 +470,51 @@ async def test_words_are_sent_only_to_clients_that_the_packet_is_for() -> None:
         assert heard == ["to bob", "to all"]
 
 
+async def test_only_the_participant_that_has_the_turn_tells_words() -> None:
+    """Else a member could put words on the screens of the others before the speaker does."""
+    async with speaking() as (_, ann, ben, alice, bob):
+        words = {"kind": "text", "channel_id": "story", "audience": None}
+        for agent_id in (bob, alice):
+            await ben.send({**words, "agent_id": agent_id, "text": "forged"})
+        await ben.ask("state", seat=bob, channel_id="story")
+        await ann.send({**words, "agent_id": alice, "text": "true"})
+        told = list[str]()
+        while "true" not in told:
+            told.append(str((await ann.receive()).get("text")))
+
+        assert "forged" not in told
+
+
+@pytest.mark.parametrize("end", ["leave", "unregister", "reclaim"])
+async def test_a_client_hears_no_words_of_a_channel_on_which_it_has_no_seat_any_more(end: str) -> None:
+    """Its other seat is not on the channel. Not even words to all members are for that one."""
+    async with speaking() as (url, ann, ben, alice, bob):
+        await ben.join("other")
+        words = {"kind": "text", "channel_id": "story", "agent_id": alice, "audience": None}
+        await ann.send({**words, "text": "before"})
+        await heard(ben, "before")
+        if end == "reclaim":  # The user of this id takes the name from ben.
+            async with raw(url, "bob") as owner:
+                await owner.join("bob", kind="human")
+        else:
+            await ben.ask(end, seat=bob)
+        await ann.send({**words, "text": "after"})
+        await heard(ann, "after")
+
+        told = list[str]()
+        for number in (1, 2):  # Two round trips: words that were on their way have come by then.
+            await ben.send({"kind": "ping", "n": number})
+            while (frame := await ben.receive())["kind"] != "pong":
+                told.append(frame["kind"])
+        assert "text" not in told
+
+
+async def heard(client: Raw, text: str) -> None:
+    """Return once the client has been told these words."""
+    while (await client.receive()).get("text") != text:
+        pass
+
+
 async def test_another_agent_over_a_link_answers_no_question_and_reads_no_units() -> None:
     async with (
         served(both()) as (hub, serving),
@@ -423,9 +523,9 @@ async def test_another_agent_over_a_link_answers_no_question_and_reads_no_units(
     ):
         user = await hub_person(hub, "user")
         alice, bob = await at_work(ann, ben, "user")
-        claim = (await ann.ask("claim", seat=alice, channel_id="story", turn=1))["result"]["seq"]
+        claim = await ann.claim(alice, "story")
         unit: dict[str, Any] = {"event_type": "turn.tool", "data": {"entry": {"text": "canary"}}}
-        await ann.ask("record", seat=alice, channel_id="story", claim=claim, **unit)
+        await ann.ask("write", seat=alice, channel_id="story", claim=claim, speaker=alice, **unit)
         asked = {"request_id": "q" * 32, "question": "pay?", "turn": 1, "call": "1.1", "position": 1}
         question = {
             "event_type": "human.requested",
@@ -451,7 +551,9 @@ async def test_another_agent_over_a_link_answers_no_question_and_reads_no_units(
             await ben.refused("post", seat=bob, channel_id="story", draft=draft("hub", **for_user))
             == "BadDraft"
         )
-        assert await ben.refused("recorded", seat=bob, channel_id="story", after=0) == "OutOfTurn"
+        for speaker in (alice, bob):
+            floor = {"speaker": speaker, "turn": 1, "seq": 3}
+            assert await ben.refused("claim", seat=bob, channel_id="story", floor=floor) == "OutOfTurn"
         state = await ben.ask("state", seat=bob, channel_id="story")
         assert "q" * 32 not in json.dumps(state)
         assert "canary" not in json.dumps(state)
@@ -554,7 +656,7 @@ async def test_wss_trusts_whom_the_machine_does_unless_told_otherwise(
 class Deaf:
     """A receiver that does not listen."""
 
-    def wake(self, channel_id: str, seq: int) -> None: ...
+    def wake(self, notice: Notice) -> None: ...
 
 
 async def test_one_user_has_a_limit_of_clients_and_others_are_let_in() -> None:
@@ -568,3 +670,26 @@ async def test_one_user_has_a_limit_of_clients_and_others_are_let_in() -> None:
 
     assert (bye["kind"], bye["reason"]) == ("bye", "too_many")
     assert "presences_per_user" in bye["error"]["message"]
+
+
+async def test_no_large_frame_is_read_on_the_loop() -> None:
+    """Other clients do not wait for it."""
+    sizes = list[int]()
+
+    def note(frame: FrameType, event: str, arg: object) -> None:
+        if event == "call" and frame.f_code is decode_from_client.__code__:
+            sizes.append(len(frame.f_locals["text"]))
+
+    async with served(both()) as (hub, serving), WsLink(serving.url, token="ann") as link:
+        bob = await accepting(hub, "bob")
+        alice = await HubClient(link).register(None, Passport(name="alice"))
+        channel = await alice.open("conversation", bob)
+        sys.setprofile(note)  # Of this thread alone.
+        try:
+            large = {"set": {"a": ["text"] * 20_000}}
+            await channel.send(event_type="context.set", event_data=large)
+        finally:
+            sys.setprofile(None)
+
+    assert sizes
+    assert max(sizes) <= FRAME_BYTES

@@ -12,12 +12,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from turnline.hub.ids import sortable_ids
+from tests.hub.scenes import Wrapped, quiet, until
+from turnline.agent.agent import Agent
+from turnline.core.envelope import Envelope
+from turnline.hub.channels import RECENT_ENVELOPES
+from turnline.hub.timers import sortable_ids
 from turnline.log.memory import MemoryLog
 from turnline.server.auth.authenticator import RECHECK_SECONDS
 from turnline.server.auth.revocation import Revocations
 from turnline.server.auth.tokens import TokenAuthenticator
+from turnline.server.house import PAGES_AT_ONCE
 from turnline.server.settings import ServerSettings
+from turnline.testing import ScriptedModel
 from turnline.testing.manual_clock import ManualClock
 
 from .auth.scenes import InlineReader, minted, reading
@@ -302,6 +308,25 @@ async def test_a_revoked_token_loses_its_open_streams_within_five_seconds(path: 
         await kept.close()
 
 
+@pytest.mark.parametrize("moment", [0.25, 1.0, 1.75, 2.25, 3.0, 3.75])
+async def test_a_revoked_token_loses_its_streams_in_time_whenever_the_list_was_read_last(
+    moment: float,
+) -> None:
+    """The worst case: a request of another token has just read the list of revocations."""
+    clock = ManualClock()
+    tokens, token, other = Revoking(clock), minted(scopes=["*"]), minted(scopes=["*"])
+    async with served(EVENT, clock=clock, authenticator=tokens.authenticator) as server:
+        run_id = (await server.post("/pay", {}, token=token)).headers["x-run-id"]
+        stream = Listening(server.app, f"/runs/{run_id}/events", token=token)
+        ended = asyncio.create_task(stream.rest())
+        await let_pass(moment, clock)
+        assert (await server.get("/flows", token=other)).status_code == 200
+        await tokens.revoke(token)
+
+        assert await seconds_until(ended, clock) <= 5
+        await stream.close()
+
+
 async def test_a_revoked_token_loses_a_stream_that_it_does_not_read() -> None:
     clock = ManualClock()
     tokens, token, other = Revoking(clock), minted(scopes=["*"]), minted(scopes=["*"])
@@ -355,6 +380,45 @@ async def test_more_streams_than_the_server_takes_are_503_and_a_closed_one_makes
     assert first["type"] == "started"
 
 
+class GatedLog(Wrapped):
+    """Holds up whoever reads `channel` from its start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.channel = ""
+        self.gate = asyncio.Event()
+        self.inside = 0
+
+    async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
+        if channel_id == self.channel and not after:
+            self.inside += 1
+            await self.gate.wait()
+        async for envelope in self.inner.read(channel_id, after=after):
+            yield envelope
+
+
+async def test_few_of_the_streams_that_wake_together_read_at_the_same_time() -> None:
+    """The others wait, and requests are served between them."""
+    log = GatedLog()
+    async with served(EVENT, log=lambda: log) as server:
+        run_id = (await server.post("/pay", {})).headers["x-run-id"]
+        for _ in range(RECENT_ENVELOPES + 1):  # The first line is not in memory any more.
+            await server.runtime.hub.write(run_id, "app.note", {})
+        log.channel = run_id
+        streams = [Listening(server.app, f"/runs/{run_id}/events") for _ in range(PAGES_AT_ONCE + 5)]
+        waiting = [asyncio.create_task(stream.next()) for stream in streams]
+        await until(lambda: log.inside == PAGES_AT_ONCE)
+        await quiet()
+        inside = log.inside
+        log.gate.set()
+        first = [read(await one)["type"] for one in waiting]
+        for stream in streams:
+            await stream.close()
+
+    assert inside == PAGES_AT_ONCE
+    assert first == ["started"] * len(streams)
+
+
 async def test_one_user_has_a_limit_of_streams_and_others_are_served() -> None:
     async with served(EVENT, settings=ServerSettings(streams_per_user=1)) as server:
         run_id = (await server.post("/pay", {})).headers["x-run-id"]
@@ -370,3 +434,27 @@ async def test_one_user_has_a_limit_of_streams_and_others_are_served() -> None:
     assert refused.status_code == 429
     assert "streams_per_user" in refused.json()["error"]["message"]
     assert first["type"] == "started"
+
+
+async def test_the_words_of_an_agent_step_come_as_they_are_written() -> None:
+    flow = """
+metadata: {name: say}
+spec:
+  trigger: {path: /say}
+  steps:
+    - {id: rest, kind: wait, wait: {event: begin}}
+    - {id: speak, kind: agent, agent: {name: ada, prompt: go}}
+"""
+    async with served(flow, agents=[Agent("ada", config=ScriptedModel("one two three"))]) as server:
+        run_id = (await server.post("/say", {})).headers["x-run-id"]
+        stream = Listening(server.app, f"/runs/{run_id}/events")
+        told = [await stream.next() for _ in range(3)]
+        await server.post(f"/runs/{run_id}/events/begin", {})
+        told += await stream.rest()
+
+    words = [piece for piece in told if piece.startswith("event: words\n")]
+    texts = [msgspec.json.decode(piece.partition("data: ")[2]) for piece in words]
+    assert "".join(one["text"] for one in texts) == "one two three"
+    assert {one["agent_id"] for one in texts} == {"speak"}
+    ended = [place for place, piece in enumerate(told) if '"step":"speak"' in piece and "step_ended" in piece]
+    assert told.index(words[0]) < ended[0]

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from turnline.agent.agent import Agent
+from turnline.agent.tool import tool
+from turnline.testing import ScriptedModel, call
+
 from .stage import Server, served
 
 pytestmark = pytest.mark.four_logs
@@ -180,3 +184,85 @@ async def test_f6_a_task_that_never_was_is_404(name: str) -> None:
         ]
 
     assert [one.status_code for one in answers] == [404, 404, 404]
+
+
+# --- questions of an agent step (N7) ---
+
+BUYS = """
+metadata: {name: buys}
+spec:
+  trigger: {path: /buy}
+  steps:
+    - id: buy
+      kind: agent
+      agent: {name: ada, prompt: go, ask: {group: purchase, expires: 2h}}
+"""
+
+
+def ada(paid: list[int]) -> Agent:
+    """An agent that wants to pay twice."""
+
+    @tool(approval=True)
+    async def pay(amount: int) -> str:
+        paid.append(amount)
+        return f"paid {amount}"
+
+    return Agent(
+        "ada", config=ScriptedModel([call("pay", amount=5), call("pay", amount=7)], "done"), tools=[pay]
+    )
+
+
+async def test_the_questions_of_an_agent_step_are_tasks_of_its_group() -> None:
+    paid: list[int] = []
+    async with served(BUYS, agents=[ada(paid)]) as server:
+        begun = await server.post("/buy", {})
+        await server.waiting(begun.headers["x-run-id"])
+        first, second = (await server.get("/tasks", token="buyer")).json()["data"]["tasks"]
+        others = (await server.get("/tasks", token="seller")).json()["data"]["tasks"]
+        address = f"/tasks/{first['task_id']}"
+        hidden = [await server.get(address, token="seller"), await server.get(address, token="ann")]
+        forged = await server.post(f"{address}/answer", {"answer": {"answer": True}}, token="seller")
+        wrong = await server.post(f"{address}/answer", {"answer": {"answer": "yes"}}, token="buyer")
+        yes = await server.post(f"{address}/answer", {"answer": {"answer": True}}, token="buyer")
+        again = await server.post(f"{address}/answer", {"answer": {"answer": False}}, token="buyer")
+        no = await server.post(
+            f"/tasks/{second['task_id']}/answer", {"answer": {"answer": False}}, token="buyer"
+        )
+        run = await server.ended(begun.headers["x-run-id"])
+
+    assert begun.status_code == 202
+    assert begun.json()["data"]["links"]["task"] == address
+    assert others == []
+    assert (first["title"], first["show"]) == ("Allow pay?", {"tool": "pay", "arguments": {"amount": 5}})
+    assert first["expires_at"] == "2030-01-01T14:00:00Z"
+    assert [one.status_code for one in (*hidden, forged)] == [404, 403, 404]
+    assert [one.status_code for one in (wrong, yes, again, no)] == [422, 200, 409, 200]
+    assert wrong.json()["error"]["problems"][0]["loc"] == ["body", "answer", "answer"]
+    assert (paid, run["status"]) == ([5], "succeeded")
+
+
+async def test_an_expired_question_of_an_agent_step_is_410() -> None:
+    paid: list[int] = []
+    async with served(BUYS, agents=[ada(paid)]) as server:
+        begun = await server.post("/buy", {})
+        await server.waiting(begun.headers["x-run-id"])
+        task = begun.json()["data"]["links"]["task"]
+        await server.pass_time(7200)
+        answer = await server.post(f"{task}/answer", {"answer": {"answer": True}}, token="buyer")
+        await server.ended(begun.headers["x-run-id"])
+
+    assert answer.status_code == 410
+    assert paid == []
+
+
+async def test_an_operator_of_channels_answers_a_question_of_a_step_as_a_task_only() -> None:
+    async with served(BUYS, agents=[ada([])]) as server:
+        run_id = (await server.post("/buy", {})).headers["x-run-id"]
+        await server.waiting(run_id)
+        shown = (await server.get(f"/channels/{run_id}")).json()["data"]
+        body = {"request_id": shown["questions"][0]["request_id"], "answer": "yes"}
+        refused = await server.post(f"/channels/{run_id}/answers", body)
+
+    assert shown["questions"][0]["group"] == "purchase"
+    assert refused.status_code == 409
+    assert "/tasks/" in refused.json()["error"]["message"]

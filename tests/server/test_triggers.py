@@ -459,6 +459,30 @@ async def test_more_requests_at_once_than_the_server_takes_are_503() -> None:
     assert refused.json()["error"]["type"] == "busy"
 
 
+async def test_one_user_has_a_limit_of_requests_at_once_and_others_are_served() -> None:
+    go, inside = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def work(ctx: Ctx) -> None:
+        inside.release()
+        await go.wait()
+
+    settings = ServerSettings(requests=4, requests_per_user=2)
+    async with served(flow("slow", "", "{id: only, runner: work}"), work=work, settings=settings) as server:
+        waiting = [asyncio.create_task(server.post("/slow", {}, token="ann")) for _ in range(2)]
+        for _ in waiting:
+            await inside.acquire()
+        refused = [await server.post("/slow", {}, token="ann") for _ in range(3)]
+        other = await server.get("/runs", token="reader")
+        go.set()
+        await asyncio.gather(*waiting)
+        after = await server.post("/slow", {}, token="ann")
+
+    assert [one.status_code for one in refused] == [429] * 3
+    assert "requests_per_user" in refused[0].json()["error"]["message"]
+    assert refused[0].headers["retry-after"] == "1"
+    assert [other.status_code, after.status_code] == [200, 200]
+
+
 async def test_f7_eighty_runs_are_inside_a_slow_step_at_the_same_time() -> None:
     inside = 0
     all_in = asyncio.Event()

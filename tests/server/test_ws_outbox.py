@@ -7,6 +7,7 @@ import json
 
 from tests.hub.scenes import quiet
 from turnline.client.frames import Text
+from turnline.core.views import Notice
 from turnline.server.ws_outbox import Outbox
 from turnline.server.ws_settings import WsCounters, WsSettings
 
@@ -23,12 +24,13 @@ def words(number: int) -> Text:
 async def test_of_a_channels_news_only_where_they_begin_and_end_is_kept() -> None:
     box, _ = outbox()
     for seq in range(5, 10_005):
-        box.put_news("alice", "story", seq, seq)
-    box.put_news("alice", "other", 1, 1)
+        box.put_news("alice", Notice(channel_id="story", first=seq, seq=seq))
+    box.put_news("alice", Notice(channel_id="other", first=1, seq=1))
     frames = [json.loads(await box.next()) for _ in range(2)]
 
-    assert frames[0] == {"kind": "wake", "seat": "alice", "channel_id": "story", "first": 5, "seq": 10_004}
-    assert frames[1]["channel_id"] == "other"
+    story = {"channel_id": "story", "first": 5, "seq": 10_004}
+    assert frames[0] == {"kind": "wake", "seat": "alice", "notice": story}
+    assert frames[1]["notice"]["channel_id"] == "other"
 
 
 async def test_words_that_nobody_takes_are_dropped_the_oldest_first() -> None:
@@ -61,7 +63,7 @@ async def test_more_bytes_than_may_wait_end_the_connection_and_are_forgotten() -
 async def test_more_channels_with_news_than_may_wait_end_the_connection() -> None:
     box, counters = outbox(unsent_channels=3)
     for number in range(5):
-        box.put_news("alice", f"c{number}", 1, 1)
+        box.put_news("alice", Notice(channel_id=f"c{number}", first=1, seq=1))
 
     assert box.reason == "too_slow"
     assert counters.slow == 1

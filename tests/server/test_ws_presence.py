@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 
 from tests.client.ws_proxy import CuttingProxy
-from tests.hub.scenes import A_B, begin, quiet, refused, sqlite, until
+from tests.hub.scenes import A_B, FailingLog, begin, quiet, refused, sqlite, until
 from tests.server.ws_raw import Raw, Tokens, raw, served
 from turnline.client.backoff import Backoff
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
 from turnline.client.turn import Turn
 from turnline.client.ws_link import WsLink
+from turnline.core.directory import DIRECTORY_CHANNEL
 from turnline.core.envelope import Envelope
 from turnline.core.governance import Passport
 from turnline.core.graph import round_robin
-from turnline.errors import NameTaken
+from turnline.errors import LogUnavailable, NameTaken
+from turnline.hub.retry import RETRY_SECONDS
 from turnline.network.workflow_helpers import update_context
 from turnline.server.serve_ws import ServedWs, serve_ws
 from turnline.server.ws_settings import WsSettings
@@ -28,15 +30,14 @@ from turnline.testing.manual_clock import ManualClock
 QUICK = Backoff(first_seconds=0.001, most_seconds=0.05)
 
 
-async def claimed(client: Raw, hub: Hub, **fields: str) -> tuple[str, int]:
+async def claimed(client: Raw, hub: Hub, **fields: Any) -> tuple[str, int]:
     """Alice has claimed the first turn of a channel; her id and the claim."""
     await hub.register(None, Passport(name="bob"))
     alice = await client.join("alice")
     knobs = {"graph": A_B.to_dict()}
     request = {"type": "workflow", "target": ["bob"], "channel_id": "story", "knobs": knobs}
     await client.ask("open", seat=alice, request=request)
-    answer = await client.ask("claim", seat=alice, request_id="claim-1", channel_id="story", turn=1, **fields)
-    return alice, answer["result"]["seq"]
+    return alice, await client.claim(alice, "story", request_id="claim-1", **fields)
 
 
 def clock_of(hub: Hub) -> ManualClock:
@@ -58,7 +59,13 @@ async def test_a_client_that_comes_back_has_its_seats_and_its_claim() -> None:
         await gone(serving)
         async with raw(serving.url) as client:
             welcome = await client.hello(presence=presence)
-            await client.ask("release", seat=alice, channel_id="story", claim=claim)
+            line: dict[str, Any] = {
+                "claim": claim,
+                "speaker": alice,
+                "event_type": "turn.released",
+                "data": {},
+            }
+            await client.ask("write", seat=alice, channel_id="story", **line)
 
             assert welcome["resumed"] is True
             assert (await hub.state("story")).claim is None
@@ -97,20 +104,19 @@ async def test_a_request_that_is_sent_again_is_answered_again_and_done_once() ->
     async with served() as (hub, serving), raw(serving.url) as client:
         await client.hello()
         alice, claim = await claimed(client, hub)
-        again = await client.ask("claim", seat=alice, request_id="claim-1", channel_id="story", turn=1)
+        again = await client.claim(alice, "story", request_id="claim-1")
 
-        assert again["result"]["seq"] == claim
+        assert again == claim
         assert [one.event_type for one in await hub.read_wal("story")].count("turn.claimed") == 1
 
 
 async def test_a_claim_that_is_asked_for_again_under_its_id_is_the_same() -> None:
     async with served() as (hub, serving), raw(serving.url) as client:
         await client.hello()
-        alice, claim = await claimed(client, hub, envelope_id="once")
-        fields: dict[str, Any] = {"seat": alice, "channel_id": "story", "turn": 1, "envelope_id": "once"}
-        again = await client.ask("claim", request_id="claim-2", **fields)
+        alice, claim = await claimed(client, hub, claim_id="once")
+        again = await client.claim(alice, "story", request_id="claim-2", claim_id="once")
 
-        assert again["result"]["seq"] == claim
+        assert again == claim
         assert [one.event_type for one in await hub.read_wal("story")].count("turn.claimed") == 1
 
 
@@ -119,9 +125,10 @@ async def test_the_server_logs_a_turn_that_failed_over_a_link_once(caplog: pytes
         await client.hello()
         alice, claim = await claimed(client, hub)
         error = {"type": "KeyError", "message": "'lamp'\x1b[31m\nTraceback"}
-        fields: dict[str, Any] = {"channel_id": "story", "claim": claim, "error": error}
+        fields: dict[str, Any] = {"channel_id": "story", "claim": claim, "speaker": alice}
+        fields |= {"event_type": "turn.failed", "data": {"error": error}}
         for _ in range(2):
-            await client.ask("fail", seat=alice, request_id="fail-1", **fields)
+            await client.ask("write", seat=alice, request_id="fail-1", **fields)
 
     (said,) = [one.getMessage() for one in caplog.records if one.name == "turnline.server.ws_requests"]
     reason = "KeyError: 'lamp'\N{REPLACEMENT CHARACTER}[31m"
@@ -134,18 +141,22 @@ async def test_it_is_done_once_also_where_the_answer_is_not_kept() -> None:
         async with raw(serving.url) as client:
             await client.hello()
             alice, claim = await claimed(client, hub)
-            entry: dict[str, Any] = {"claim": claim, "event_type": "turn.model", "data": {"entry": {}}}
-            for op, args in (("record", entry), ("fail", {"claim": claim, "error": {"type": "x"}})):
-                first = await client.ask(op, seat=alice, request_id=f"{op}-1", channel_id="story", **args)
-                await client.send({"kind": "ack", "ids": [f"{op}-1"]})
-                again = await client.ask(op, seat=alice, request_id=f"{op}-1", channel_id="story", **args)
-                assert first == again
             await client.send({"kind": "ack", "ids": ["claim-1"]})
-            again = await client.ask("claim", seat=alice, request_id="claim-1", channel_id="story", turn=1)
+            assert await client.claim(alice, "story", request_id="claim-1") == claim
+            turn: dict[str, Any] = {"channel_id": "story", "claim": claim, "speaker": alice}
+            lines: list[tuple[str, dict[str, Any]]] = [
+                ("turn.model", {"entry": {}}),
+                ("turn.failed", {"error": {"type": "x"}}),
+            ]
+            for number, (event_type, data) in enumerate(lines):
+                line = {**turn, "event_type": event_type, "data": data}
+                first = await client.ask("write", seat=alice, request_id=f"write-{number}", **line)
+                await client.send({"kind": "ack", "ids": [f"write-{number}"]})
+                again = await client.ask("write", seat=alice, request_id=f"write-{number}", **line)
+                assert first == again
 
         types = [one.event_type for one in await hub.read_wal("story")]
         assert [types.count(one) for one in ("turn.claimed", "turn.model", "turn.failed")] == [1, 1, 1]
-        assert again["result"]["seq"] == claim
 
 
 async def test_the_seat_of_a_client_that_was_killed_goes_to_the_next_of_its_name() -> None:
@@ -159,9 +170,9 @@ async def test_the_seat_of_a_client_that_was_killed_goes_to_the_next_of_its_name
         async with raw(serving.url) as client:
             await client.hello()
             assert await client.join("alice") == alice
-            again = await client.ask("claim", seat=alice, channel_id="story", turn=1)
+            again = await client.claim(alice, "story")
 
-        assert again["result"]["seq"] > claim
+        assert again > claim
 
 
 async def test_the_next_process_of_a_client_that_was_killed_may_bring_another_resume() -> None:
@@ -223,14 +234,16 @@ async def test_an_answer_is_kept_until_it_is_acknowledged() -> None:
 
 async def test_a_wait_that_was_cancelled_is_cancelled_at_the_server() -> None:
     """There is room for one request: the next is answered only if the first is gone."""
-    async with served(settings=WsSettings(requests=1)) as (_, serving), WsLink(serving.url) as link:
+    async with served(settings=WsSettings(requests=1)) as (hub, serving), WsLink(serving.url) as link:
+        await hub.register(None, Passport(name="bob"))
         alice = await HubClient(link).register(None, Passport(name="alice"))
-        sleeping = begin(alice.seat.sleep(10.0))
+        channel = await alice.open("discussion", "bob")
+        waiting = begin(alice.seat.read_next(channel.channel_id, 1_000))
         await quiet()
-        sleeping.cancel()
-        await asyncio.gather(sleeping, return_exceptions=True)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
 
-        assert await alice.seat.peers() == []
+        assert [one.name for one in await alice.seat.peers()] == ["bob"]
 
 
 async def speak(turn: Turn) -> str:
@@ -276,3 +289,55 @@ async def test_a_conversation_goes_on_with_the_next_server_on_the_same_log(tmp_p
         await client.close()
     await serving.close()
     await hub.close()
+
+
+async def test_a_client_takes_its_seats_from_a_presence_that_it_had_before() -> None:
+    """It was cut, and connected to another server meanwhile. This one has not noticed the cut."""
+    async with served() as (_, serving), raw(serving.url) as before, raw(serving.url) as client:
+        earlier = (await before.hello())["presence"]
+        alice = await before.join("alice")
+        await client.hello()
+        lost = await client.ask("resume", seats={alice: {}}, pending=[])
+        taken = await client.ask("resume", seats={alice: {}}, pending=[], earlier=[earlier])
+
+        assert list(lost["result"]["lost"]) == [alice]
+        assert taken["result"]["lost"] == {}
+
+
+async def test_a_unit_waits_until_the_log_can_be_read() -> None:
+    log = FailingLog()
+    async with served(log=log, cache_bytes=1) as (hub, serving), raw(serving.url) as client:
+        await client.hello()
+        alice, claim = await claimed(client, hub)
+        request = {
+            "type": "workflow",
+            "target": ["bob"],
+            "channel_id": "b",
+            "knobs": {"graph": A_B.to_dict()},
+        }
+        await client.ask("open", seat=alice, request=request)
+        log.fails_on, log.fail_read = "story", LogUnavailable("here", because="it is away")
+        line: dict[str, Any] = {"event_type": "turn.once", "data": {"key": "k", "result": 1}}
+        writing = begin(
+            client.ask("write", seat=alice, channel_id="story", claim=claim, speaker=alice, **line)
+        )
+        await until(lambda: log.fail_read is None)
+        while not writing.done():
+            clock_of(hub).advance(RETRY_SECONDS)
+            await asyncio.sleep(0.001)
+
+        assert "error" not in await writing
+        assert (await hub.state("story")).once_units == 1
+
+
+async def test_a_client_loses_no_seat_because_its_server_cannot_read_the_log() -> None:
+    """The server that it comes back to has not read who is registered."""
+    log = FailingLog()
+    async with served(log=log) as (_, serving), raw(serving.url) as client:
+        await client.hello()
+        log.fails_on, log.fail_read = DIRECTORY_CHANNEL, LogUnavailable("here", because="it is away")
+        args = {"seats": {"una-1": {}}, "pending": []}
+        await client.send({"kind": "request", "id": "r", "op": "resume", "seat": "", "args": args})
+        frame = await client.receive()
+
+        assert (frame["kind"], frame["reason"]) == ("bye", "log_away")

@@ -17,7 +17,7 @@ from turnline.client.hub_client import HubClient
 from turnline.client.ws_link import WsLink
 from turnline.core.governance import Passport
 from turnline.errors import Forbidden, NameTaken, Unauthenticated
-from turnline.hub.clock import SystemClock
+from turnline.hub.timers import SystemClock
 from turnline.server.app import create_app
 from turnline.server.runtime import Runtime
 from turnline.server.serving import DrainingServer, bind

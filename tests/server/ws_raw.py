@@ -79,6 +79,12 @@ class Raw:
         assert "error" in answer, answer
         return str(answer["error"]["type"])
 
+    async def claim(self, seat: str, channel_id: str, *, turn: int = 1, **more: Any) -> int:
+        """Claim a turn of the seat's participant; return the line of the claim."""
+        floor = {"speaker": seat, "turn": turn, "seq": 0}
+        answer = await self.ask("claim", seat=seat, channel_id=channel_id, floor=floor, **more)
+        return int(answer["result"]["claimed"]["claim"]["seq"])
+
     async def join(self, name: str, **passport: Any) -> str:
         """Register and take a seat; return the agent id."""
         registered = await self.ask("register", passport={"name": name, **passport})

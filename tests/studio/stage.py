@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
+from tests.logs import new_log
 from tests.server.stage import KnownTokens, runtime_with
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
@@ -23,14 +24,14 @@ from turnline.agent.tool_result import ToolResult
 from turnline.client.hub_client import HubClient
 from turnline.client.human_client import HumanClient
 from turnline.client.link import LocalLink
-from turnline.core.conditions import ContextEquals, FromSpeaker, ToolCalled
 from turnline.core.governance import Passport
 from turnline.core.graph import Transition, TransitionGraph
-from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.core.transitions import AgentTarget, ContextEquals, FromSpeaker, TerminateTarget, ToolCalled
 from turnline.flow.runs import Runs
-from turnline.hub.clock import SystemClock
 from turnline.hub.hub import Hub
 from turnline.hub.texts import TurnText
+from turnline.hub.timers import SystemClock
+from turnline.log.base import Log
 from turnline.server.app import create_app
 from turnline.server.origin import LOOPBACK_NAMES
 from turnline.server.serving import DrainingServer, bind
@@ -144,8 +145,8 @@ async def which_invoice(context: Context) -> str:
 class Stage:
     """What tests do with the server, from a thread of their own."""
 
-    def __init__(self, settings: ServerSettings) -> None:
-        self._runtime = runtime_with(FLOWS, FANS, clock=SystemClock(), save=save, pay=pay)
+    def __init__(self, settings: ServerSettings, log: Callable[[], Log]) -> None:
+        self._runtime = runtime_with(FLOWS, FANS, log=log, clock=SystemClock(), save=save, pay=pay)
         self._runtime.sources = {"lead": FLOWS.lstrip()}
         app = create_app(self._runtime, authenticator=KnownTokens(), settings=settings)
         self._socket = bind("127.0.0.1", 0)
@@ -223,6 +224,6 @@ class Stage:
             self._thread.join(SECONDS)
 
 
-def stage() -> Stage:
+def stage(log: Callable[[], Log] = new_log) -> Stage:
     """A server as `turnline serve` sets one up on this machine."""
-    return Stage(ServerSettings(drain_seconds=0.2, hosts=LOOPBACK_NAMES, same_origin=True))
+    return Stage(ServerSettings(drain_seconds=0.2, hosts=LOOPBACK_NAMES, same_origin=True), log)

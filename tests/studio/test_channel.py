@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+from typing import Any
+
 from playwright.sync_api import Page, expect
 
+from tests.flow.stage import stage as flow_stage
+from tests.hub.scenes import die
+from turnline.log.sqlite import SqliteLog
+
 from .conftest import Shoot
-from .stage import Stage
+from .stage import FLOWS, TOKEN, Stage, stage
 
 
 def opened(page: Page, server: Stage, message: str | None = None, **given: object) -> str:
@@ -154,11 +162,39 @@ def test_a_failed_run_shows_its_error_and_leads_to_the_child_that_failed(page: P
     expect(alert).to_contain_text("the card was declined")
     below = page.get_by_label("Channels below this one")
     expect(below).to_contain_text("2 channels below")
+    expect(page.get_by_role("button", name="Retry")).to_be_visible()
     below.get_by_role("link").first.click()
 
     expect(page.get_by_role("alert")).to_contain_text("Step pay failed.")
+    expect(page.get_by_role("button", name="Retry")).to_have_count(0)  # The top run is retried.
     page.get_by_role("link", name=f"below {run_id}").click()
     expect(page.get_by_role("alert")).to_contain_text("Step all failed.")
+
+
+def test_a_stuck_run_is_retried_on_its_page(page: Page, server: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+
+    async def stick() -> None:
+        entered = asyncio.Event()
+
+        async def never(ctx: dict[str, Any]) -> None:
+            entered.set()
+            await asyncio.Event().wait()
+
+        async with flow_stage(FLOWS, log=SqliteLog(file), save=never) as house:
+            await house.runs.start("lead", {"email": "a@b.example"}, run_id="r1")
+            await entered.wait()
+        await die(SqliteLog(file), "r1", "save", is_found=True)
+
+    server.do(stick())
+    with stage(lambda: SqliteLog(file)).running() as other:
+        page.goto(other.page(token=TOKEN))
+        page.goto(other.page("/channels/r1"))
+        expect(page.locator(".status").first).to_have_text("stuck")
+        page.get_by_role("button", name="Retry the stuck turn").click()
+
+        expect(page.locator(".status").first).to_have_text("succeeded")
+        expect(page.get_by_role("button", name="Retry from the last step")).to_be_visible()
 
 
 def test_a_list_shows_why_a_run_failed(page: Page, server: Stage) -> None:

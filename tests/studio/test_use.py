@@ -28,6 +28,22 @@ TWICE = """() => {
   const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
   return ids.filter((id, place) => ids.indexOf(id) !== place);
 }"""
+PRESS_ONCE_SHOWN = """([shown, key]) => {
+  const observer = new MutationObserver(() => {
+    if (document.querySelector(shown) === null) return;
+    observer.disconnect();
+    document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+  });
+  observer.observe(document, { childList: true, subtree: true });
+}"""
+"""Press a key in the moment in which an element is first there, before it is painted."""
+FILTER_AND_FOCUS = """(link, text) => {
+  const box = document.querySelector("[data-search]");
+  box.value = text;
+  box.dispatchEvent(new Event("input", { bubbles: true }));
+  link.focus();
+}"""
+"""Write a filter and go on to a link before the filter takes effect."""
 PAGES = ["channels", "channel", "tasks", "flows", "flow", "search"]
 TITLES = {"channel": "My bill is wrong.", "flow": "lead"}
 
@@ -103,6 +119,54 @@ def test_a_channel_is_read_and_answered_by_keyboard_alone(
     page.keyboard.press("Control+Enter")
 
     expect(page.get_by_text("I heard: Thank you.").first).to_be_visible()
+
+
+def test_going_to_the_flows_by_keyboard_forks_nothing(
+    page: Page, server: Stage, places: dict[str, str]
+) -> None:
+    posts = list[str]()
+    page.on("request", lambda sent: posts.append(sent.url) if sent.method == "POST" else None)
+    visit(page, server, places, "channels")
+    page.get_by_role("link", name="My bill is wrong.").click()
+    expect(page.get_by_role("option").last).to_be_visible()
+    page.keyboard.press("K")
+    expect(page.get_by_role("option", selected=True)).to_be_visible()
+    page.keyboard.press("g")
+    page.keyboard.press("f")
+
+    expect(page.get_by_role("heading", name="Flows")).to_be_visible()
+    assert posts == []
+
+
+def test_a_key_pressed_as_soon_as_the_lines_are_shown_counts(
+    page: Page, server: Stage, places: dict[str, str]
+) -> None:
+    visit(page, server, places, "channels")
+    page.evaluate(PRESS_ONCE_SHOWN, ["[role=option]", "K"])
+    page.get_by_role("link", name="My bill is wrong.").click()
+
+    expect(page.get_by_role("option", selected=True)).to_be_visible()
+
+
+def test_a_shortcut_pressed_as_soon_as_the_studio_is_shown_counts(page: Page, server: Stage) -> None:
+    page.add_init_script(f"({PRESS_ONCE_SHOWN})(['main', '?'])")
+    page.goto(server.page("/tasks"))
+    page.reload()
+
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+
+
+def test_a_link_keeps_the_focus_when_the_filter_takes_effect(
+    page: Page, server: Stage, places: dict[str, str]
+) -> None:
+    visit(page, server, places, "channels")
+    link = page.get_by_role("link", name="My bill is wrong.")
+    rows = page.get_by_role("row")
+    expect(rows).to_have_count(3)  # The head, the channel and the run.
+    link.evaluate(FILTER_AND_FOCUS, "billing")
+
+    expect(rows).to_have_count(2)
+    expect(link).to_be_focused()
 
 
 def test_shortcuts_are_listed_and_do_nothing_while_somebody_writes(

@@ -15,7 +15,6 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final, overload
 
 from turnline.agent.context import Context
@@ -28,6 +27,8 @@ from turnline.agent.performer import (
     ATTEMPTS,
     BACKOFF_SECONDS,
     AskFor,
+    CallSite,
+    OnceFor,
     OnProgress,
     Performer,
     Progress,
@@ -42,7 +43,7 @@ from turnline.agent.tool import Tool, ToolRetry, as_tool, tool as make_tool
 from turnline.agent.toolbox import Toolbox
 from turnline.agent.variables import Values, conversation_dependencies, conversation_variables
 from turnline.core.variables import check_keys
-from turnline.threads import in_thread
+from turnline.threads import call_user
 
 _SUM_UP: Final = (
     "Sum up the conversation you are shown in at most five sentences, for somebody who takes part in it and "
@@ -77,6 +78,12 @@ class Surroundings:
     extras: Mapping[str, object] = field(default_factory=dict)
     context_vars: Mapping[str, Any] = field(default_factory=dict)
     ask_person: AskFor | None = None
+    require_answer: AskFor | None = None
+    """Asks a person and raises `CallPaused` until there is an answer; for approvals and `restarts` tools."""
+    heard: Mapping[int, Sequence[Message]] = field(default_factory=dict)
+    """Number of replies -> what others said after that reply, while the turn was paused (N7a)."""
+    once: OnceFor | None = None
+    """Records what tools do with `context.once`; `TurnJournal.once_for` is one. With it a round can pause."""
     sleep: Sleep = asyncio.sleep
     on_progress: OnProgress | None = None
     review: Review = as_it_is
@@ -157,6 +164,7 @@ class Agent:
         name: str | None = ...,
         description: str | None = ...,
         approval: bool = ...,
+        restarts: bool = ...,
         retry: int | ToolRetry | None = ...,
     ) -> Callable[[ToolLike], Tool[..., Any]]: ...
 
@@ -167,12 +175,15 @@ class Agent:
         name: str | None = None,
         description: str | None = None,
         approval: bool = False,
+        restarts: bool = False,
         retry: int | ToolRetry | None = None,
     ) -> Tool[..., Any] | Callable[[ToolLike], Tool[..., Any]]:
         """Make a function a tool of this agent: `@agent.tool`, or `@agent.tool(approval=True)`."""
 
         def added(given: ToolLike) -> Tool[..., Any]:
-            made = make_tool(name=name, description=description, approval=approval, retry=retry)(given)
+            made = make_tool(
+                name=name, description=description, approval=approval, restarts=restarts, retry=retry
+            )(given)
             self._toolbox = self._toolbox.joined([made])
             return made
 
@@ -231,7 +242,10 @@ class Agent:
         )
 
     async def perform(self, talk: Conversation, around: Surroundings) -> Outcome:
-        """Do one round of a conversation whose last message waits for an answer."""
+        """Do one round of a conversation whose last message waits for an answer.
+
+        Raises `CallPaused` if a tool call waits and nothing else of the round can be done.
+        """
         context = Context(variables=talk.variables, dependencies=talk.dependencies, extras=around.extras)
         performer = Performer(
             agent=self.name,
@@ -248,6 +262,8 @@ class Agent:
             sleep=around.sleep,
             on_progress=around.on_progress,
             ask_person=self._ask_person if self.hitl_hook else around.ask_person,
+            require_answer=None if self.hitl_hook else around.require_answer,
+            once=around.once,
             review=around.review,
         )
         return await performer.perform(
@@ -256,6 +272,7 @@ class Agent:
                 talk.messages,
                 max_tool_rounds=self._max_tool_rounds,
                 check=self._check(talk.output),
+                heard=around.heard,
             )
         )
 
@@ -283,13 +300,10 @@ class Agent:
         outcome = await self.perform(asked, Surroundings(on_progress=on_progress))
         return Reply(self, replace(asked, messages=outcome.messages), outcome)
 
-    async def _ask_person(self, place: str, prompt: str, timeout: float | None) -> str:
+    async def _ask_person(self, site: CallSite, prompt: str, timeout: float | None) -> str:
         assert self.hitl_hook is not None
         async with within(timeout, "no person has answered"):
-            # A plain function may well wait for a keyboard; it must not hold up everybody else.
-            is_async = iscoroutinefunction(self.hitl_hook)
-            answer = self.hitl_hook(prompt) if is_async else await in_thread(self.hitl_hook, prompt)
-            return await answer if isawaitable(answer) else str(answer)
+            return str(await call_user(self.hitl_hook, prompt))
 
 
 class Reply:

@@ -24,7 +24,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from turnline.agent.context import Context
-from turnline.agent.model import ToolSpec
 from turnline.agent.timeouts import within
 from turnline.agent.tool import Tool, ToolRetry, checked_retry
 from turnline.agent.tool_result import ToolOutput, output_of
@@ -165,6 +164,7 @@ class McpTool(Tool[..., Any]):
         self.name = self.__name__ = _NOT_IN_A_NAME.sub("_", listed.name)[:_NAME_CHARACTERS]
         self.description = listed.description or ""
         self.approval = approval
+        self.restarts = False
         self.retry = None
         self.function = self._called
         self._server = server
@@ -174,9 +174,6 @@ class McpTool(Tool[..., Any]):
     @property
     def schema(self) -> JsonObject:
         return self._schema
-
-    def spec(self) -> ToolSpec:
-        return ToolSpec(name=self.name, description=self.description, schema=self._schema)
 
     async def call(self, arguments: JsonObject, context: Context) -> ToolOutput:
         """See `Tool.call`. The server validates what the model sent."""
@@ -188,6 +185,7 @@ class McpTool(Tool[..., Any]):
         name: str | None,
         description: str | None,
         approval: bool,
+        restarts: bool,
         retry: int | ToolRetry | None,
     ) -> McpTool:
         """See `Tool.altered`."""

@@ -9,12 +9,14 @@ attempts are ours, not the provider's library's.
 A tool that has a `retry` is tried again in the same way: each failed attempt is recorded before the
 pause, so a resumed turn continues with the next one. Every attempt has the call's idempotency key.
 
-Rule 3: several calls of one reply run at once. Each answer is recorded as it comes.
+Rule 3: several calls of one reply run at once. Each answer is recorded as it comes. A call that waits for a
+person or a channel does not keep the others: when they have ended, `CallPaused` ends the performance (N1b).
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -22,23 +24,30 @@ from functools import partial
 from itertools import count
 from typing import Final
 
+import msgspec
+
 from turnline import tracing
-from turnline.agent.context import Context
+from turnline.agent.context import Context, Once, RunOnce, run_unrecorded
+from turnline.agent.failures import is_bug, report_failure
 from turnline.agent.journal import Journal, Recorded, Unwritten
 from turnline.agent.messages import Message, ModelReply, ToolCall
 from turnline.agent.model import Model, ModelRequest, OnText
 from turnline.agent.round import AskModel, CallTools, Outcome, Round, ToolAnswer, ToolAttempt
 from turnline.agent.storable import storable_answer, storable_reply
 from turnline.agent.tool import ToolRetry
-from turnline.agent.tool_result import ToolOutput
+from turnline.agent.tool_result import CallPaused, ToolOutput
 from turnline.agent.toolbox import Toolbox
+from turnline.core.claims import Paused, join_pauses
 from turnline.core.envelope import JsonObject
-from turnline.errors import ModelError
+from turnline.errors import ModelError, NobodyToAsk
+from turnline.threads import is_being_cancelled
 
 ATTEMPTS: Final = 3
 BACKOFF_SECONDS: Final = 1.0
 """Before the second attempt; twice as long before each further one, unless the provider says how long."""
 MAX_PAUSE_SECONDS: Final = 60.0
+CALL_CHARACTERS: Final = 8
+"""Of the digest that tells one call from another one at the same place."""
 _YES: Final = frozenset({"y", "yes", "ok", "okay", "approve", "approved", "true", "allow"})
 
 current_call: Final[ContextVar[str]] = ContextVar("current_call", default="")
@@ -46,12 +55,27 @@ current_call: Final[ContextVar[str]] = ContextVar("current_call", default="")
 
 Sleep = Callable[[float], Awaitable[None]]
 Review = Callable[[ToolOutput], ToolOutput]
-AskFor = Callable[[str, str, float | None], Awaitable[str]]
-"""Asks a person for one call: the call's place in the round, the prompt, and how many seconds to wait.
 
-The place is the number of the model's reply and of the call in it, such as `2.1`. A round that resumes gives
-each call the same place, whatever ids the model chooses for its calls.
-"""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSite:
+    """The call that a question is about."""
+
+    place: str
+    """The number of the model's reply and of the call in it, such as `2.1`.
+
+    A round that resumes gives each call the same place, whatever ids the model chooses for its calls.
+    """
+    call: ToolCall
+    is_approval: bool = False
+    """Whether the question is if the call may run."""
+
+
+AskFor = Callable[[CallSite, str, float | None], Awaitable[str]]
+"""Asks a person for one call: the call, the prompt, and how many seconds to wait."""
+
+OnceFor = Callable[[str], RunOnce]
+"""Gives the `once` of one attempt at a call. Its argument names the call: place, tool and arguments."""
 
 
 def as_it_is(output: ToolOutput) -> ToolOutput:
@@ -84,6 +108,16 @@ Progress = TextDelta | ToolStarted | ToolFinished
 OnProgress = Callable[[Progress], None]
 
 
+def stream_words(tell: Callable[[str], None]) -> OnProgress:
+    """Return a callback that tells the words of the model's replies as they come, and nothing else."""
+
+    def stream(progress: Progress) -> None:
+        if isinstance(progress, TextDelta):
+            tell(progress.text)
+
+    return stream
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performer:
     """Everything a round needs to be done."""
@@ -103,6 +137,10 @@ class Performer:
     sleep: Sleep = asyncio.sleep
     on_progress: OnProgress | None = None
     ask_person: AskFor | None = None
+    require_answer: AskFor | None = None
+    """Raises `CallPaused` until there is an answer. Without it `ask_person` is used."""
+    once: OnceFor | None = None
+    """Without it the results of `context.once` are not recorded."""
     review: Review = as_it_is
     """Looks at what a tool returned before it counts."""
 
@@ -167,17 +205,28 @@ class Performer:
         return storable_reply(reply)
 
     async def _call_all(self, step: CallTools, replies: int) -> Sequence[ToolAnswer]:
+        """Return the answers. If calls wait, raise `CallPaused` when no other call runs any more (N1b)."""
         places = (f"{replies}.{number}" for number in range(1, len(step.calls) + 1))
         tasks = [
-            asyncio.ensure_future(self._answer(call, place))
+            asyncio.ensure_future(self._answer_or_pause(call, place))
             for call, place in zip(step.calls, places, strict=True)
         ]
         try:
-            return await asyncio.gather(*tasks)
+            answers = await asyncio.gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        pauses = [one for one in answers if isinstance(one, Paused)]
+        if pauses:
+            raise CallPaused(join_pauses(pauses))
+        return [one for one in answers if isinstance(one, ToolAnswer)]
+
+    async def _answer_or_pause(self, call: ToolCall, place: str) -> ToolAnswer | Paused:
+        try:
+            return await self._answer(call, place)
+        except CallPaused as waits:
+            return waits.paused
 
     async def _answer(self, call: ToolCall, place: str) -> ToolAnswer:
         known = self.recorded.answer(call)
@@ -191,6 +240,7 @@ class Performer:
             output = await self._called(call, place)
             if output.failed:
                 recording.fail("tool_failed")
+                _report(call, output)
         answer = ToolAnswer(
             call_id=call.call_id,
             tool=call.tool,
@@ -206,20 +256,21 @@ class Performer:
         return answer
 
     async def _called(self, call: ToolCall, place: str) -> ToolOutput:
-        context = self._context(f"{self.key}:{call.call_id}:{call.tool}", place)
+        context = self._context(call, place)
         found = self.toolbox.get(call.tool)
-        needs_approval = found is not None and found.approval and not call.malformed
-        if needs_approval and not await _approved(call, context):
-            return ToolOutput(text=f"a person declined this call of {call.tool!r}.", failed=True)
+        if found is not None and found.approval and not call.malformed:
+            refusal = await self._ask_approval(call, place)
+            if refusal:
+                return ToolOutput(text=refusal, failed=True)
         if found is None or found.retry is None:
             return await self._tried(call, context)
-        return await self._retried(call, context, found.retry)
+        return await self._retried(call, context, place, found.retry)
 
-    async def _retried(self, call: ToolCall, context: Context, retry: ToolRetry) -> ToolOutput:
+    async def _retried(self, call: ToolCall, context: Context, place: str, retry: ToolRetry) -> ToolOutput:
         """Try the call until it succeeds or has no attempts left. A crash does not give it more of them."""
         answers, made = _Answers(context), self.recorded.attempts(call)
         while True:
-            output = await self._tried(call, answers.again())
+            output = await self._tried(call, answers.again(self._once(call, place)))
             made += 1
             if not retry.repeats(output.error, made):
                 return output
@@ -228,23 +279,50 @@ class Performer:
             )
             await self.sleep(retry.pause_seconds(made))
 
+    async def _ask_approval(self, call: ToolCall, place: str) -> str:
+        """Ask a person about exactly this call, with exactly these arguments. Return why it may not run."""
+        ask = self.require_answer or self.ask_person
+        if ask is None:
+            raise NobodyToAsk
+        try:
+            site = CallSite(place=place, call=call, is_approval=True)
+            answer = await ask(site, f"Allow {call.tool} with {call.arguments}? (yes or no)", None)
+        except TimeoutError:
+            return f"no person approved this call of {call.tool!r} in time."
+        is_yes = answer.strip().lower() in _YES
+        return "" if is_yes else f"a person declined this call of {call.tool!r}."
+
     async def _tried(self, call: ToolCall, context: Context) -> ToolOutput:
         try:
             return self.review(await self.toolbox.call(call, context))
+        except CallPaused:
+            if self.once is not None:  # Only a turn on a log can be performed again.
+                raise
+            return ToolOutput(text="the tool has to wait, which needs a channel or a flow", failed=True)
         except asyncio.CancelledError:
-            if _is_being_cancelled():
+            if is_being_cancelled():
                 raise
             return ToolOutput(text="CancelledError: the tool was cancelled from within", failed=True)
 
-    def _context(self, key: str, place: str) -> Context:
-        """Return the context of one call. A question that the call asks is the call's own."""
-        return Context(
-            variables=self.context.variables,
-            dependencies=self.context.dependencies,
-            idempotency_key=key,
-            extras=self.context.extras,
-            ask_person=None if self.ask_person is None else partial(self.ask_person, place),
-        )
+    def _context(self, call: ToolCall, place: str) -> Context:
+        """Return the context of one call. Its questions and its results of `once` are the call's own."""
+        found = self.toolbox.get(call.tool)
+        restarts = found is not None and found.restarts
+        ask_for = (self.require_answer if restarts else None) or self.ask_person
+        ask = None if ask_for is None else partial(ask_for, CallSite(place=place, call=call))
+        key = f"{self.key}:{call.call_id}:{call.tool}"
+        return self.context.for_call(key, ask, self._once(call, place))
+
+    def _once(self, call: ToolCall, place: str) -> Once:
+        """Return the `once` of one attempt at a call.
+
+        A retry of the whole turn asks the model again. It may make another call at the same place, which must
+        not get this call's results: so the name of the call also follows from its tool and arguments.
+        """
+        if self.once is None:
+            return Once(run_unrecorded)
+        made = hashlib.sha256(msgspec.json.encode([call.tool, call.arguments], order="sorted"))
+        return Once(self.once(f"{place}-{made.hexdigest()[:CALL_CHARACTERS]}"))
 
     def _on_text(self) -> OnText | None:
         return None if self.on_progress is None else lambda text: self._tell(TextDelta(text))
@@ -262,7 +340,7 @@ class _Answers:
         self._known: dict[int, tuple[str, str]] = {}
         """The place of a question within its attempt -> the question and its answer."""
 
-    def again(self) -> Context:
+    def again(self, once: Once) -> Context:
         """Return the context of the next attempt: the same call, with the answers it has."""
         known, places = self._known, count()
 
@@ -274,15 +352,10 @@ class _Answers:
                 known[place] = (prompt, answer)
             return answer
 
-        return self._context.asking(ask)
+        return self._context.for_call(self._context.idempotency_key, ask, once)
 
 
-async def _approved(call: ToolCall, context: Context) -> bool:
-    """Ask a person about exactly this call, with exactly these arguments."""
-    answer = await context.input(f"Allow {call.tool} with {call.arguments}? (yes or no)")
-    return answer.strip().lower() in _YES
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+def _report(call: ToolCall, output: ToolOutput) -> None:
+    """Report a bug in the tool to the operator, once: after its last attempt. Earlier ones are on the log."""
+    if output.error is not None and is_bug(output.error):
+        report_failure(f"tool {call.tool!r}", output.error, output.text)

@@ -17,8 +17,9 @@ model is told what is wrong with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -82,6 +83,8 @@ class Outcome:
     usage: Usage
     outcomes: tuple[ToolOutcome, ...]
     """Every tool call in order, and how it ended: what routing looks at (T4)."""
+    context: JsonObject
+    """What the tools set with their results. Of two that set one key, the later call counts."""
 
 
 Check = Callable[[str], str]
@@ -96,15 +99,20 @@ def start_round(
     *,
     max_tool_rounds: int = MAX_TOOL_ROUNDS,
     check: Check | None = None,
+    heard: Mapping[int, Sequence[Message]] = MappingProxyType({}),
 ) -> Round:
-    """Return the round that answers `messages`."""
+    """Return the round that answers `messages`.
+
+    `heard` is what others said meanwhile: number of replies -> what came after that reply and its tool calls.
+    """
     conversation = list(messages)
-    usage, outcomes = Usage(), list[ToolOutcome]()
-    repaired = tool_rounds = 0
+    usage, outcomes, context = Usage(), list[ToolOutcome](), JsonObject()
+    repaired = tool_rounds = replies = 0
     while True:
         reply = yield AskModel(tuple(conversation))
         assert isinstance(reply, ModelReply)
         conversation.append(reply)
+        replies += 1
         usage += reply.usage
         if reply.calls:
             tool_rounds += 1
@@ -113,13 +121,15 @@ def start_round(
             answers = yield CallTools(tuple(reply.calls))
             assert not isinstance(answers, ModelReply)
             conversation += [_message(answer) for answer in answers]
-            outcomes += [_outcome(answer) for answer in answers]
+            for answer in answers:
+                outcomes.append(_outcome(answer))
+                context |= answer.context
+            conversation += heard.get(replies, ())
             continue
         wrong = check(reply.text) if check is not None else ""
         if not wrong:
-            return Outcome(
-                text=reply.text, messages=tuple(conversation), usage=usage, outcomes=tuple(outcomes)
-            )
+            said, ended = tuple(conversation), tuple(outcomes)
+            return Outcome(text=reply.text, messages=said, usage=usage, outcomes=ended, context=context)
         if repaired:
             raise BadOutput(agent, because=wrong)
         repaired = 1

@@ -24,6 +24,10 @@ MAX_TEXT_CHARACTERS: Final = 200_000
 """Of what a tool tells the model, and of a reply that does not fit on the log."""
 MAX_MALFORMED: Final = 4_000
 """Characters that are kept of arguments that cannot be used."""
+MAX_CALLS: Final = 300
+"""Calls of a reply that does not fit on the log. The others are left out, and the reply's text says so."""
+_AROUND_BYTES: Final = 1_000
+"""What a line has around a reply."""
 _NAME_CHARACTERS: Final = 200
 """Of the name of a tool or a model, and of the id of a call, in a reply that does not fit on the log."""
 _UNWRITABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
@@ -56,16 +60,21 @@ def storable_reply(reply: ModelReply) -> ModelReply:
         if not _problem(whole):
             return whole
     usage = reply.usage if isfinite(reply.usage.cost) else replace(reply.usage, cost=Usage().cost)
-    calls = [_storable_call(call) for call in reply.calls]
+    text = cut(writable(reply.text))
+    if len(reply.calls) > MAX_CALLS:
+        text += f" … (cut here; {len(reply.calls)} calls in all)"
+    calls = [_storable_call(call) for call in reply.calls[:MAX_CALLS]]
     model = writable(reply.model)[:_NAME_CHARACTERS]
-    reply = ModelReply(text=cut(writable(reply.text)), calls=calls, usage=usage, model=model)
+    stored = ModelReply(text=text, calls=calls, usage=usage, model=model)
+    size = _size(stored) + _AROUND_BYTES
     for place in sorted(range(len(calls)), key=lambda at: -_size(calls[at])):
-        if not _problem(reply):
+        if size <= MAX_BYTES:
             break
         because = f"the arguments of all calls together are longer than {MAX_BYTES} bytes"
-        calls[place] = refused_call(calls[place], calls[place].arguments, because)
-        reply = replace(reply, calls=list(calls))
-    return reply
+        refused = refused_call(calls[place], "", because)
+        size += _size(refused) - _size(calls[place])
+        calls[place] = refused
+    return replace(stored, calls=calls)
 
 
 def storable_answer(answer: ToolAnswer) -> ToolAnswer:
@@ -100,5 +109,5 @@ def _problem(entry: ModelReply | ToolAnswer) -> str:
     return ""
 
 
-def _size(call: ToolCall) -> int:
-    return len(msgspec.json.encode(call.arguments))
+def _size(part: ModelReply | ToolCall) -> int:
+    return len(msgspec.json.encode(part))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
@@ -25,7 +25,6 @@ from pydantic import ValidationError
 
 from turnline.agent.context import Context
 from turnline.agent.docstring import documented
-from turnline.agent.failures import is_bug, report_failure
 from turnline.agent.injections import Resolution, injections_of
 from turnline.agent.model import ToolSpec
 from turnline.agent.parameters import parameters_of
@@ -33,7 +32,7 @@ from turnline.agent.tool_result import ToolOutput, failure, output_of
 from turnline.agent.tool_schema import Arguments
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadTool, MissingVariable, NobodyToAsk
-from turnline.threads import in_thread
+from turnline.threads import call_user
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,6 +76,7 @@ class Tool(Generic[P, R]):
         name: str | None = None,
         description: str | None = None,
         approval: bool = False,
+        restarts: bool = False,
         retry: int | ToolRetry | None = None,
     ) -> None:
         update_wrapper(self, function)
@@ -84,6 +84,8 @@ class Tool(Generic[P, R]):
         self.name = _checked_name(function, name)
         self.approval = approval
         """Whether a person has to say yes before a call runs."""
+        self.restarts = restarts
+        """Whether `context.input` pauses the turn: the call runs again from its start and gets the answer."""
         self.retry = None if retry is None else checked_retry(self.name, retry)
         """How a call that raises is retried before the model is told; None: it is not."""
         parameters, doc = parameters_of(function, self.name), documented(function)
@@ -91,7 +93,11 @@ class Tool(Generic[P, R]):
         self._arguments = Arguments(self.name, parameters.model, doc.arguments)
         self._injections = injections_of(parameters.injected, self.name)
         self._injected = self._injections.names
-        self._run = _runner(function)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it says that it asks a person. A plain tool may still call `context.input`."""
+        return self.approval or self.restarts
 
     @property
     def schema(self) -> JsonObject:
@@ -108,6 +114,7 @@ class Tool(Generic[P, R]):
         name: str | None,
         description: str | None,
         approval: bool,
+        restarts: bool,
         retry: int | ToolRetry | None,
     ) -> Tool[P, R]:
         """Return a tool of the same function, with what is given here in place of what this one has."""
@@ -116,6 +123,7 @@ class Tool(Generic[P, R]):
             name=self.name if name is None else name,
             description=self.description if description is None else description,
             approval=self.approval or approval,
+            restarts=self.restarts or restarts,
             retry=self.retry if retry is None else retry,
         )
 
@@ -143,14 +151,12 @@ class Tool(Generic[P, R]):
     async def _ran(self, given: dict[str, Any], context: Context, reason: object) -> ToolOutput:
         resolution = Resolution(context)
         try:
-            returned = await self._run(given | await self._injections.values(resolution))
+            given |= await self._injections.values(resolution)
+            returned = await call_user(self.function, **given)
         except (MissingVariable, NobodyToAsk):
             raise
         except Exception as error:
-            failed = failure(error, resolution.given, context.variables, context.dependencies)
-            if is_bug(error):
-                report_failure(f"tool {self.name!r}", error, failed.text)
-            return failed
+            return failure(error, resolution.given, context.variables, context.dependencies)
         return output_of(returned, reason if isinstance(reason, str) else "")
 
     def _refused(self, error: ValidationError) -> ToolOutput:
@@ -166,6 +172,7 @@ def tool(
     name: str | None = ...,
     description: str | None = ...,
     approval: bool = ...,
+    restarts: bool = ...,
     retry: int | ToolRetry | None = ...,
 ) -> Tool[P, R]: ...
 
@@ -176,6 +183,7 @@ def tool(
     name: str | None = ...,
     description: str | None = ...,
     approval: bool = ...,
+    restarts: bool = ...,
     retry: int | ToolRetry | None = ...,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
@@ -187,18 +195,31 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     approval: bool = False,
+    restarts: bool = False,
     retry: int | ToolRetry | None = None,
 ) -> Any:
     """Make a tool of a function: `@tool`, `@tool(name=..., approval=True, retry=3)` or `tool(function)`.
 
+    With `approval` a person has to say yes before a call runs. With `restarts`, `context.input` pauses the
+    turn, and the call runs again from its start when the answer is there: its effects belong into
+    `context.once`.
     The name is the function's, the description its docstring's. Raises `BadTool`
     if the function cannot be one.
     """
 
     def make(function: Callable[..., Any]) -> Tool[..., Any]:
         if isinstance(function, Tool):
-            return function.altered(name=name, description=description, approval=approval, retry=retry)
-        return Tool(function, name=name, description=description, approval=approval, retry=retry)
+            return function.altered(
+                name=name, description=description, approval=approval, restarts=restarts, retry=retry
+            )
+        return Tool(
+            function,
+            name=name,
+            description=description,
+            approval=approval,
+            restarts=restarts,
+            retry=retry,
+        )
 
     return make if function is None else make(function)
 
@@ -230,19 +251,3 @@ def _checked_name(function: Callable[..., Any], given: str | None) -> str:
     if not _NAME.fullmatch(name):
         raise BadTool(name, because="its name is not 1 to 64 of A-Z a-z 0-9 _ -; give it one with name=...")
     return name
-
-
-def _runner(function: Callable[..., Any]) -> Callable[[dict[str, Any]], Awaitable[Any]]:
-    """How to run the function: where it is async, on the loop; else in a thread, context variables kept."""
-    if inspect.iscoroutinefunction(function):
-
-        def on_the_loop(given: dict[str, Any]) -> Awaitable[Any]:
-            return function(**given)  # type: ignore[no-any-return]
-
-        return on_the_loop
-
-    async def blocking(given: dict[str, Any]) -> Any:
-        returned = await in_thread(function, **given)
-        return await returned if inspect.isawaitable(returned) else returned
-
-    return blocking

@@ -4,6 +4,7 @@
     JSON-able data              its JSON
     Handoff, Finish             a sentence; the routing goes beside it
     ToolResult                  message, context variables and routing in one
+    Paused                      the call waits, and runs again (N2)
 
 What a tool returns is its author's choice and is passed on. What it raises is
 not: `failure` masks variables and dependencies in it (V4).
@@ -21,6 +22,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from turnline.agent.storable import cut, writable
 from turnline.agent.variables import masked
+from turnline.core.claims import Paused
 from turnline.core.envelope import JsonObject
 from turnline.core.json import normalised
 from turnline.core.routing import Finish, Handoff
@@ -60,8 +62,26 @@ class ToolOutput:
     """What the tool raised. `retry` decides by it; it may hold secrets, so it goes nowhere else."""
 
 
+class CallPaused(BaseException):
+    """A tool call waits: it runs again, with the same idempotency key, when what it waits for is there (N2).
+
+    It is not an `Exception`, so that a tool that catches its own errors does not catch this.
+    """
+
+    def __init__(self, paused: Paused) -> None:
+        self.paused = paused
+        super().__init__(paused.reason)
+
+
 def output_of(returned: object, reason: str = "") -> ToolOutput:
-    """Return what a tool's return value comes to; a value that has no JSON form is a failed call."""
+    """Return what a tool's return value comes to; a value that has no JSON form is a failed call.
+
+    Raises `CallPaused` for a `Paused`. One with a key would be the task or the event of a flow's step.
+    """
+    if isinstance(returned, Paused):
+        if returned.key:
+            return ToolOutput(text="the tool returned Paused with a key, which only a step may", failed=True)
+        raise CallPaused(returned)
     try:
         if isinstance(returned, ToolResult):
             return _combined(returned, reason)

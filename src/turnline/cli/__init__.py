@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from turnline import __version__
-from turnline.cli import agents, channels, check, doctor, graph, log as log_verbs, mcp, runs, serve, token
+from turnline.cli import agents, channels, check, db, doctor, graph, log as log_verbs, mcp, runs, serve, token
 from turnline.cli.options import FIELD
 from turnline.cli.told import told
 from turnline.errors import MissingExtra, TurnlineError
@@ -97,6 +97,9 @@ def run(
         list[str] | None,
         typer.Option("--answer", metavar="KEY=VALUE", help="Answer what the run asks a person, as -i does."),
     ] = None,
+    task_id: Annotated[
+        str | None, typer.Option("--task", metavar="ID", help="Which task --answer answers, if several wait.")
+    ] = None,
     record: Annotated[
         Path | None, typer.Option(help="Write the run to this file, for `turnline test`.")
     ] = None,
@@ -118,6 +121,7 @@ def run(
             log=log,
             run_id=run_id,
             answers=answers or [],
+            task_id=task_id,
             record=record,
             as_json=as_json,
         )
@@ -156,6 +160,7 @@ app.add_typer(channels.app, name="channels")
 app.add_typer(runs.app, name="runs")
 app.add_typer(token.app, name="token")
 app.add_typer(log_verbs.app, name="log")
+app.add_typer(db.app, name="db")
 
 
 @contextmanager

@@ -12,14 +12,13 @@ from turnline.client.channel import Channel
 from turnline.client.embedded import Hub
 from turnline.core.channel import Participant
 from turnline.core.envelope import Envelope
-from turnline.core.event_types import EV_TEXT, SUBSTANTIVE
-from turnline.core.packet import body_of
+from turnline.core.event_types import EV_TEXT, SUBSTANTIVE, body_of
 from turnline.core.state import State
-from turnline.core.study.looked import name_of
-from turnline.errors import BadSpec, ChannelClosed, OutOfTurn, UnknownParticipant, UnknownQuestion
+from turnline.errors import BadSpec, ChannelClosed, UnknownParticipant, UnknownQuestion
 from turnline.hub.seat import Seat
 
 _CHARACTERS = 400
+_NOT_ANSWERED = "Nothing was answered."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +36,7 @@ class Waiting:
 async def waiting(hub: Hub, channel_id: str, name: str | None, request_id: str | None = None) -> Waiting:
     """Return what waits for the person called `name`, or for the only one who is waited for.
 
-    Raises `ChannelClosed`, `OutOfTurn` if the channel waits for somebody else, and `BadSpec` if several
+    Raises `ChannelClosed`, and `BadSpec` if the channel waits for another participant, or if several
     questions are open and `request_id` names none of them: an answer must not meet another question.
     """
     state = await hub.state(channel_id)
@@ -47,10 +46,9 @@ async def waiting(hub: Hub, channel_id: str, name: str | None, request_id: str |
     wal = await hub.read_wal(channel_id)
     question = _question(state, wal, person, request_id)
     if question is None and state.expected_next_speaker != person.agent_id:
-        speaker = name_of(state.expected_next_speaker or "nobody", state.spec)
-        raise OutOfTurn(channel_id, sender=person.name, speaker=speaker)
+        raise _waits_for_another(state, person.name)
     said = next((one for one in reversed(wal) if one.event_type in SUBSTANTIVE), None)
-    last = "" if said is None else f"{name_of(said.sender_id, state.spec)}: {_text(said)}"
+    last = "" if said is None else f"{state.spec.name_of(said.sender_id)}: {_text(said)}"
     return Waiting(state=state, person=person, question=question, last=last)
 
 
@@ -87,7 +85,10 @@ def _question(
     if len(found) > 1:
         listed = "; ".join(f"{asked[one.seq]}: {_question_text(one)}" for one in found)
         raise BadSpec(
-            "question", found=f"one of {len(found)} open ones ({listed})", expected="an id: --question ID"
+            "question",
+            found=f"one of {len(found)} open ones ({listed})",
+            expected="an id: --question ID",
+            outcome=_NOT_ANSWERED,
         )
     return found[0] if found else None
 
@@ -97,7 +98,7 @@ def _question_text(line: Envelope) -> str:
 
 
 def _person(state: State, name: str | None) -> Participant:
-    people = [one for one in state.spec.participants if one.kind == "human"]
+    people = [one for one in state.spec.participants if one.is_person]
     named = [one for one in people if name in (one.name, one.agent_id)]
     if name is not None and not named:
         raise UnknownParticipant(name, (one.name for one in people))
@@ -105,9 +106,18 @@ def _person(state: State, name: str | None) -> Participant:
     awaited = [one for one in people if one.agent_id in (state.expected_next_speaker, *asked)]
     found = named or awaited
     if not found:
-        speaker = name_of(state.expected_next_speaker or "nobody", state.spec)
-        raise OutOfTurn(state.channel_id, sender="a person", speaker=speaker)
+        raise _waits_for_another(state, "a person")
     return found[0]
+
+
+def _waits_for_another(state: State, who: str) -> BadSpec:
+    floor = state.spec.name_of(state.expected_next_speaker or "nobody")
+    return BadSpec(
+        "channel",
+        found=f"{state.channel_id!r}, where {floor!r} has the floor and {who} has no open question",
+        expected=f"one that waits for {who}; `turnline channels show ID` says what it waits for",
+        outcome=_NOT_ANSWERED,
+    )
 
 
 def _text(line: Envelope) -> str:

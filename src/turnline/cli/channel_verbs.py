@@ -16,12 +16,12 @@ from turnline.client.fixture import export_channel
 from turnline.core.channel import ChannelMetadata
 from turnline.core.envelope import JsonObject
 from turnline.core.event_types import EV_TURN_FAILED
-from turnline.core.state import MESSAGE, RESTING, STUCK, State, metadata_of
-from turnline.core.study.looked import name_of
+from turnline.core.state import WAITS, State, metadata_of
 from turnline.core.study.wording import turns_told
 from turnline.errors import BadSpec
 
 _VALUE_CHARACTERS: Final = 200
+_NOT_RETRIED: Final = "Nothing was retried."
 
 
 class Verbs:
@@ -34,7 +34,7 @@ class Verbs:
 
     async def list_channels(self, status: str | None, agent: str | None, limit: int) -> None:
         async with looking_at(self._log, self._folder) as hub:
-            waits = {STUCK: STUCK, RESTING: MESSAGE}.get(status or "")
+            waits = WAITS.get(status or "")
             found = await hub.list_channels(
                 agent_id=agent, state=status if waits is None else "active", waiting_for=waits
             )
@@ -100,7 +100,7 @@ class Verbs:
             return
         typer.echo(state.channel_id)
         if state.expected_next_speaker is not None:
-            speaker = one_line(name_of(state.expected_next_speaker, state.spec), _VALUE_CHARACTERS)
+            speaker = one_line(state.spec.name_of(state.expected_next_speaker), _VALUE_CHARACTERS)
             typer.echo(f"{speaker} has the floor; it goes on wherever {speaker} is attached.", err=True)
 
     async def retry(self, channel_id: str) -> None:
@@ -147,16 +147,15 @@ async def last_turn(hub: Hub, channel_id: str) -> int:
 async def before_failure(hub: Hub, channel_id: str) -> int:
     """The line that gave the last turn which failed. Raises `BadSpec` if there is none, or it is a run's."""
     if "flow" in (await hub.state(channel_id)).spec.knobs:
-        raise BadSpec(
-            "channel", found=f"the run {channel_id!r}", expected="a channel; use `turnline runs retry`"
-        )
+        expected = "a channel; use `turnline runs retry`"
+        raise BadSpec("channel", found=f"the run {channel_id!r}", expected=expected, outcome=_NOT_RETRIED)
     floor, found = 0, None
     async for line, state in hub.history.states(channel_id):
         found = floor if line.event_type == EV_TURN_FAILED else found
         floor = state.floor_seq
     if found is None:
         expected = "one with a turn that failed; `fork --at SEQ` goes on from any line"
-        raise BadSpec("channel", found=repr(channel_id), expected=expected)
+        raise BadSpec("channel", found=repr(channel_id), expected=expected, outcome=_NOT_RETRIED)
     return found
 
 
@@ -181,7 +180,7 @@ def summary(one: ChannelMetadata) -> JsonObject:
 
 def _aside(one: ChannelMetadata) -> str:
     """Return why a channel has closed, or that it is stuck or rests; empty for any other open channel."""
-    return one.close_reason or {STUCK: STUCK, MESSAGE: RESTING}.get(one.waiting_for or "", "")
+    return one.close_reason or next((word for word, what in WAITS.items() if what == one.waiting_for), "")
 
 
 def _row(one: ChannelMetadata) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from turnline.cli import demo_flow
 from turnline.cli.demo_scenes import Ledger, pipeline
 from turnline.core import event_types as ev
 from turnline.core.envelope import Close, Envelope, Speak
-from turnline.core.packet import body_of
+from turnline.core.event_types import body_of
 from turnline.errors import TurnlineError
 from turnline.log.sqlite import SqliteLog
 

@@ -10,7 +10,6 @@ Writes nothing, unless `--write` asks for one record. The exit code is 0 if all 
 from __future__ import annotations
 
 import json
-import os
 import platform
 import time
 from collections.abc import Iterator
@@ -21,16 +20,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from turnline import __version__
-from turnline.cli.looking import BAD, AsJson, could_not_look, needs_extra
+from turnline.cli.db import settings_in
+from turnline.cli.looking import BAD, AsJson, could_not_look
 from turnline.cli.options import waited_for
 from turnline.cli.plain import plain
-from turnline.errors import LogUnavailable
 
 if TYPE_CHECKING:
-    from turnline.flow.settings import Settings
     from turnline.log.checkup import Checkup, Finding, Watch
 
-SETTINGS_FILE: Final = "turnline.yaml"
 EXAMPLE: Final = "Example: turnline doctor postgresql://turnline@localhost/turnline --write"
 EXTRAS: Final = {
     "llm": "pydantic_ai",
@@ -78,18 +75,7 @@ def _address(where: str) -> str:
     folder = Path(where)
     if not folder.is_dir():
         return where
-    settings = folder / SETTINGS_FILE
-    named = _settings_in(settings).log if settings.is_file() else None
-    return named or f"sqlite:///{folder / '.turnline' / 'log.db'}"
-
-
-def _settings_in(file: Path) -> Settings:
-    with needs_extra("flow"):
-        from turnline.flow.settings import read_settings
-    settings, findings = read_settings(file.read_bytes(), file=str(file), environment=os.environ)
-    if findings:
-        raise LogUnavailable(str(file), because="turnline.yaml has mistakes; `turnline check` names them")
-    return settings
+    return settings_in(folder).log or f"sqlite:///{folder / '.turnline' / 'log.db'}"
 
 
 def _data_findings(where: str, address: str) -> Iterator[Finding]:
@@ -102,13 +88,13 @@ def _data_findings(where: str, address: str) -> Iterator[Finding]:
         return
     from turnline.flow.project import models_in
 
-    if _settings_in(folder / SETTINGS_FILE).database is None and models_in(folder):
+    if settings_in(folder).database is None and models_in(folder):
         do = "Set database: in turnline.yaml, for example database: sqlite:///data.db."
         yield Finding("data models", f"a log ({scheme_of(address)}) without a database", "`database:`", do)
 
 
 async def _check(address: str, *, write: bool) -> tuple[Checkup, float | None]:
-    from turnline.hub.clock import SystemClock
+    from turnline.hub.timers import SystemClock
     from turnline.log.checkup import Watch, check_up
 
     watch = Watch(SystemClock().now, time.perf_counter)
@@ -117,8 +103,7 @@ async def _check(address: str, *, write: bool) -> tuple[Checkup, float | None]:
 
 
 async def _probe(address: str, watch: Watch) -> float:
-    from turnline.hub.clock import SystemClock
-    from turnline.hub.ids import sortable_ids
+    from turnline.hub.timers import SystemClock, sortable_ids
     from turnline.log.address import open_log
     from turnline.log.checkup import probe
 

@@ -16,8 +16,7 @@ from turnline.cli.plain import one_line, plain, public
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Close, Decision, Envelope, JsonObject, Speak, gives_floor_to
-from turnline.core.packet import body_of
-from turnline.core.study.looked import name_of
+from turnline.core.event_types import body_of
 
 _CHARACTERS: Final = 400
 COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
@@ -58,14 +57,14 @@ class Teller:
         said = one_line(text or f"({line.event_type})", _CHARACTERS)
         return Shown(
             head=f"{line.seq:>5} {line.created_at:%H:%M:%S}",
-            speaker=plain(name_of(who, self._spec)),
+            speaker=plain(self._spec.name_of(who)),
             text=said if said.startswith(":") else f" {said}",
             then=_then(line, self._spec),
             colour=_colour(who, self._spec),
         )
 
     def _who(self, line: Envelope) -> str:
-        if line.event_type in (ev.EV_TURN_MODEL, ev.EV_TURN_TOOL) and self._floor:
+        if line.event_type in (ev.EV_TURN_MODEL, ev.EV_TURN_TOOL, ev.EV_TURN_ONCE) and self._floor:
             return self._floor
         data = line.event_data
         return str(data.get("agent_id", data.get("for", line.sender_id)))
@@ -77,13 +76,13 @@ def as_json(line: Envelope, spec: ChannelSpec) -> JsonObject:
         "seq": line.seq,
         "at": line.created_at.isoformat(),
         "type": line.event_type,
-        "by": name_of(line.sender_id, spec),
+        "by": spec.name_of(line.sender_id),
         "data": public(line.event_data),
     }
     if line.decision is not None:
         told["decision"] = msgspec.to_builtins(line.decision)
     if line.audience is not None:
-        told["audience"] = [name_of(one, spec) for one in line.audience]
+        told["audience"] = [spec.name_of(one) for one in line.audience]
     return told
 
 
@@ -97,7 +96,7 @@ def _then(line: Envelope, spec: ChannelSpec) -> str:
 
 def _where(decision: Decision, spec: ChannelSpec) -> str:
     if isinstance(decision, Speak):
-        return plain(name_of(decision.agent_id, spec))
+        return plain(spec.name_of(decision.agent_id))
     return "close" if isinstance(decision, Close) else "rest"
 
 
@@ -156,6 +155,7 @@ _TELL: Final[dict[str, Callable[[JsonObject], str | None]]] = {
     ev.EV_CONTEXT_SET: _wrote,
     ev.EV_TURN_MODEL: _replied,
     ev.EV_TURN_TOOL: _answered,
+    ev.EV_TURN_ONCE: lambda data: f"did {data.get('key')} once: {_json(public(data.get('result')))}",
     ev.EV_TURN_FAILED: _failed,
     ev.EV_TURN_PAUSED: lambda data: f"waits: {data.get('reason', '')} {data.get('until', '')}",
     ev.EV_HUMAN_REQUESTED: lambda data: f"asks a person: {data.get('question', '')}",

@@ -9,7 +9,9 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
@@ -25,20 +27,36 @@ from turnline.cli.looking import (
     telling,
 )
 from turnline.cli.options import waited_for
-from turnline.cli.plain import plain
+from turnline.cli.plain import open_private, plain
+from turnline.errors import ChannelQuarantined, EraseRefused
 
 if TYPE_CHECKING:
+    from turnline.flow.data.transfer import RowReader, RowWriter
     from turnline.flow.trust import TrustKey
     from turnline.log.base import Log
+    from turnline.log.export_file import ModelHead
     from turnline.log.stats import LogStats
     from turnline.log.transfer import Exported, Imported
     from turnline.log.verify import Verdict
 
 PIPE: Final = "-"
+_MOST_NAMED: Final = 20
+"""Runs that are named one by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trusted:
+    """What may read secrets after an import."""
+
+    flows: tuple[str, ...]
+    runs: int
+    longer: tuple[str, ...]
+    """Runs that have more lines on the log than in the file: they are not trusted."""
+
 
 app = typer.Typer(
     name="log",
-    help="Verify a log, count what is on it, and move it between backends.",
+    help="Verify, count, move and erase what is on a log.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -74,11 +92,20 @@ def export(
         str, typer.Option("-o", "--output", help="The file; without it, standard output.")
     ] = PIPE,
     channel: Annotated[list[str] | None, typer.Option(help="Only this channel. Repeat for several.")] = None,
+    with_data: Annotated[
+        bool, typer.Option("--with-data", help="Also the rows of the data models of the project in --dir.")
+    ] = False,
+    folder: Annotated[
+        Path, typer.Option("--dir", help="The project's folder, for --with-data: its models and `database:`.")
+    ] = Path(),
 ) -> None:
     """Write a log as one file that every backend can import. Exits with 1 if a channel had to be left out."""
+    if with_data and channel:
+        raise typer.BadParameter("found --channel as well; expected one of the two", param_hint="--with-data")
     with could_not_look(), _written(output) as file:
-        done = waited_for(_export(address, file, channel or ()))
-    typer.echo(f"exported {done.channels} channels, {done.records} records", err=True)
+        done = waited_for(_export(address, file, channel or (), folder if with_data else None))
+    rows = f", {done.rows} rows" if with_data else ""
+    typer.echo(f"exported {done.channels} channels, {done.records} records{rows}", err=True)
     for error in done.left_out:
         typer.echo(plain(f"left out: {error}"), err=True)
     if done.left_out:
@@ -97,22 +124,30 @@ def import_(
         bool,
         typer.Option(
             "--trust",
-            help="Let the imported flow definitions read secrets. Only for an export whose author you trust.",
+            help="Let the imported flow definitions and runs read secrets, and let the file add to runs of "
+            "this log. Only for an export whose author you trust.",
         ),
     ] = False,
     folder: Annotated[
-        Path, typer.Option("--dir", help="The project's folder, whose key marks them, for --trust.")
+        Path,
+        typer.Option(
+            "--dir",
+            help="The project's folder: its key for --trust, its models and `database:` for rows.",
+        ),
     ] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Bring an export onto a log. With ids, seqs and hashes; what is there already is not written twice."""
+    """Bring an export onto a log. With ids, seqs and hashes; what is there already is not written twice.
+
+    Rows of data models go into the project's `database:`, or into the database of the log.
+    """
     from turnline.log.transfer import check_export
 
     with could_not_look(), _given(file) as given:
         if given.seekable():  # What can be read twice is read through before anything is written.
             check_export(given)
             given.seek(0)
-        done, trusted = waited_for(_import(given, address, folder if trust else None))
+        done, trusted = waited_for(_import(given, address, folder, is_trusted=trust))
     typer.echo(_json(_moved(done, trusted)) if as_json else _summed(done))
     for line in _trust_lines(done, trusted):
         typer.echo(plain(line), err=True)
@@ -122,6 +157,60 @@ def import_(
         typer.echo(plain(f"not in the file: {left_out.channel!r}, {left_out.because}"), err=True)
     if done.refused or done.left_out:
         raise typer.Exit(BAD)
+
+
+@app.command(epilog="Example: turnline log erase sqlite:///leads/.turnline/log.db CHANNEL --compact")
+def erase(
+    address: Address,
+    channel: Annotated[str, typer.Argument(help="The id of a closed channel. Those below it go with it.")],
+    *,
+    lines: Annotated[str, typer.Option(help="Only these lines of it, such as 4,7-9.")] = "",
+    reason: Annotated[str, typer.Option(help="A code that stays on the log.")] = "requested",
+    compact: Annotated[
+        bool,
+        typer.Option(
+            "--compact",
+            help="Also remove the bytes from the files. On PostgreSQL nobody can use the log meanwhile.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Erase what was said on a closed channel. The chain stays. Exits with 1 if it is refused."""
+    ranges = _ranges(lines)
+    with could_not_look():
+        try:
+            done = waited_for(_erase(address, channel, ranges, reason, compact=compact))
+        except (EraseRefused, ChannelQuarantined) as error:
+            typer.echo(plain(str(error)), err=True)
+            raise typer.Exit(BAD) from None
+    told = f"erased the content of {sum(done.values())} lines on {len(done)} channels"
+    typer.echo(_json({"channels": done}) if as_json else told)
+
+
+def _ranges(text: str) -> list[tuple[int, int]] | None:
+    """Return the lines that `4,7-9` names; None for all of them."""
+    if not text:
+        return None
+    found = list[tuple[int, int]]()
+    for one in text.split(","):
+        first, _, last = one.strip().partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal():
+            raise typer.BadParameter(f"found {text!r}, expected lines such as 4,7-9", param_hint="--lines")
+        found.append((int(first), int(last or first)))
+    return found
+
+
+async def _erase(
+    address: str, channel: str, lines: Sequence[tuple[int, int]] | None, reason: str, *, compact: bool
+) -> dict[str, int]:
+    from turnline.cli.open_log import looking_at as open_hub
+
+    async with open_hub(address, Path()) as hub:
+        done = await hub.erase(channel, by="operator", lines=lines, reason=reason)
+        if compact:
+            typer.echo("compacting the files of the log", err=True)
+            await hub.lines.compact()
+        return done.channels
 
 
 async def _verify(address: str) -> Verdict:
@@ -141,35 +230,62 @@ async def _stats(address: str) -> LogStats:
             return await stats(records, progress=progress)
 
 
-async def _export(address: str, file: BinaryIO, channels: Sequence[str]) -> Exported:
-    from turnline.hub.clock import SystemClock
+async def _export(address: str, file: BinaryIO, channels: Sequence[str], folder: Path | None) -> Exported:
+    """Write the log. With a project's `folder`, write the rows of its data models as well."""
+    from turnline.hub.timers import SystemClock
     from turnline.log.transfer import export_log
 
     exported_at = SystemClock().now().replace(microsecond=0).isoformat()
-    with telling("exported") as progress:
-        async with looking_at(address) as records:
-            return await export_log(
-                records, file.write, exported_at=exported_at, channels=channels, progress=progress
-            )
+    async with AsyncExitStack() as stack:
+        progress = stack.enter_context(telling("exported"))
+        records = await stack.enter_async_context(looking_at(address))
+        rows = None if folder is None else await _rows_in(stack, folder, address)
+        return await export_log(
+            records, file.write, exported_at=exported_at, channels=channels, rows=rows, progress=progress
+        )
 
 
-async def _import(file: BinaryIO, address: str, folder: Path | None) -> tuple[Imported, list[str] | None]:
-    """Import `file`. With a project's `folder`, mark its definitions as trusted and return their names."""
+async def _rows_in(stack: AsyncExitStack, folder: Path, address: str) -> RowReader:
+    """Open the rows of a project. Raises `ModelsRefused` if the tables are not as its models say."""
+    from turnline.cli.db import open_database
+    from turnline.flow.data.transfer import RowReader
+
+    _, database = await stack.enter_async_context(open_database(folder, address, makes=False))
+    return RowReader(database, await database.plan())
+
+
+async def _import(
+    file: BinaryIO, address: str, folder: Path, *, is_trusted: bool
+) -> tuple[Imported, _Trusted | None]:
+    """Import `file` for the project in `folder`. Mark its definitions and runs if the file `is_trusted`."""
     from turnline.log.address import open_log
     from turnline.log.transfer import import_log
 
-    key = None if folder is None else _trust_key(folder)  # A bad key is an error before anything is written.
+    key = _trust_key(folder) if is_trusted else None  # A bad key is an error before anything is written.
     log = open_log(address)
-    try:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(log.close)
         await log.channels(
             limit=1
         )  # Some logs are made when they are first used; only then they can be looked at.
-        with telling("imported") as progress:
-            async with looking_at(address) as there:
-                done = await import_log(file, log, there, progress=progress)
-        return done, None if key is None else await _trust(log, key, done.own)
-    finally:
-        await log.close()
+        progress = stack.enter_context(telling("imported"))
+        there = await stack.enter_async_context(looking_at(address))
+        open_rows = partial(_open_rows, stack, folder, log)
+        done = await import_log(
+            file, log, there, open_rows=open_rows, is_trusted=is_trusted, progress=progress
+        )
+        return done, None if key is None else await _trust(log, key, done)
+
+
+async def _open_rows(stack: AsyncExitStack, folder: Path, log: Log, heads: Sequence[ModelHead]) -> RowWriter:
+    """Open where the rows of a file go. Raises `RowsRefused`, before anything is written."""
+    from turnline.cli.db import project_data, settings_in
+    from turnline.flow.data.transfer import check_heads, write_rows
+
+    database = await stack.enter_async_context(project_data(folder, log, settings_in(folder).database))
+    check_heads(heads, database.schema.models.values())
+    await database.open()
+    return await stack.enter_async_context(write_rows(database))
 
 
 def _trust_key(folder: Path) -> TrustKey:
@@ -178,14 +294,20 @@ def _trust_key(folder: Path) -> TrustKey:
     return ensure_trust_key(os.environ, folder)
 
 
-async def _trust(log: Log, key: TrustKey, channel_ids: Sequence[str]) -> list[str]:
+async def _trust(log: Log, key: TrustKey, done: Imported) -> _Trusted:
+    """Mark the definitions of the file, and its runs. A run that has gone on since is not marked."""
     from turnline.flow.definitions import Definitions
-    from turnline.hub.clock import SystemClock
-    from turnline.hub.ids import sortable_ids
+    from turnline.flow.trusted_runs import TrustedRuns
+    from turnline.hub.timers import SystemClock, sortable_ids
 
     clock = SystemClock()
-    definitions = Definitions(log, clock, sortable_ids(clock), key=key)
-    return [flow.name for flow in await definitions.trust_channels(channel_ids)]
+    new_id = sortable_ids(clock)
+    flows = await Definitions(log, clock, new_id, key=key).trust_channels(done.own)
+    ends = {run: head.seq for run in done.runs if (head := await log.head(run)) is not None}
+    whole = [run for run, records in done.runs.items() if ends.get(run) == records]
+    await TrustedRuns(log, clock, new_id, key=key).trust(whole)
+    longer = sorted(done.runs.keys() - set(whole))
+    return _Trusted(flows=tuple(flow.name for flow in flows), runs=len(whole), longer=tuple(longer))
 
 
 @contextmanager
@@ -198,7 +320,7 @@ def _written(output: str) -> Iterator[BinaryIO]:
     path = Path(output)
     part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("wb") as file:
+        with open_private(part) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -281,36 +403,59 @@ def _counted(found: LogStats) -> Iterator[str]:
     yield from (plain(f"  {number:>8}  {name}") for name, number in found.event_types.items())
 
 
-def _moved(done: Imported, trusted: Sequence[str] | None) -> dict[str, object]:
+def _moved(done: Imported, trusted: _Trusted | None) -> dict[str, object]:
     import msgspec
 
     return {
-        "trusted": list(trusted or ()),
+        "trusted": [] if trusted is None else list(trusted.flows),
+        "trusted_runs": 0 if trusted is None else trusted.runs,
+        "not_trusted": [] if trusted is None else list(trusted.longer),
         "channels": done.channels,
         "records": done.records,
         "written": done.written,
         "known": done.known,
+        "rows_written": done.rows_written,
+        "rows_known": done.rows_known,
         "left_out": [msgspec.to_builtins(one) for one in done.left_out],
         "refused": [{"channel": one.channel_id, "seq": one.seq, "because": str(one)} for one in done.refused],
     }
 
 
-def _trust_lines(done: Imported, trusted: Sequence[str] | None) -> Iterator[str]:
-    """Say which definitions may read secrets now, or that none may."""
+def _trust_lines(done: Imported, trusted: _Trusted | None) -> Iterator[str]:
+    """Say which definitions and runs may read secrets now, or that none may."""
     from turnline.log.base import DEFINITION_PREFIX
 
-    number = sum(channel_id.startswith(DEFINITION_PREFIX) for channel_id in done.own)
-    if trusted is not None:
-        yield f"trusted: {', '.join(trusted) or 'nothing; the file holds no flow definition'}"
-    elif number:
-        what = "flow definition gets" if number == 1 else "flow definitions get"
+    if trusted is None:
+        flows = sum(channel_id.startswith(DEFINITION_PREFIX) for channel_id in done.own)
+        found = [
+            _count(flows, "flow definition"),
+            _count(len(done.runs), "channel of runs", "channels of runs"),
+        ]
+        told = " and ".join(filter(None, found))
+        if told and done.written:
+            yield (
+                f"imported without secrets: {told}. "
+                f"If you trust the file, import it again with --trust --dir PROJECT."
+            )
+        return
+    yield f"trusted: {', '.join(trusted.flows) or 'no flow definition; the file holds none'}"
+    yield f"trusted: {trusted.runs} channels of runs"
+    for run in trusted.longer[:_MOST_NAMED]:
+        yield f"not trusted: {run!r} has lines on this log that are not in the file"
+    if trusted.longer:
         yield (
-            f"{number} imported {what} no secrets, unless the project has the same in its files. "
-            f"If you trust the file, import it again with --trust --dir PROJECT."
+            f"{len(trusted.longer)} not trusted. If you trust these lines as well, export this log, and "
+            f"import that file with --trust."
         )
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return "" if number == 0 else f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
 def _summed(done: Imported) -> str:
     told = f"imported {done.channels} channels: {done.written} records written, {done.known} there already"
     refused = done.records - done.written - done.known
-    return f"{told}, {refused} refused" if done.refused else told
+    told = f"{told}, {refused} refused" if done.refused else told
+    has_rows = done.rows_written or done.rows_known
+    return f"{told}; {done.rows_written} rows written, {done.rows_known} there already" if has_rows else told

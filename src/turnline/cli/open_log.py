@@ -27,7 +27,7 @@ _SQLITE: Final = "sqlite:///"
 async def looking_at(log: str | None, folder: Path, *, follow: bool = False) -> AsyncIterator[Hub]:
     """A hub on the log, on which nothing happens by itself: it has no agents, and no timers run."""
     address = address_of(log, folder)
-    file = _file(address)
+    file = file_of(address)
     if file is not None and not file.exists():
         because = "there is no such file; give --log, or --dir for the project's folder"
         raise LogUnavailable(address, because=because)
@@ -53,7 +53,8 @@ def _said(folder: Path) -> str | None:
     return settings.log
 
 
-def _file(address: str) -> Path | None:
+def file_of(address: str) -> Path | None:
+    """Return the file of a log or of rows; None if they are not in one."""
     if address.startswith(_SQLITE):
         return Path(address.removeprefix(_SQLITE))
     return Path(address) if "://" not in address and address.endswith(".db") else None
@@ -61,10 +62,9 @@ def _file(address: str) -> Path | None:
 
 async def usage_of(hub: Hub, channel_id: str) -> tuple[JsonObject, str]:
     """Return what a channel and those below it used, as data and in words."""
-    own, below = await hub.tree.spent(channel_id)
+    own, below = await hub.tree.spent(await hub.state(channel_id))
     total = own + below.spent
-    counted = {"channels": below.channels, "complete": below.is_complete}
-    data = {**msgspec.to_builtins(total), "below": {**counted, **msgspec.to_builtins(below.spent)}}
+    data = {**msgspec.to_builtins(total), "below": below.to_dict()}
     count = "1 channel" if below.channels == 1 else f"{below.channels} channels"
     text = f"{total} ({count} below included)" if below.channels else str(total)
     return data, text if below.is_complete else f"{text}; more channels were not counted"

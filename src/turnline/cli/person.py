@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 import typer
 
 from turnline.cli.given import TEXTS, types_of, value_of
-from turnline.cli.plain import plain
+from turnline.cli.plain import one_line, plain
 from turnline.core.envelope import JsonObject
+from turnline.errors import BadSpec, RunNotWaiting
 from turnline.flow.task import Task
+
+NOT_ANSWERED: Final = "Nothing was answered."
+_CHARACTERS: Final = 200
 
 
 def shown(task: Task) -> Iterator[str]:
@@ -31,6 +35,25 @@ def ask(task: Task) -> JsonObject:
         if said:
             answer[name] = value_of(said, types[name])
     return answer
+
+
+def choose_task(run_id: str, tasks: Sequence[Task], task_id: str | None) -> Task:
+    """Return the task that is named, or the only one. An answer must not meet another question."""
+    named = [one for one in tasks if task_id in (None, one.task_id)]
+    if not named:
+        raise RunNotWaiting(run_id, what="a person" if task_id is None else f"an answer to {task_id!r}")
+    if len(named) > 1:
+        listed = "; ".join(f"{one.task_id}: {summarise(one)}" for one in named)
+        raise BadSpec(
+            "task", found=f"one of {len(named)} ({listed})", expected="an id: --task ID", outcome=NOT_ANSWERED
+        )
+    return named[0]
+
+
+def summarise(task: Task) -> str:
+    """Return in one line what a task asks, with what it shows: two approvals may differ in that alone."""
+    show = ", ".join(f"{key}: {as_text(value)}" for key, value in task.show.items())
+    return one_line(" ".join(filter(None, (task.title, task.description, show))), _CHARACTERS)
 
 
 def example(task: Task) -> str:

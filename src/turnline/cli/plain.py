@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 import typer
 
 from turnline.errors.base import plain
 
-__all__ = ["one_line", "plain", "print_json", "public"]
+__all__ = ["one_line", "open_private", "plain", "print_json", "public"]
 
 
 def one_line(text: str, characters: int) -> str:
@@ -31,7 +34,16 @@ def print_json(data: object, file: Path | None = None) -> None:
     if file is None:
         typer.echo(text)
     else:
-        file.write_text(f"{text}\n")
+        with open_private(file) as kept:
+            kept.write(f"{text}\n".encode())
+
+
+def open_private(path: Path) -> BinaryIO:
+    """Open a file for writing, empty, that its owner alone can read, whatever it was before."""
+    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # Not /dev/stdout.
+        path.chmod(0o600)
+    return file
 
 
 def _is_hidden(key: object) -> bool:

@@ -24,7 +24,7 @@ import typer
 
 from turnline.cli import given, person
 from turnline.cli.nothing import PYTHON, no_flow
-from turnline.cli.plain import plain
+from turnline.cli.plain import open_private, plain
 from turnline.cli.steps import StepPrinter
 from turnline.core.envelope import JsonObject
 from turnline.core.state import STUCK
@@ -56,6 +56,7 @@ class Options:
     log: str | None = None
     run_id: str | None = None
     answers: Sequence[str] = ()
+    task_id: str | None = None
     record: Path | None = None
     as_json: bool = False
 
@@ -134,7 +135,8 @@ class _Call:
             return self._tell_waiting(verdict, runner.run(self._tasks(runtime)))
         if self._options.record is not None:
             fixture = msgspec.json.encode(runner.run(export_run(runtime.runs, self.run_id)))
-            self._options.record.write_bytes(msgspec.json.format(fixture, indent=2) + b"\n")
+            with open_private(self._options.record) as file:
+                file.write(msgspec.json.format(fixture, indent=2) + b"\n")
         return self._tell(verdict)
 
     async def close(self) -> None:
@@ -167,8 +169,9 @@ class _Call:
         if not pairs or not tasks:
             return verdict
         self._answers = ()
-        answer = given.object_of(pairs, option="--answer", types=given.types_of(tasks[0].form))
-        await runtime.tasks.answer(tasks[0].task_id, answer, by=_WHO)
+        task = person.choose_task(self.run_id, tasks, self._options.task_id)
+        answer = given.object_of(pairs, option="--answer", types=given.types_of(task.form))
+        await runtime.tasks.answer(task.task_id, answer, by=_WHO)
         return await runtime.runs.wait(self.run_id)
 
     @property
@@ -190,7 +193,8 @@ class _Call:
             for line in list(person.shown(task))[1:]:
                 _say(line)
             if self._options.is_kept:
-                _say(f"    answer with {self._options.again(self.run_id)} {person.example(task)}")
+                which = f" --task {task.task_id}" if len(tasks) > 1 else ""
+                _say(f"    answer with {self._options.again(self.run_id)}{which} {person.example(task)}")
         if not tasks:
             _say(f"run {self.run_id} waits for an event.")
         if not self._options.is_kept:

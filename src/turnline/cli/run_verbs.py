@@ -10,19 +10,21 @@ from typing import Final
 import msgspec
 import typer
 
-from turnline.cli import steps, tables
+from turnline.cli import person, steps, tables
 from turnline.cli.channel_verbs import last_turn
 from turnline.cli.given import object_of, types_of
 from turnline.cli.open_log import looking_at, usage_of
 from turnline.cli.plain import one_line, plain, print_json, public
 from turnline.client.embedded import Hub
 from turnline.core.envelope import JsonObject
-from turnline.core.state import PERSON, WorkflowState
-from turnline.errors import RunNotWaiting, UnknownParticipant, UnknownRun
+from turnline.core.state import WorkflowState
+from turnline.errors import UnknownParticipant, UnknownRun
 from turnline.flow.driver import DRIVER, Driver
 from turnline.flow.events import RunEvent, event_of
 from turnline.flow.project import load_project
 from turnline.flow.runs import Runs
+from turnline.flow.task import Task
+from turnline.flow.tasks import Tasks
 from turnline.flow.testing.fixture import export_run
 from turnline.flow.verdict import Verdict
 from turnline.flow.work import Services
@@ -36,6 +38,7 @@ _CHARACTERS: Final = 200
 _MOST: Final = 100_000
 """Runs that are looked at to list the newest."""
 _HEAD: Final = ("id", "flow", "status", "step", "error")
+_TASK_HEAD: Final = ("id", "flow", "step", "group", "asks", "expires")
 
 
 class Verbs:
@@ -111,17 +114,25 @@ class Verbs:
             origin = {} if new == run_id else {"retry_of": run_id}
             return self._ended({"run_id": new, **origin}, await runtime.runs.wait(new))
 
-    async def answer(self, run_id: str, pairs: list[str], by: str) -> int:
+    async def answer(self, run_id: str, task_id: str | None, pairs: list[str], by: str) -> int:
         """Return the exit code, as `retry` does."""
         object_of(pairs, option="-i")  # What is no pair is told before anything is opened.
         async with self._runtime() as runtime:
-            pause = (await runtime.runs.state(run_id)).pause
-            if pause is None or pause.reason != PERSON:
-                raise RunNotWaiting(run_id, what="a person")
-            form = (await runtime.tasks.get(pause.key)).form
-            given = object_of(pairs, option="-i", types=types_of(form))
-            await runtime.tasks.answer(pause.key, given, by=by)
+            task = person.choose_task(run_id, await runtime.tasks.of_run(run_id), task_id)
+            given = object_of(pairs, option="-i", types=types_of(task.form))
+            await runtime.tasks.answer(task.task_id, given, by=by)
             return self._ended({"run_id": run_id}, await runtime.runs.wait(run_id))
+
+    async def list_tasks(self, group: str | None) -> None:
+        async with _reading(self._log, self._folder) as (_, runs):
+            found = [] if runs is None else await Tasks(runs.driver).list()
+        found = [one for one in found if group in (None, one.group)]
+        if self._as_json:
+            print_json([msgspec.to_builtins(one) for one in found])
+            return
+        tables.show(_TASK_HEAD, [_task_row(one) for one in found])
+        if not found:
+            typer.echo("nothing waits for a person.", err=True)
 
     def _runtime(self) -> AbstractAsyncContextManager[Runtime]:
         project = load_project(self._folder)
@@ -155,7 +166,6 @@ async def _reading(
         except UnknownParticipant:
             yield hub, None
         else:
-            await driver.take_stock()
             yield hub, Runs(driver)
 
 
@@ -173,6 +183,19 @@ def _summary(state: WorkflowState, found: Verdict) -> JsonObject:
     told = public(msgspec.to_builtins(summary(state, found)))
     assert isinstance(told, dict)
     return told
+
+
+def _task_row(task: Task) -> tuple[str, ...]:
+    expires = "" if task.expires_at is None else f"{task.expires_at:%Y-%m-%d %H:%M}"
+    texts = (
+        task.task_id,
+        task.flow,
+        task.step,
+        task.group or "",
+        person.summarise(task),
+        expires,
+    )
+    return tuple(one_line(text, _CHARACTERS) for text in texts)
 
 
 def _row(told: JsonObject) -> tuple[str, ...]:

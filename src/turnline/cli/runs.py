@@ -135,13 +135,34 @@ def answer(
         list[str] | None,
         typer.Option("-i", "--set", metavar="KEY=VALUE", help=FIELD.format("form")),
     ] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="ID", help="Which task, if the run has several; see `tasks`.")
+    ] = None,
     by: Annotated[str, typer.Option("--as", help="Who answers.")] = "operator",
     log: LogAddress = None,
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Answer the task that a run waits for, and wait until it rests."""
-    run(_verbs(log, directory, as_json=as_json).answer(run_id, pairs or [], by))
+    """Answer a task of a run, and wait until it rests.
+
+    A task is a human step that waits, or a question of an agent step.
+    """
+    run(_verbs(log, directory, as_json=as_json).answer(run_id, task, pairs or [], by))
+
+
+@app.command(epilog="Example: turnline runs tasks --group ops --dir examples/leads")
+def tasks(
+    *,
+    group: Annotated[str | None, typer.Option(help="Only those of this group.")] = None,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """List what runs ask of people.
+
+    These are human steps that wait, and questions of agent steps.
+    """
+    run(_verbs(log, directory, as_json=as_json).list_tasks(group))
 
 
 @app.command(epilog="Example: turnline runs export 06sdq... -o tests/lead.fixture.json")

@@ -131,6 +131,8 @@ def serve(
     project.check_database(log, is_dev=dev)
     if project.report and socket_number is None:
         typer.echo(str(project.report), err=True)
+    if dev and socket_number is None:
+        _check_tokens(project.root, os.environ)
     if workers > 1:
         words = [*(["--log", log] if log else []), *(["--dev"] if dev else [])]
         words += [*(["--no-reload"] if no_reload else []), *(["--access-log"] if access_log else [])]
@@ -315,6 +317,18 @@ def _print_requests() -> None:
     logger.handlers, logger.propagate = [handler], False
 
 
+def _check_tokens(folder: Path, environ: Mapping[str, str]) -> None:
+    """Say that the tokens of the project's key are refused, if the library that reads them is missing."""
+    from turnline.server.auth.keys import has_key
+
+    if not has_key(environ, folder):
+        return
+    try:
+        import_module("turnline.server.auth.library")
+    except MissingExtra as error:
+        typer.echo(f"The project has a key for tokens, but this server refuses tokens: {error}", err=True)
+
+
 def _authenticator(
     folder: Path, environ: Mapping[str, str], *, host: str, key: str | None
 ) -> OpenAuthenticator:
@@ -376,12 +390,13 @@ def _row(flow: Flow) -> tuple[str, str]:
 
 def _curl(address: str, flow: Flow, token: str) -> str | None:
     """Return a command that starts the flow with input that it takes; None if no example is known."""
-    from turnline.flow.example import PARAMETER, example_input
+    from turnline.flow.definition.flow import PARAMETER
+    from turnline.flow.example import example_input
 
     trigger, given = flow.spec.trigger, example_input(flow)
     if trigger is None or given is None:
         return None
-    in_path = {name: given.pop(name) for name in dict.fromkeys(PARAMETER.findall(trigger.path))}
+    in_path = {name: given.pop(name) for name in trigger.parameters}
     url = address + PARAMETER.sub(lambda found: quote(_word(in_path[found[1]]), safe=""), trigger.path)
     query = [(name, _word(one)) for name, value in given.items() for one in _several(value)]
     if trigger.method == "GET" and query:

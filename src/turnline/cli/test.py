@@ -12,9 +12,8 @@ import typer
 
 from turnline.client.fixture import SUFFIX as CHANNEL_SUFFIX, play_channel
 from turnline.errors import TurnlineError
-from turnline.flow.data.definition import ModelDefinition
+from turnline.flow.data.definition import ModelDefinition, read_models
 from turnline.flow.finding import Report
-from turnline.flow.mistake import parsed
 from turnline.flow.project import Project, load_files, load_project
 from turnline.flow.testing.case import Surroundings
 from turnline.flow.testing.data import in_memory
@@ -58,9 +57,9 @@ def _cases(project: Project) -> tuple[list[WrittenCase], Report]:
 
 
 def _models(project: Project, report: Report) -> list[ModelDefinition]:
-    read = [parsed(ModelDefinition, document) for document in project.models]
-    report.add(*(finding for _, findings in read for finding in findings))
-    return [model for model, _ in read if model is not None]
+    models, findings = read_models(project.models)
+    report.add(*findings)
+    return models
 
 
 def _fixtures(project: Project, folder: Path) -> Sequence[WrittenFixture]:

@@ -158,7 +158,7 @@ def _note_if_unneeded(scope: str) -> None:
 
 
 def _now() -> datetime:
-    from turnline.hub.clock import SystemClock
+    from turnline.hub.timers import SystemClock
 
     return SystemClock().now().replace(microsecond=0)
 
@@ -196,8 +196,7 @@ def _default_log(directory: Path) -> str:
 
 
 async def _revoke(address: str, revocation_id: str, reason: str, by: str) -> None:
-    from turnline.hub.clock import SystemClock
-    from turnline.hub.ids import sortable_ids
+    from turnline.hub.timers import SystemClock, sortable_ids
     from turnline.log.address import open_log
     from turnline.server.auth.revocation import Revocations
 

@@ -7,10 +7,10 @@ this process; they are never on the log (V4).
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -19,27 +19,34 @@ from turnline.agent.agent import Agent, Conversation, Surroundings
 from turnline.agent.failures import report_failure
 from turnline.agent.journal import Entry
 from turnline.agent.messages import Message, ModelReply, UserMessage
-from turnline.agent.performer import OnProgress, Progress, TextDelta, current_call
+from turnline.agent.performer import OnProgress, stream_words
 from turnline.agent.round import Outcome, ToolAnswer, ToolAttempt
-from turnline.agent.tool_result import ToolOutput, failure
-from turnline.client.channel import Channel, update_context
+from turnline.agent.tool_result import CallPaused, ToolOutput, failure
+from turnline.client.channel import update_context
 from turnline.client.link import Seat
 from turnline.client.plugin import NO_PLUGIN, NetworkPlugin
 from turnline.client.summary import Summaries
-from turnline.client.turn import Turn
+from turnline.client.turn import TurnChannel
 from turnline.core import event_types as ev, questions, views
+from turnline.core.adapters import WorkflowAdapter
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Envelope, JsonObject
-from turnline.core.packet import JSON
-from turnline.core.router import compile_graph
+from turnline.core.event_types import JSON, body_of
 from turnline.core.routing import Handoff, packet
 from turnline.core.state import State, WorkflowState
-from turnline.errors import AgentError, NobodyToAsk, TurnlineError
-from turnline.hub.ids import NewId, secret_id
-from turnline.hub.journal import LogJournal, entries
+from turnline.errors import AgentError, TurnlineError
+from turnline.turns.journal import TurnJournal, entries
+from turnline.turns.people import People
+from turnline.turns.work import Done, Paused, Work
 
 _YOUR_TURN: Final = UserMessage(text="(It is your turn.)")
-_GRAPHS: Final = 256
+_WORKFLOWS: Final = WorkflowAdapter()
+"""Keeps the graphs that were compiled last."""
+NO_PERSON_BELOW: Final = (
+    "a turn of another channel opened this one, and it has no person. Give the tool to the agent that "
+    "delegates, or open a channel that has this agent and a person."
+)
+"""What an agent is told that was asked by another one, and whose tool asks a person."""
 
 
 class LiveState:
@@ -56,15 +63,12 @@ class LiveState:
             self._state = state
 
 
-class TurnChannel(Channel):
-    """The channel of a turn. What is sent through it is part of the turn, and in `live` at once."""
+class LiveChannel(TurnChannel):
+    """The channel of an agent's turn. What is sent through it is in `live` at once."""
 
-    def __init__(self, seat: Seat, channel_id: str, *, claim: int, live: LiveState) -> None:
-        super().__init__(seat, channel_id, claim=claim)
+    def __init__(self, seat: Seat, work: Work, live: LiveState) -> None:
+        super().__init__(seat, work)
         self._live = live
-
-    def _call(self) -> str:
-        return current_call.get()
 
     async def send(self, *args: Any, **kwargs: Any) -> Envelope:
         """See `Channel.send`."""
@@ -93,30 +97,40 @@ class AgentTurns:
         self._conversations.pop(channel_id, None)
         self._summaries.forget(channel_id)
 
-    async def __call__(self, turn: Turn) -> JsonObject:
-        """Do the round and return the packet's data."""
-        channel_id = turn.channel.channel_id
-        state = await self._seat.state(channel_id)
-        live = LiveState(state)
-        channel = TurnChannel(self._seat, channel_id, claim=turn.claim.seq, live=live)
-        shown, spent = await self._summaries.shown(turn, state.spec)
+    async def __call__(self, work: Work) -> Done | Paused:
+        """Do the round, and return the packet, or what the round waits for."""
+        try:
+            return await self._do_round(work)
+        except CallPaused as waits:
+            return waits.paused
+
+    async def _do_round(self, work: Work) -> Done:
+        state, live = work.state, LiveState(work.state)
+        channel = LiveChannel(self._seat, work, live)
+        journal = _LiveJournal(work, channel)
+        nobody = NO_PERSON_BELOW if state.spec.parent_id is not None else ""
+        people = People(work, questions.people_of(state.spec), self._seat.read_next, nobody=nobody)
+        shown, spent = await self._summaries.shown(work)
         talk = replace(
-            self._conversation(channel_id),
+            self._conversation(work.channel_id),
             messages=spoken(shown),
-            key=f"{channel_id}:{turn.number}",
+            key=work.key,
             tools=self._plugin.tools_for(self._agent),
         )
         outcome = await self._performed(
             talk,
             Surroundings(
-                journal=_TurnJournal(self._seat, channel, turn.claim.seq),
-                recorded=entries(await self._seat.recorded(channel_id)),
-                extras={"channel": channel, "state": live, "seat": self._seat},
+                journal=journal,
+                once=journal.once_for,
+                recorded=entries(work.units),
+                heard=heard_after_replies(work),
+                extras={"channel": channel, "state": live, "seat": self._seat, "children": work.children},
                 context_vars=state.context_vars,
-                ask_person=People(channel, turn, questions.people_of(state.spec)).ask,
+                ask_person=people.ask,
+                require_answer=people.require,
                 sleep=self._seat.sleep,
-                review=_Review(state.spec),
-                on_progress=self._spread(channel_id),
+                review=partial(_review, state.spec),
+                on_progress=self._spread(work.channel_id),
             ),
         )
         data = packet(
@@ -127,7 +141,7 @@ class AgentTurns:
         )
         if talk.output is not None:
             data["format"] = JSON
-        return data | {"usage": msgspec.to_builtins(outcome.usage + spent)}
+        return Done(data=data | {"usage": msgspec.to_builtins(outcome.usage + spent)})
 
     async def _performed(self, talk: Conversation, around: Surroundings) -> Outcome:
         try:
@@ -147,14 +161,8 @@ class AgentTurns:
 
     def _spread(self, channel_id: str) -> OnProgress | None:
         """Tell the reply's words as they come, where somebody listens; streaming costs more than asking."""
-        if not self._seat.is_heard(channel_id):
-            return None
-
-        def spread(progress: Progress) -> None:
-            if isinstance(progress, TextDelta):
-                self._seat.tell_text(channel_id, progress.text)
-
-        return spread
+        is_heard = self._seat.is_heard(channel_id)
+        return stream_words(partial(self._seat.tell_text, channel_id)) if is_heard else None
 
     def _conversation(self, channel_id: str) -> Conversation:
         if channel_id not in self._conversations:
@@ -164,38 +172,38 @@ class AgentTurns:
 
 def spoken(messages: Sequence[views.Message]) -> tuple[Message, ...]:
     """A view as a model's messages: what the agent said itself as its own, the others with their names."""
-    told = [_spoken(message) for message in messages]
+    told: list[Message] = [
+        ModelReply(text=one.text) if one.role == "own" else UserMessage(text=one.text, name=one.name)
+        for one in messages
+    ]
     if not told or isinstance(told[-1], ModelReply):
         told.append(_YOUR_TURN)  # A model answers somebody; it does not go on by itself.
     return tuple(told)
 
 
+def heard_after_replies(work: Work) -> dict[int, list[Message]]:
+    """Return what others said while the turn was paused: number of replies -> what came after them (N7a)."""
+    spec, found = work.state.spec, dict[int, list[Message]]()
+    replies = [
+        one.seq for one in work.units if one.event_type == ev.EV_TURN_MODEL and "entry" in one.event_data
+    ]
+    for line in work.heard_since():
+        text = body_of(line.event_type, line.event_data)
+        message = UserMessage(text=text, name=spec.name_of(line.sender_id))
+        found.setdefault(bisect(replies, line.seq), []).append(message)
+    return found
+
+
 def routing_tools(state: State) -> frozenset[str]:
     """The tools some transition of the channel's graph waits for (T4)."""
-    if not isinstance(state, WorkflowState):
-        return frozenset()
-    return _routing_tools(
-        state.graph_key, msgspec.json.encode(state.graph_data), msgspec.json.encode(state.spec)
-    )
+    return _WORKFLOWS.router(state).routing_tools if isinstance(state, WorkflowState) else frozenset()
 
 
-@lru_cache(maxsize=_GRAPHS)
-def _routing_tools(key: str, graph: bytes, spec: bytes) -> frozenset[str]:
-    decoded = msgspec.json.decode(spec, type=ChannelSpec)
-    return compile_graph(msgspec.json.decode(graph), decoded).routing_tools
+class _LiveJournal(TurnJournal):
+    """Keeps the state that tools see up to date with what the round records."""
 
-
-def _spoken(message: views.Message) -> Message:
-    if message.role == "own":
-        return ModelReply(text=message.text)
-    return UserMessage(text=message.text, name=message.name)
-
-
-class _TurnJournal(LogJournal):
-    """Writes a round's entries on the channel's log."""
-
-    def __init__(self, seat: Seat, channel: TurnChannel, claim: int) -> None:
-        super().__init__(seat, channel.channel_id, claim)
+    def __init__(self, work: Work, channel: LiveChannel) -> None:
+        super().__init__(work.lines, work.record)
         self._channel = channel
 
     async def record(self, entry: Entry) -> None:
@@ -207,68 +215,11 @@ class _TurnJournal(LogJournal):
             await self._channel.refresh()  # What the failed attempt wrote into the context is undone.
 
 
-class _Review:
-    """A handoff to somebody who is not there goes back to the model, which can choose again (W8)."""
-
-    def __init__(self, spec: ChannelSpec) -> None:
-        self._spec = spec
-
-    def __call__(self, output: ToolOutput) -> ToolOutput:
-        match output.returned:
-            case Handoff(target=target) if target not in self._spec.names():
-                known = ", ".join(one.name for one in self._spec.participants)
-                text = f"nobody here is called {target!r}; the participants are {known}. Choose one of them."
-                return ToolOutput(text=text, failed=True)
-        return output
-
-
-class People:
-    """Ask the people on a turn's channel, durably: question and answer are lines of the log (H1).
-
-    A question is known by its turn, call and position, so a turn that resumes finds the one it has asked.
-    """
-
-    def __init__(
-        self, channel: Channel, turn: Turn, people: Sequence[str], *, new_request_id: NewId = secret_id
-    ) -> None:
-        self._channel = channel
-        self._turn = turn
-        self._people = list(people)
-        self._new_request_id = new_request_id
-        self._asked: Counter[str] = Counter()
-        """call -> how many questions this attempt of the turn has asked for it"""
-
-    async def ask(self, call: str, prompt: str, timeout: float | None) -> str:
-        """Return the answer of a person. Raises `NobodyToAsk`, and `TimeoutError` after so many seconds."""
-        if not self._people:
-            raise NobodyToAsk
-        self._asked[call] += 1
-        request_id, seq = await self._requested(call, self._asked[call], prompt)
-        try:
-            answer = await self._channel.wait_for(
-                lambda one: _answers(one, request_id), timeout=timeout, since=seq
-            )
-        except TimeoutError:
-            limit = "" if timeout is None else f" within {timeout:g} s"
-            raise TimeoutError(f"no person has answered{limit}") from None  # A model reads it.
-        return str(answer.event_data["answer"])
-
-    async def _requested(self, call: str, position: int, prompt: str) -> tuple[str, int]:
-        """Return the request id and the line of the question; ask it unless an earlier attempt has."""
-        found = questions.find(await self._channel.state(), call=call, position=position)
-        if found is not None:
-            request_id, question = found
-            return request_id, question.seq
-        request_id = self._new_request_id()
-        place = {"turn": self._turn.number, "call": call, "position": position}
-        line = await self._channel.send(
-            event_type=ev.EV_HUMAN_REQUESTED,
-            event_data={"request_id": request_id, "question": prompt, **place},
-            audience=self._people,
-        )
-        return request_id, line.seq
-
-
-def _answers(envelope: Envelope, request_id: str) -> bool:
-    is_answer = envelope.event_type == ev.EV_HUMAN_ANSWERED
-    return is_answer and envelope.event_data.get("request_id") == request_id
+def _review(spec: ChannelSpec, output: ToolOutput) -> ToolOutput:
+    """Give a handoff to a participant that is not there back to the model, which can choose again (W8)."""
+    match output.returned:
+        case Handoff(target=target) if target not in spec.names():
+            known = ", ".join(one.name for one in spec.participants)
+            text = f"nobody here is called {target!r}; the participants are {known}. Choose one of them."
+            return ToolOutput(text=text, failed=True)
+    return output

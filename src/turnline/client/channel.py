@@ -26,9 +26,10 @@ from turnline.core.event_types import (
     EV_TEXT,
     EV_TURN_FAILED,
     EV_TURN_PAUSED,
+    JSON,
     SUBSTANTIVE,
+    body_of,
 )
-from turnline.core.packet import JSON, body_of
 from turnline.core.state import RESTING, STUCK, State
 from turnline.errors import BadOutput, ChannelClosed, TurnStuck
 from turnline.hub.opening import first_of
@@ -158,15 +159,16 @@ class Channel:
 
     async def stream(self, *, since: int = 0) -> AsyncIterator[Envelope]:
         """Yield the envelopes behind `since`, and go on as they land, until the channel has closed."""
+        reading = await self._seat.read(self.channel_id, since)
         while True:
-            reading = await self._seat.read(self.channel_id, since)
             for envelope in reading.envelopes:
                 yield envelope
                 if envelope.event_type == EV_CHANNEL_CLOSED:
                     return
-            if reading.seq == since and not await self._seat.wait_beyond(self.channel_id, since):
+            read = self._seat.read_next if reading.is_end else self._seat.read
+            last, reading = reading, await read(self.channel_id, reading.seq)
+            if last.is_end and not reading.envelopes:
                 return
-            since = reading.seq
 
     async def stream_with_text(self, *, since: int = 0) -> AsyncIterator[Envelope | TurnText]:
         """`stream`, and in between the words of the turn in flight as they come (L5).
@@ -183,10 +185,10 @@ class Channel:
                     yield envelope
                     if envelope.event_type == EV_CHANNEL_CLOSED:
                         return
-                if reading.seq == since:
-                    more = self._seat.wait_beyond(self.channel_id, since)
-                    await first_of(more, listening.bell.wait(rung))
                 since = reading.seq
+                if reading.is_end:
+                    more = self._seat.read_next(self.channel_id, since)
+                    await first_of(more, listening.bell.wait(rung))
 
     async def wait_for(
         self, predicate: Predicate, *, timeout: float | None = None, since: int = 0
@@ -251,9 +253,8 @@ class Channel:
 
     async def _refuse_stuck(self) -> None:
         state = await self.state()
-        member = state.spec.participant(state.expected_next_speaker or "")
         if state.is_stuck:
-            raise TurnStuck(self.channel_id, speaker=member.name if member is not None else "")
+            raise TurnStuck(self.channel_id, speaker=state.spec.name_of(state.expected_next_speaker or ""))
 
     async def _told(self, failed: Envelope) -> str:
         who, error = failed.event_data["agent_id"], failed.event_data["error"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Self, Unpack
 
-from turnline.client.agent_client import AgentClient
 from turnline.client.hub_client import HubClient
 from turnline.client.link import LocalLink
-from turnline.client.participant import Accept
+from turnline.client.participant import Accept, AgentClient
 from turnline.core.governance import Passport, Resume, Rule
 from turnline.hub.hub import Hub as BareHub
 from turnline.hub.options import HubOptions

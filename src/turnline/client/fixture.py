@@ -28,14 +28,14 @@ from turnline.core.adapter import AnyAdapter
 from turnline.core.adapters import built_in
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Draft, Envelope, JsonObject
+from turnline.core.event_types import body_of
 from turnline.core.graph import TransitionGraph
-from turnline.core.packet import body_of
 from turnline.core.routing import ToolOutcome, packet
 from turnline.core.state import State
 from turnline.core.study.difference import said
 from turnline.errors import BadSpec, TurnlineError
 from turnline.hub.hub import Hub
-from turnline.hub.journal import entries
+from turnline.turns.journal import entries
 
 VERSION: Final = 1
 SUFFIX: Final = ".channel.json"
@@ -43,6 +43,7 @@ _UNDER_A_CLAIM: Final = frozenset(
     {
         ev.EV_TURN_MODEL,
         ev.EV_TURN_TOOL,
+        ev.EV_TURN_ONCE,
         ev.EV_TURN_RELEASED,
         ev.EV_TURN_PAUSED,
         ev.EV_TURN_FAILED,
@@ -152,7 +153,6 @@ def _draft(state: State, together: Sequence[Envelope], before: Sequence[Envelope
         interject=line.event_type == ev.EV_TEXT and line.decision is None,
         claim=state.claim.seq if claimed and state.claim is not None else None,
         call=call if claimed else "",
-        goes_on=_worker(together),
     )
 
 
@@ -161,11 +161,6 @@ def _asked(together: Sequence[Envelope]) -> Envelope:
     if together[0].event_type == ev.EV_TURN_ABANDONED and len(together) > 1:
         return together[1]
     return together[0]
-
-
-def _worker(together: Sequence[Envelope]) -> str:
-    claims = [one for one in together[1:] if one.event_type == ev.EV_TURN_CLAIMED]
-    return str(claims[0].event_data.get("worker", "")) if claims else ""
 
 
 def _routing(state: State, line: Envelope, before: Sequence[Envelope]) -> JsonObject:

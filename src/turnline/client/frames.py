@@ -27,6 +27,7 @@ from msgspec import Struct
 from turnline.client.strict_json import BadJson, check, loads
 from turnline.core.envelope import JsonObject
 from turnline.core.json import MAX_DEPTH, MAX_VALUES
+from turnline.core.views import Notice
 from turnline.errors import BadFrame
 
 VERSION: Final = 1
@@ -94,8 +95,6 @@ class Request(Frame, frozen=True):
     op: str
     seat: str = ""
     """As whom: the agent id of a seat that the client has taken."""
-    step: str = ""
-    """As which step of a channel that the seat's participant has opened."""
     args: JsonObject = {}
 
 
@@ -130,12 +129,10 @@ class Ack(Frame, frozen=True):
 
 
 class Wake(Frame, frozen=True):
-    """There is something for a seat on a channel, from one line to another. Read it."""
+    """There is something for a seat on a channel: lines to read, and perhaps a turn to take."""
 
     seat: str
-    channel_id: str
-    first: int
-    seq: int
+    notice: Notice
 
 
 class Text(Frame, frozen=True):

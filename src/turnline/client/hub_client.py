@@ -7,10 +7,9 @@ from typing import Any
 
 from turnline.agent.agent import Agent
 from turnline.agent.output import Output
-from turnline.client.agent_client import AgentClient
 from turnline.client.human_client import HumanClient
 from turnline.client.link import Link
-from turnline.client.participant import Accept, ParticipantClient
+from turnline.client.participant import Accept, AgentClient, ParticipantClient
 from turnline.core.governance import Passport, Resume, Rule
 from turnline.errors import BadDraft, UnknownParticipant
 from turnline.hub.hub import Hub
@@ -24,7 +23,7 @@ class HubClient:
         self.hub = hub
         self._clients: list[ParticipantClient] = []
         self._outputs: dict[str, Output[Any]] = {}
-        """Shared by every client of this program: whoever opened a channel reads its result."""
+        """Shared by every client of this program: any of them may read a channel's result."""
 
     async def register(
         self,
@@ -43,8 +42,8 @@ class HubClient:
         accepts all. It may be async, and has to answer within the opener's `ack_timeout`.
 
         With `attach_plugin=False` it gets none of the network's own tools. With `turns_at_once` this process
-        claims no more turns of it at once, so that others with the same agent take the rest. A turn keeps its
-        place while it waits for another agent: leave room for those that ask each other.
+        claims no more turns of it at once, so that others with the same agent take the rest. A turn that is
+        paused, for a person or for another agent, keeps no place.
         """
         passport = passport or Passport(name=str(getattr(agent, "name", "")))
         if passport.kind == "human":

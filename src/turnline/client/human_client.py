@@ -65,6 +65,10 @@ class HumanClient(ParticipantClient):
                 return
             yield envelope
 
+    @property
+    def _reads(self) -> bool:
+        return True
+
     def _end(self, error: TurnlineError) -> None:
         self._unread.end(error)
 

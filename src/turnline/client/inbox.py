@@ -1,4 +1,4 @@
-"""An inbox: what reaches one participant, channel by channel, in order.
+"""An inbox: what a participant's callbacks are given, channel by channel, in order.
 
 It keeps a place in each channel's log, not the envelopes: a slow participant
 costs no memory, and a place that is lost is only read again. Each channel with
@@ -9,31 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from turnline.client.link import Seat
-from turnline.client.retry import retried
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED
+from turnline.core.views import concerns
 from turnline.errors import TurnlineError
-from turnline.hub.delivery import concerns, is_for_a_step
+from turnline.hub.retry import retry
 
 logger = logging.getLogger(__name__)
 
 Deliver = Callable[[Envelope], Awaitable[None]]
-Tools = Callable[[], Collection[str] | None]
-End = Callable[[TurnlineError], None]
 
 
 class Inbox:
-    """Where a participant has read to, and the reading on. A `Receiver`, `KnowsTools`, `KnowsEnd`."""
+    """A participant's place in each channel."""
 
-    def __init__(self, deliver: Deliver, tools: Tools = lambda: None, end: End = lambda error: None) -> None:
-        self.tools = tools
-        """See `KnowsTools.tools`."""
-        self.end = end
-        """See `KnowsEnd.end`."""
+    def __init__(self, deliver: Deliver) -> None:
         self._deliver = deliver
         self._seat: Seat | None = None
         self._read_to: dict[str, int] = {}
@@ -41,30 +35,23 @@ class Inbox:
         self._feeding: dict[str, asyncio.Task[None]] = {}
 
     def start(self, seat: Seat) -> None:
-        """Begin to read; what has been announced before is read now."""
+        """Begin to read."""
         self._seat = seat
-        for channel_id in list(self._news):
-            self._feed(channel_id)
 
-    def wake(self, channel_id: str, seq: int) -> None:
-        """See `Receiver.wake`."""
-        self._read_to.setdefault(channel_id, seq - 1)
+    def wake(self, channel_id: str, first: int, seq: int) -> None:
+        """Read the channel from line `first` on, unless that is read, up to line `seq`."""
+        self._read_to.setdefault(channel_id, first - 1)
         self._news[channel_id] = max(seq, self._news.get(channel_id, 0))
-        if self._seat is not None:
-            self._feed(channel_id)
+        if self._seat is not None and channel_id not in self._feeding:
+            self._feeding[channel_id] = asyncio.create_task(self._read_on(channel_id))
 
     async def stop(self) -> None:
-        """Read no further; what is announced from now on is only noted."""
+        """Read no further."""
         self._seat = None
         feeding = list(self._feeding.values())
         for task in feeding:
             task.cancel()
         await asyncio.gather(*feeding, return_exceptions=True)
-
-    def _feed(self, channel_id: str) -> None:
-        if channel_id not in self._feeding:
-            task = asyncio.create_task(self._read_on(channel_id))
-            self._feeding[channel_id] = task
 
     async def _read_on(self, channel_id: str) -> None:
         try:
@@ -80,10 +67,10 @@ class Inbox:
         seat = self._seat
         assert seat is not None
         read = partial(seat.read, channel_id, self._read_to[channel_id])
-        reading = await retried(seat, read, f"{channel_id} is not read")
+        reading = await retry(seat, read, f"{channel_id} is not read")
         for envelope in reading.envelopes:
             self._read_to[channel_id] = envelope.seq
-            if concerns(envelope, seat.agent_id) or is_for_a_step(envelope):
+            if concerns(envelope, seat.agent_id):
                 await self._tell(envelope)
             if envelope.event_type == EV_CHANNEL_CLOSED:
                 self._forget(channel_id)

@@ -10,6 +10,7 @@ from turnline.agent.inject import Injected, Wanted
 from turnline.client.channel import Channel
 from turnline.client.link import Seat
 from turnline.core.state import State
+from turnline.turns.children import Children
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +35,6 @@ SeatInject = Annotated[Seat, FromTurn("seat")]
 
 TurnChannelInject = Annotated[Channel, FromTurn("channel")]
 """`ChannelInject`, for tools that are called in turns only."""
+
+ChildrenInject = Annotated[Children, FromTurn("children")]
+"""The channels below the turn; for tools that are called in turns only."""

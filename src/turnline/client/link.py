@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from turnline.core.channel import ChannelMetadata
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.governance import Passport, Registration, Resume, Rule
-from turnline.core.state import Claim, State
 from turnline.core.study.spent import Spent
 from turnline.hub.delivery import Receiver
 from turnline.hub.hub import Hub
-from turnline.hub.lane import Lane
-from turnline.hub.request import OpenRequest
-from turnline.hub.seat import Peer, Reading, Seat as HubSeat
+from turnline.hub.seat import Peer, Player, Reading, Seat as HubSeat
 from turnline.hub.texts import Listening
+from turnline.turns.work import Port
 
 
-class Seat(Protocol):
+class Seat(Port, Protocol):
     """What one participant can do at a hub; the sender of everything is the participant."""
 
     @property
@@ -36,17 +33,9 @@ class Seat(Protocol):
         """Return the open channels the participant is on."""
         ...
 
-    async def open(self, request: OpenRequest) -> str:
-        """Open a channel. Raises `DelegationCycle` where one of the asked waits for this turn."""
-        ...
-
     async def post(self, channel_id: str, draft: Draft) -> Envelope: ...
 
     async def answer_invite(self, channel_id: str, *, rejected_because: str | None = None) -> None: ...
-
-    async def close_channel(self, channel_id: str, reason: str) -> None: ...
-
-    async def read(self, channel_id: str, after: int) -> Reading: ...
 
     def listen(self, channel_id: str) -> Listening:
         """Listen to the words of the turns in flight; a context manager."""
@@ -60,44 +49,15 @@ class Seat(Protocol):
         """Tell listeners a piece of what is about to be said; `audience` is that of the packet, by id."""
         ...
 
-    async def wait_beyond(self, channel_id: str, seq: int) -> bool:
-        """Return True once the channel has a line behind `seq`, False if it never will."""
+    async def read_next(self, channel_id: str, after: int) -> Reading:
+        """Return what the participant may see after a line, once there is any; nothing if none will come."""
         ...
-
-    async def state(self, channel_id: str) -> State: ...
 
     async def metadata(self, channel_id: str) -> ChannelMetadata: ...
 
-    async def as_step(self, channel_id: str, step: str) -> Seat:
-        """Return the seat of a step of a channel that this participant has opened."""
-        ...
-
     @property
-    def lane(self) -> Lane:
-        """The lane of the process that takes this participant's turns (N3)."""
-        ...
-
-    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "", alone: bool = False) -> Claim:
-        """Claim the turn; again under the same `envelope_id`, where no answer came, it is the same claim."""
-        ...
-
-    async def wait_unclaimed(self, channel_id: str) -> None:
-        """Return when another worker's claim has ended, or that worker can be replaced."""
-        ...
-
-    def kept(self, channel_id: str, claim: Claim) -> AbstractAsyncContextManager[None]:
-        """Within this, others know that the claim's worker is alive, however long its turn is silent."""
-        ...
-
-    async def record(self, channel_id: str, claim: int, event_type: str, data: JsonObject) -> None:
-        """Write an entry of the round down, under the claim (T2)."""
-        ...
-
-    async def recorded(self, channel_id: str) -> list[Envelope]:
-        """Return what the turn in progress has recorded so far (T3).
-
-        Raises `OutOfTurn` for a participant that does not have the turn.
-        """
+    def player(self) -> Player:
+        """The worker that takes turns from this seat."""
         ...
 
     async def usage(self, channel_id: str) -> Spent:
@@ -106,14 +66,6 @@ class Seat(Protocol):
 
     async def summary(self, channel_id: str) -> JsonObject | None:
         """Return the last summary this agent recorded on the channel."""
-        ...
-
-    async def release(self, channel_id: str, claim: int) -> None: ...
-
-    async def fail(self, channel_id: str, claim: int, error: JsonObject) -> None: ...
-
-    async def sleep(self, seconds: float) -> None:
-        """Let time pass, as the hub's clock has it."""
         ...
 
     def leave(self) -> None: ...

@@ -1,37 +1,33 @@
 """The questions of a `run`: answered by a callback, or shown with the command that answers them (H1).
 
 Rule: what is open is read from the channel's state, so a question of an earlier process is shown as well, and
-one that somebody else answers meanwhile needs nothing from here.
+one that another program answers meanwhile needs nothing from here.
 """
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import sys
-from asyncio import Future
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from contextvars import copy_context
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction
-from threading import Thread
 from typing import Final
 
 from turnline.client.human_client import HumanClient
-from turnline.client.retry import retried
 from turnline.core.envelope import Envelope
 from turnline.core.state import State
 from turnline.errors import AlreadyAnswered, BadSpec, ChannelClosed, UnknownQuestion
 from turnline.errors.base import plain
+from turnline.hub.retry import retry
+from turnline.log.address import from_anywhere
 from turnline.log.base import Log
-from turnline.log.bell import call_in
 from turnline.log.memory import MemoryLog
+from turnline.threads import call_user
 
 OnQuestion = Callable[[str], Awaitable[str | bool] | str | bool]
 """Gives the answer to a question of an agent: a text, or True and False for yes and no.
 
-A plain function is called in a thread of its own, so it may wait for a keyboard: `on_question=input`.
+A plain function is called in a thread, so it may wait for a keyboard: `on_question=input`.
 """
 
 _MAX_SHOWN_CHARACTERS: Final = 2000
@@ -52,22 +48,21 @@ async def answer_questions(
                 continue
             seen.add(request_id)
             read = partial(person.seat.read, channel_id, question.seq - 1)
-            line = (await retried(person.seat, read, "a question is not read")).envelopes[0]
+            line = (await retry(person.seat, read, "a question is not read")).envelopes[0]
             if on_question is None:
                 _print(line, state, person.name, log)
             else:
                 answer = await _ask(on_question, str(line.event_data["question"]))
-                # Somebody else was faster, or nobody waits any more.
+                # Another program was faster, or the turn is over.
                 with suppress(AlreadyAnswered, UnknownQuestion, ChannelClosed):
                     await person.answer(line, answer)
-        if not await person.seat.wait_beyond(channel_id, state.seq):
+        if not (await person.seat.read_next(channel_id, state.seq)).envelopes:
             return
 
 
 def instructions(line: Envelope, state: State, person: str, log: Log) -> str:
     """Return the question, and how to answer it from another terminal."""
-    asker = state.spec.participant(line.sender_id)
-    name = line.sender_id if asker is None else asker.name
+    name = state.spec.name_of(line.sender_id)
     question = f"{_plain(name)} asks: {_plain(str(line.event_data['question']))}"
     if isinstance(log, MemoryLog):
         return (
@@ -76,7 +71,7 @@ def instructions(line: Envelope, state: State, person: str, log: Log) -> str:
             f"on_question=input, or a log: log='sqlite:///run.db'."
         )
     command = ["turnline", "channels", "answer", state.channel_id, "yes", "--as", person]
-    command += ["--question", str(line.event_data["request_id"]), "--log", log.address]
+    command += ["--question", str(line.event_data["request_id"]), "--log", from_anywhere(log.address)]
     return f"{question}\nAnswer in another terminal: {shlex.join(command)}"
 
 
@@ -92,9 +87,7 @@ def _plain(text: str) -> str:
 
 
 async def _ask(on_question: OnQuestion, question: str) -> str:
-    answer = on_question(question) if iscoroutinefunction(on_question) else _in_thread(on_question, question)
-    given = await answer if isawaitable(answer) else answer
-    given = await given if isawaitable(given) else given
+    given = await call_user(on_question, question)
     match given:
         case bool():
             return "yes" if given else "no"
@@ -107,33 +100,3 @@ async def _ask(on_question: OnQuestion, question: str) -> str:
         expected="one that returns a text, True or False",
         outcome="The question stays open on the channel.",
     )
-
-
-def _in_thread(on_question: OnQuestion, question: str) -> Future[object]:
-    """Call it in a thread that nobody waits for: at a keyboard, it may never return."""
-    loop = asyncio.get_running_loop()
-    future: Future[object] = loop.create_future()
-    context = copy_context()
-
-    def work() -> None:
-        try:
-            answer: object = context.run(on_question, question)
-        except BaseException as error:  # It belongs to whoever called `run`.
-            call_in(loop, _fail, (future, error))
-        else:
-            call_in(loop, _give, (future, answer))
-
-    Thread(target=work, name="on_question", daemon=True).start()
-    return future
-
-
-def _give(done: tuple[Future[object], object]) -> None:
-    future, answer = done
-    if not future.done():
-        future.set_result(answer)
-
-
-def _fail(done: tuple[Future[object], BaseException]) -> None:
-    future, error = done
-    if not future.done():
-        future.set_exception(error)

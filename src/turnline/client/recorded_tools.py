@@ -21,20 +21,18 @@ from msgspec import Struct
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
 from turnline.agent.messages import ModelReply, ToolCall
-from turnline.agent.model import ToolSpec
 from turnline.agent.round import ToolAnswer
 from turnline.agent.tool import Tool
 from turnline.agent.tool_result import ToolOutput
 from turnline.client.channel import Channel, update_context
-from turnline.client.delegation import delegate, derived_id
+from turnline.client.delegation import asked_place, delegate
 from turnline.client.plugin import network_tools
 from turnline.core.channel import child_id
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.event_types import EV_CONTEXT_SET
 from turnline.core.state import State
-from turnline.core.step_targets import STEP_PREFIX
 from turnline.hub.hub import Hub
-from turnline.hub.journal import entries
+from turnline.turns.journal import entries
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +49,7 @@ IsInside = Callable[[JsonObject, Context], bool]
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """What a recorded call came to."""
+    """The result of a recorded call."""
 
     output: ToolOutput
     writes: tuple[JsonObject, ...]
@@ -111,9 +109,6 @@ class RecordedTool(Tool[..., Any]):
     def schema(self) -> JsonObject:
         return self._tool.schema
 
-    def spec(self) -> ToolSpec:
-        return self._tool.spec()
-
     async def call(self, arguments: JsonObject, context: Context) -> ToolOutput:
         """Answer from the record, or refuse; a network's tool runs where it acts within the replay."""
         if self._is_inside is not None and self._is_inside(arguments, context):
@@ -135,7 +130,7 @@ class RecordedTool(Tool[..., Any]):
 
 
 async def recordings_of(hub: Hub, channel_id: str, *, after: int) -> Recordings:
-    """Read the results of a channel behind line `after`, and of the channels below those turns."""
+    """Read the results of a channel after line `after`, and of the channels below those turns."""
     found, waiting, count = Recordings(), deque([(channel_id, after)]), 0
     while waiting and count < MAX_CHANNELS:
         one, since = waiting.popleft()
@@ -146,14 +141,14 @@ async def recordings_of(hub: Hub, channel_id: str, *, after: int) -> Recordings:
 
 async def _read(hub: Hub, channel_id: str, after: int, found: Recordings) -> list[str]:
     """Add the results of one channel; return the channels that its turns opened."""
-    children, turn, lines = list[str](), (0, ""), list[Envelope]()
+    children, turn, lines = list[str](), (0, "", False), list[Envelope]()
 
     async def end_turn() -> None:
         for call in _add_turn(found, turn[1], lines):
             if call.tool == _DELEGATE:
                 key = f"{channel_id}:{turn[0]}:{call.call_id}:{call.tool}"
-                children.extend(await _present(hub, [derived_id("ask", key)]))
-        if turn[1].startswith(STEP_PREFIX):
+                children.extend(await _present(hub, [child_id(channel_id, turn[0], asked_place(key))]))
+        if turn[2]:
             children.extend(
                 await _present(hub, (child_id(channel_id, turn[0], str(n)) for n in range(MAX_CHANNELS)))
             )
@@ -162,9 +157,9 @@ async def _read(hub: Hub, channel_id: str, after: int, found: Recordings) -> lis
     async for line, state in hub.history.states(channel_id):
         if line.seq <= after:
             continue
-        if (state.turn, _speaker(state)) != turn:
+        if (state.turn, *_speaker(state)) != turn:
             await end_turn()
-            turn = (state.turn, _speaker(state))
+            turn = (state.turn, *_speaker(state))
         lines.append(line)
     await end_turn()
     return children
@@ -199,11 +194,11 @@ async def _present(hub: Hub, channel_ids: Iterable[str]) -> list[str]:
     return present
 
 
-def _speaker(state: State) -> str:
-    """The name of the agent whose turn it is; of a step, its id."""
+def _speaker(state: State) -> tuple[str, bool]:
+    """Return the name of the participant whose turn it is, and whether the opener plays it."""
     speaker = state.expected_next_speaker or ""
     member = state.spec.participant(speaker)
-    return speaker if member is None or member.kind == "step" else member.name
+    return (speaker, False) if member is None else (member.name, bool(member.played_by))
 
 
 def _channel_of(context: Context) -> str:

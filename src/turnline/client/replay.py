@@ -26,9 +26,8 @@ from typing import Literal, get_args
 from turnline.agent.agent import Agent, Config
 from turnline.agent.prompt import Prompt
 from turnline.agent.timeouts import within
-from turnline.client.agent_client import AgentClient
 from turnline.client.link import LocalLink
-from turnline.client.participant import ParticipantClient
+from turnline.client.participant import AgentClient, ParticipantClient
 from turnline.client.recorded_tools import recorded_agent, recordings_of
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import (
@@ -41,9 +40,12 @@ from turnline.core.event_types import (
 from turnline.core.governance import Registration
 from turnline.core.state import State
 from turnline.core.study.why import is_turn
+from turnline.core.views import Floor, Notice, floor_for
 from turnline.errors import BadSpec, UnknownParticipant
 from turnline.hub.hub import Hub
 from turnline.hub.seat import Seat as HubSeat
+from turnline.hub.tree import has_begun
+from turnline.turns.engine import Engine
 
 Tools = Literal["recorded", "live"]
 """What answers the agents' tool calls: the record of the original, or the tools themselves."""
@@ -65,7 +67,7 @@ async def replay(
     `agents` are those of the channel, by name; `model` and `prompt` replace theirs, all or some
     (`{"writer": ...}`). `tools="live"` runs the agents' tools for real: whatever they send, pay or delete
     happens again. Otherwise recorded results answer their calls. A turn that was in progress at `from_seq`
-    is begun anew; without it, the whole conversation is.
+    starts again; without `from_seq`, the whole conversation does.
 
     Raises `UnknownParticipant` if an agent of the channel is not given, `NameTaken` if one is attached at
     this hub, `BadSpec` for a run of a flow (start the flow again, or `retry` the run) and for other `tools`,
@@ -137,34 +139,43 @@ class _Below:
 
 
 class _Player(AgentClient):
-    """An agent of a replay: it hears of what is below the fork; on the fork itself it is told to act."""
+    """An agent of a replay: it acts by itself below the fork; on the fork itself it is told to act."""
+
+    _offers_places = False
 
     def __init__(self, registration: Registration, agent: Agent, below: _Below) -> None:
         super().__init__(registration, agent)
         self._below = below
+        self._looking: set[asyncio.Task[None]] = set()
 
-    async def _deliver(self, envelope: Envelope) -> None:
-        if await self._below.has(envelope.channel_id):
-            await super()._deliver(envelope)
+    def _take_notice(self, notice: Notice) -> None:
+        task = asyncio.create_task(self._look(notice))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
 
-    async def take_turn(self, floor: Envelope) -> None:
-        """Take the turn that the line gave, also one that a program would have had to begin (W6)."""
-        assert self._handler is not None  # It is attached, and has an `Agent`.
-        await asyncio.create_task(self._work_on(floor, self._handler))
+    async def _look(self, notice: Notice) -> None:
+        if await self._below.has(notice.channel_id):
+            super()._take_notice(notice)
 
-    async def work_on_step(self, floor: Envelope) -> None:
-        await self._work_on_step(floor)
+    async def take_turn(self, channel_id: str, floor: Floor) -> None:
+        """Take a turn of its own, also one that a program would have had to begin (W6), or of a step."""
+        assert self._engine is not None  # It is attached.
+        await self._engine.take(channel_id, floor)
 
 
 class _Person(ParticipantClient):
-    """A person of a replay. Its seat is shared: whoever sits there may look on."""
+    """A person of a replay. Its seat is shared: its holder may look on."""
 
     def __init__(self, hub: Hub, registration: Registration) -> None:
         super().__init__(registration, auto_ack_invites=False)
-        self._seat = HubSeat(hub, registration)
+        seat = HubSeat(hub, registration)
+        self._seat = seat
+        self._engine = Engine(seat, seat.player, self._performer_of)
 
-    async def work_on_step(self, floor: Envelope) -> None:
-        await self._work_on_step(floor)
+    async def take_turn(self, channel_id: str, floor: Floor) -> None:
+        """Take the turn of a step that this person plays."""
+        assert self._engine is not None
+        await self._engine.take(channel_id, floor)
 
     async def say_again(self, channel_id: str, line: Envelope, *, interject: bool) -> None:
         await self.channel(channel_id).send(
@@ -189,10 +200,10 @@ class _Stage:
         """Take the agents' seats."""
         link = LocalLink(self._hub)
         for member in self._spec.participants:
-            if member.kind == "step":
+            if member.played_by:
                 continue
             registration = self._hub.participant(member.agent_id)
-            if member.kind == "human":
+            if member.is_person:
                 self.people[member.agent_id] = _Person(self._hub, registration)
                 continue
             player = _Player(registration, cast[member.name], self._below)
@@ -232,14 +243,12 @@ class _Stage:
         return True
 
     async def _work(self, fork_id: str, state: State, speaker: str) -> None:
-        """Let an agent take its turn, or the opener work on a step."""
-        floor = (await self._hub.read_recent(fork_id, state.floor_seq - 1))[0]
-        if speaker in self._players:
-            await self._players[speaker].take_turn(floor)
-        else:
-            opener = self._players.get(state.creator_id) or self.people[state.creator_id]
-            await opener.work_on_step(floor)
-        if (await self._hub.state(fork_id)).seq == state.seq:  # It was not taken: somebody else has it.
+        """Let an agent take its turn, or the opener that of a step."""
+        player = state.spec.player_of(speaker)
+        floor = floor_for(player, state)
+        if floor is not None:
+            await (self._players.get(player) or self.people[player]).take_turn(fork_id, floor)
+        if (await self._hub.state(fork_id)).seq == state.seq:  # It waits, or another worker has it.
             await self._hub.wait_beyond(fork_id, state.seq)
 
     async def _answer(self, fork_id: str, script: _Script) -> None:
@@ -271,7 +280,7 @@ async def _beginning(hub: Hub, channel_id: str, from_seq: int | None) -> int:
     """The line to fork at: `from_seq`, or where the turn in progress there was given to its speaker."""
     if from_seq is not None:
         state = await hub.state_at(channel_id, from_seq)
-        return state.floor_seq if state.claims else from_seq
+        return state.floor_seq if has_begun(state) else from_seq
     async for line, state in hub.history.states(channel_id):
         if state.expected_next_speaker is not None:
             return line.seq
@@ -288,7 +297,7 @@ def _check(state: State, given: Collection[str], replaced: Iterable[str]) -> Non
         found = f"{state.channel_id!r}, a run of a flow"
         raise BadSpec("channel", found=found, expected="a conversation of agents and people")
     for one in state.spec.participants:
-        if one.kind not in ("human", "step") and one.name not in given:
+        if not one.is_person and not one.played_by and one.name not in given:
             raise UnknownParticipant(one.name, given)
     for name in replaced:
         if name not in given:

@@ -17,13 +17,12 @@ from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
 from turnline.client.link import LocalLink
 from turnline.client.questions import OnQuestion, answer_questions
-from turnline.core.event_types import SUBSTANTIVE
+from turnline.core.event_types import SUBSTANTIVE, body_of
 from turnline.core.governance import Passport
 from turnline.core.graph import TransitionGraph
 from turnline.core.json import normalised
-from turnline.core.packet import body_of
 from turnline.errors import BadSpec, TurnStuck
-from turnline.log.address import open_log
+from turnline.log.address import from_anywhere, open_log
 from turnline.log.base import Log
 from turnline.log.memory import MemoryLog
 
@@ -79,7 +78,7 @@ async def run(
         async with within(timeout, f"channel {channel.channel_id!r} has not closed", kept):
             return await _beside(channel.result(), questions)
     except TurnStuck as stuck:
-        raise TurnStuck(stuck.channel_id, speaker=stuck.speaker, log=opened.address) from None
+        raise TurnStuck(stuck.channel_id, speaker=stuck.speaker, log=from_anywhere(opened.address)) from None
     finally:
         await client.close()
         await hub.close()

@@ -88,7 +88,7 @@ def _values(bare: bytes) -> int:
 
 
 def _explained(raw: bytes) -> BadJson:
-    """Why a text that is refused is no strict JSON."""
+    """Return why a refused text is not strict JSON."""
     try:
         json.loads(raw.decode(), object_pairs_hook=_object, parse_constant=_constant)
     except BadJson as error:

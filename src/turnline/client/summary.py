@@ -17,11 +17,10 @@ from msgspec import Struct
 from turnline.agent.agent import Agent
 from turnline.agent.messages import Usage
 from turnline.client.link import Seat
-from turnline.client.turn import Turn
-from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_TURN_MODEL, SUBSTANTIVE
 from turnline.core.views import FullTranscript, Message, WindowedSummary, view_for
+from turnline.turns.work import Work, last_shown, read_after
 
 
 class Summary(Struct, frozen=True, kw_only=True):
@@ -43,30 +42,32 @@ class Summaries:
     def forget(self, channel_id: str) -> None:
         self._known.pop(channel_id, None)
 
-    async def shown(self, turn: Turn, spec: ChannelSpec) -> tuple[list[Message], Usage]:
+    async def shown(self, work: Work) -> tuple[list[Message], Usage]:
         """Return what the agent is shown, and what summing up cost."""
+        spec = work.state.spec
         view = view_for(self._seat.agent_id, spec)
         if not self._agent.summarise or not isinstance(view, WindowedSummary):
-            return await turn.messages(), Usage()
-        known, window = await self._last(turn.channel.channel_id), view.window(spec)
-        lines = [one for one in await turn.read(known.upto) if one.event_type in SUBSTANTIVE]
+            return await work.messages(), Usage()
+        known, window = await self._last(work.channel_id), view.window(spec)
+        last = last_shown(work.state, work.units)
+        found = await read_after(work.read, work.channel_id, known.upto, last)
+        lines = [one for one in found if one.event_type in SUBSTANTIVE]
         usage = Usage()
-        if len(lines) > 2 * window:
-            known, usage = await self._summed_up(known, lines[:-window], turn, spec)
+        if len(lines) > 2 * window and not work.units:  # The round has begun with what it was shown (N7a).
+            known, usage = await self._summed_up(known, lines[:-window], work)
             lines = lines[-window:]
         return _with_summary(known, FullTranscript().project(lines, self._seat.agent_id, spec)), usage
 
     async def _summed_up(
-        self, known: Summary, lines: Sequence[Envelope], turn: Turn, spec: ChannelSpec
+        self, known: Summary, lines: Sequence[Envelope], work: Work
     ) -> tuple[Summary, Usage]:
-        said = FullTranscript().project(lines, self._seat.agent_id, spec)
+        said = FullTranscript().project(lines, self._seat.agent_id, work.state.spec)
         told = [*([known.text] if known.text else []), *(f"{one.name}: {one.text}" for one in said)]
         reply = await self._agent.sum_up("\n\n".join(told), sleep=self._seat.sleep)
         summary = Summary(agent_id=self._seat.agent_id, text=reply.text, upto=lines[-1].seq)
-        channel_id = turn.channel.channel_id
         data = {"summary": msgspec.to_builtins(summary), "usage": msgspec.to_builtins(reply.usage)}
-        await self._seat.record(channel_id, turn.claim.seq, EV_TURN_MODEL, data)
-        self._known[channel_id] = summary
+        await work.record(EV_TURN_MODEL, data)
+        self._known[work.channel_id] = summary
         return summary, reply.usage
 
     async def _last(self, channel_id: str) -> Summary:

@@ -37,6 +37,8 @@ _FACTS: Final[dict[type[TurnlineError], _Listed]] = {
     e.BadTarget: ("target", "named", "participants"),
     e.RoutingFailed: ("what", "index"),
     e.NotDue: ("channel_id", "timer"),
+    e.NotStuck: ("channel_id",),
+    e.TurnStuck: ("channel_id", "speaker"),
     e.AlreadyAsked: ("channel_id", "call", "position"),
     e.TooManyQuestions: ("channel_id", "limit"),
     e.UnknownQuestion: ("channel_id", "request_id"),
@@ -44,9 +46,11 @@ _FACTS: Final[dict[type[TurnlineError], _Listed]] = {
     e.AlreadyAnswered: ("channel_id", "request_id"),
     e.EnvelopeIdReused: ("channel_id", "envelope_id", "seq"),
     e.Denied: ("who", "what", "because"),
+    e.NestedTooDeep: ("channel_id", "depth", "limit"),
+    e.TooManyRuns: ("channel_id", "limit"),
     e.OpenFailed: _OPEN,
-    e.InviteRejected: (*_OPEN, "agent_id", "because"),
-    e.InviteTimeout: (*_OPEN, "awaiting", "seconds"),
+    e.InviteRejected: (*_OPEN, "agent_id", "name", "because"),
+    e.InviteTimeout: (*_OPEN, "awaiting", "names", "seconds"),
     e.BadSpec: _DRAFT,
     e.BadGraph: _DRAFT,
     e.BadExpression: ("text", "because"),
@@ -70,25 +74,29 @@ _FACTS: Final[dict[type[TurnlineError], _Listed]] = {
 }
 """Class -> the facts of it that cross."""
 
-_FIXED: Final[dict[type[TurnlineError], str]] = {
+FIXED_TEXTS: Final[dict[type[TurnlineError], str]] = {
     e.RoutingFailed: "a condition or target of the channel's graph raised. The turn was not accepted.",
     e.ChannelQuarantined: "the channel cannot be read; the hub's own log says why. Others are not affected.",
     e.LogUnavailable: "the hub's log cannot be used at the moment; try again.",
     e.LogError: "the hub's log did not do what it was asked; try again.",
 }
-_SEQUENCES: Final = frozenset({"participants", "awaiting", "known", "cycle"})
+"""Class -> what callers outside of the process read instead of its own text."""
+_SEQUENCES: Final = frozenset({"participants", "awaiting", "names", "known", "cycle"})
 """Facts that are tuples, which JSON has not."""
 _BY_NAME: Final = {kind.__name__: kind for kind in _FACTS}
+_GIVE_TOKEN: Final = "Give the link a valid token: WsLink(URL, token=TOKEN)."
 _SOMETHING: Final = "its own log says what is wrong"
 
 
 def told(error: BaseException) -> Told:
     """Return what the other side is told of `error`."""
+    if isinstance(error, e.Unauthenticated):  # Its own text is for callers over HTTP.
+        error = e.Unauthenticated(error.because, do=_GIVE_TOKEN)
     kind = next((one for one in type(error).__mro__ if one in _FACTS), None)
     if kind is None:
         return told(RemoteFailed(_SOMETHING))
     facts = {name: getattr(error, name, None) for name in _FACTS[kind]}
-    return Told(type=kind.__name__, message=_FIXED.get(kind, str(error)), facts=facts)
+    return Told(type=kind.__name__, message=FIXED_TEXTS.get(kind, str(error)), facts=facts)
 
 
 def raised(said: Told) -> TurnlineError:

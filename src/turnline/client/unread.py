@@ -18,12 +18,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Protocol
 
-from turnline.client.retry import retried
 from turnline.core.envelope import Envelope
+from turnline.core.views import concerns
 from turnline.errors import TurnlineError
-from turnline.hub.delivery import concerns
+from turnline.hub.retry import retry
 from turnline.hub.seat import Reading
-from turnline.log.bell import Bell
+from turnline.log.base import Bell
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class Unread:
         source, (behind, _) = self._source(), self._places[channel_id]
         read = partial(source.read, channel_id, behind)
         try:
-            reading = await retried(source, read, f"{channel_id} is not read")
+            reading = await retry(source, read, f"{channel_id} is not read")
         except TurnlineError as error:
             logger.warning("reading channel %s stopped: %s", channel_id, error)
             del self._places[channel_id]

@@ -54,8 +54,7 @@ from turnline.client.told_errors import raised
 from turnline.client.ws_wire import Connect, Wire
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadFrame, LinkError, LinkLost, TurnlineError
-from turnline.hub.clock import Clock
-from turnline.hub.ids import NewId
+from turnline.hub.timers import Clock, NewId
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +64,8 @@ BYE_SECONDS: Final = 1.0
 """How long closing waits for a server that does not read."""
 ANSWERS_PER_ACK: Final = 32
 UNSENT_WORDS: Final = 1_000
+KEPT_PRESENCES: Final = 16
+"""Earlier presences that a client remembers: a server that still has one of them gives up its seats."""
 _FATAL: Final = frozenset({"unauthenticated", "forbidden", "version"})
 """Reasons of a bye after which coming back is no use."""
 
@@ -128,6 +129,8 @@ class Calls:
         self._backoff = backoff
         self._open_seconds = open_seconds
         self._presence = ""
+        self._earlier: deque[str] = deque(maxlen=KEPT_PRESENCES)
+        """Presences that this client had before, perhaps at other servers."""
         self._payload_bytes = PAYLOAD_BYTES
         self._frame_bytes = FRAME_BYTES
         self._pending: dict[str, _Call] = {}
@@ -149,9 +152,9 @@ class Calls:
 
     # Asking.
 
-    async def ask(self, op: str, *, seat: str = "", step: str = "", args: JsonObject | None = None) -> Answer:
+    async def ask(self, op: str, *, seat: str = "", args: JsonObject | None = None) -> Answer:
         """Return the answer, however long it takes. Raises what the hub raised, and `LinkLost`."""
-        call = self._begin(op, seat, step, args)
+        call = self._begin(op, seat, args)
         try:
             answer = await call.answer
         except asyncio.CancelledError:
@@ -165,7 +168,7 @@ class Calls:
     def ask_soon(self, op: str, *, seat: str = "", args: JsonObject | None = None) -> None:
         """Ask, and do not wait: nobody reads the answer."""
         if not self._closed:
-            self._begin(op, seat, "", args).answer.add_done_callback(_look_away)
+            self._begin(op, seat, args).answer.add_done_callback(_look_away)
 
     def tell(self, words: Text) -> None:
         """Send words of a turn in flight, if somebody is there; they are not sent again."""
@@ -205,12 +208,12 @@ class Calls:
             await asyncio.gather(self._running, return_exceptions=True)
         self._fail(LinkLost("it was closed"))
 
-    def _begin(self, op: str, seat: str, step: str, args: JsonObject | None) -> _Call:
+    def _begin(self, op: str, seat: str, args: JsonObject | None) -> _Call:
         if self._closed:
             raise LinkLost("it was closed")
         plain = msgspec.to_builtins(args or {})
         check_readable(plain)  # The server would refuse the frame, and nobody would be answered.
-        call = _Call(Request(id=self._new_id(), op=op, seat=seat, step=step, args=plain))
+        call = _Call(Request(id=self._new_id(), op=op, seat=seat, args=plain))
         self._pending[call.request.id] = call
         if self._is_up:
             self._send(call.request)
@@ -261,6 +264,8 @@ class Calls:
     def _welcomed(self, frame: FromServer) -> None:
         match frame:
             case Welcome():
+                if self._presence not in ("", frame.presence):
+                    self._earlier.append(self._presence)
                 self._presence = frame.presence
                 self._payload_bytes, self._frame_bytes = frame.payload_bytes, frame.frame_bytes
                 self.connections += 1
@@ -276,7 +281,11 @@ class Calls:
         pending = [call.request for call in self._pending.values()]
         if self.connections > 1:
             self._resuming = self._new_id()
-            args: JsonObject = {"seats": seats, "pending": [one.id for one in pending]}
+            args: JsonObject = {
+                "seats": seats,
+                "pending": [one.id for one in pending],
+                "earlier": list(self._earlier),
+            }
             self._send(Request(id=self._resuming, op="resume", args=args))
         for request in pending:
             self._send(request)

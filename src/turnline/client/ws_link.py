@@ -25,14 +25,13 @@ from turnline.client.frames import FRAME_BYTES, Text, Wake
 from turnline.client.link import Seat
 from turnline.client.ws_calls import Calls
 from turnline.client.ws_seat import Place, WsSeat
-from turnline.client.ws_wire import LibraryWire, Wire, library, reason
+from turnline.client.ws_wire import Connect, LibraryWire, Wire, library, reason
 from turnline.core.governance import Passport, Registration, Resume, Rule
 from turnline.errors import LinkLost, NameTaken, TurnlineError
-from turnline.hub.clock import Clock, SystemClock
 from turnline.hub.delivery import KnowsEnd, Receiver
-from turnline.hub.ids import sortable_ids
-from turnline.hub.lane import Lane
 from turnline.hub.texts import Listening, Texts, TurnText, is_for
+from turnline.hub.timers import Clock, NewId, SystemClock, sortable_ids
+from turnline.hub.turns import Lane
 
 OPEN_SECONDS: Final = 15.0
 CONNECT_SECONDS: Final = 10.0
@@ -54,8 +53,12 @@ class WsLink:
         backoff: Backoff | None = None,
         clock: Clock | None = None,
         chance: Callable[[], float] = random.random,
+        connect: Connect | None = None,
+        new_id: NewId | None = None,
     ) -> None:
         """Connect when something is first asked. `LinkLost` is raised if no server answers in `open_seconds`.
+
+        `connect` makes the connections; without it, the `websockets` library does.
 
         A token goes to another machine over `wss://` only, unless `allow_plain` says that
         the network between is trusted.
@@ -64,11 +67,13 @@ class WsLink:
         if token and parts.scheme == "ws" and parts.hostname not in _LOCAL and not allow_plain:
             raise LinkLost("a token would go over the network unencrypted; use wss://, or allow_plain=True")
         clock = clock or SystemClock()
-        self._library, self._failures = library()
+        if connect is None:
+            self._library, self._failures = library()
         self._url = url
         self._tls: dict[str, SSLContext] = {} if ssl is None else {"ssl": ssl}
         """Without one the library does as the scheme says: `wss://` trusts whom the machine does."""
-        self._new_id = sortable_ids(clock)
+        self._clock = clock
+        self._new_id = new_id or sortable_ids(clock)
         self._lane = Lane(clock)
         self._texts = Texts()
         self._listeners: Counter[str] = Counter()
@@ -76,7 +81,7 @@ class WsLink:
         self._seats: dict[str, tuple[Receiver, Place]] = {}
         self._calls = Calls(
             self,
-            self._connect,
+            connect or self._connect,
             token=token or "",
             new_id=self._new_id,
             clock=clock,
@@ -113,13 +118,14 @@ class WsLink:
             self._leave(agent_id)
             raise
         return WsSeat(
-            self._calls,
-            agent_id,
-            place,
+            calls=self._calls,
+            agent_id=agent_id,
+            place=place,
             new_id=self._new_id,
+            clock=self._clock,
             lane=self._lane,
-            listen=self._listen,
-            leave=self._leave,
+            listen_as=self._listen,
+            leave_seat=self._leave,
         )
 
     async def settle(self) -> None:
@@ -144,10 +150,8 @@ class WsLink:
     def woken(self, wake: Wake) -> None:
         if wake.seat in self._seats:
             receiver, place = self._seats[wake.seat]
-            place.note(wake.channel_id, wake.seq)
-            receiver.wake(wake.channel_id, wake.first)
-            if wake.seq > wake.first:
-                receiver.wake(wake.channel_id, wake.seq)
+            place.note(wake.notice.channel_id, wake.notice.seq)
+            receiver.wake(wake.notice)
 
     def heard(self, words: Text) -> None:
         said = TurnText(

@@ -29,6 +29,10 @@ MOST_RUNS: Final = 100_000
 """The highest `max_runs` that a channel may be opened with."""
 ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What an id looks like: safe in a path, an address and a subject name."""
+CHILD_MARK: Final = "--"
+"""Stands in the ids that `child_id` makes, and in no id that a participant chooses."""
+_DIGEST_BYTES: Final = 12
+_TURN: Final = re.compile(r"[1-9][0-9]{0,17}")
 
 
 class ChannelState(StrEnum):
@@ -45,11 +49,26 @@ class Participant(Struct, frozen=True, omit_defaults=True):
     """A member of a channel."""
 
     agent_id: str
-    name: str
+    name: str = ""
+    """Empty: it was erased."""
     kind: str = "agent"
-    """`agent`, `human`, `remote_agent` or `step`."""
+    """`agent`, `human`, `remote_agent` or `step`. For display; rules ask `is_person` and `played_by`."""
     takes_turns: bool = True
     """False for a participant that only passes the first message, such as the `user` of `run` (N8)."""
+    played_by: str = ""
+    """The id of the participant that takes the turns of this one, such as a step; empty: itself."""
+    asks: str = ""
+    """The group of people that a step of a flow may ask (N7); empty: none."""
+
+    @property
+    def player(self) -> str:
+        """The id of the participant that takes the turns of this one."""
+        return self.played_by or self.agent_id
+
+    @property
+    def is_person(self) -> bool:
+        """Whether a person takes its turns: one who can be asked, and may interject."""
+        return self.kind == "human"
 
 
 class Expectation(Struct, frozen=True):
@@ -62,11 +81,13 @@ class Expectation(Struct, frozen=True):
     """`warn` or `auto_close`."""
 
 
-class ForkedFrom(Struct, frozen=True):
+class ForkedFrom(Struct, frozen=True, omit_defaults=True):
     """Whose past a fork has, and up to which line."""
 
     channel: str
     seq: int
+    log: str = ""
+    """The name of the log on which the fork was made (`log.origin`)."""
 
 
 class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,17 +119,24 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     forked_from: ForkedFrom | None = None
     traceparent: str | None = None
     """The span it was opened in; whoever works on it goes on in that trace."""
+    log: str = ""
+    """The name of the log on which the driver of flows opened it (`log.origin`); empty for other channels."""
+
+    @property
+    def opened_on(self) -> str:
+        """Return the name of the log on which the channel, or this fork of one, was opened."""
+        return self.log if self.forked_from is None else self.forked_from.log
 
     @property
     def is_flow_run(self) -> bool:
-        """Whether it is a run of a whole flow, and not of the inner steps of one."""
+        """Return whether it is a run of a whole flow, and not of the inner steps of one."""
         flow = self.knobs.get("flow")
         return isinstance(flow, dict) and not flow.get("at")
 
     @property
     def turn_order(self) -> tuple[str, ...]:
-        """The participants whose turn comes round, in order: those that take turns, without steps (N8)."""
-        return tuple(one.agent_id for one in self.participants if one.takes_turns and one.kind != "step")
+        """The participants whose turn comes round, in order: without those that another one plays (N8)."""
+        return tuple(one.agent_id for one in self.participants if one.takes_turns and not one.played_by)
 
     def names(self) -> Mapping[str, str]:
         """Every id and every name of a participant -> the id."""
@@ -121,6 +149,31 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def participant(self, agent_id: str) -> Participant | None:
         return next((one for one in self.participants if one.agent_id == agent_id), None)
+
+    def player_of(self, agent_id: str) -> str:
+        """Return who takes the turns of a participant: itself, or the one that plays it."""
+        member = self.participant(agent_id)
+        return agent_id if member is None else member.player
+
+    def is_played(self, agent_id: str) -> bool:
+        """Return whether another participant takes the turns of this one."""
+        member = self.participant(agent_id)
+        return member is not None and bool(member.played_by)
+
+    def is_person(self, agent_id: str) -> bool:
+        """Return whether the participant is a person."""
+        member = self.participant(agent_id)
+        return member is not None and member.is_person
+
+    def name_of(self, agent_id: str) -> str:
+        """Return the participant's name; the id of another one as it is."""
+        member = self.participant(agent_id)
+        return agent_id if member is None else member.name
+
+    def kind_of(self, agent_id: str | None) -> str:
+        """Return the participant's kind; empty for an id of another one."""
+        member = self.participant(agent_id or "")
+        return "" if member is None else member.kind
 
 
 class Names:
@@ -159,12 +212,137 @@ class ChannelMetadata(Struct, frozen=True, kw_only=True):
     """Why the turn in progress is paused, or `message` for a channel that rests; else empty."""
 
 
+class ChannelRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the index says of a channel: enough to list it, and to know when to look at it (Y7).
+
+    A function of the channel's state. It is written with each append, and can be made again from the log.
+    """
+
+    channel_id: str
+    type: str
+    status: ChannelState
+    seq: int
+    created_at: datetime
+    updated_at: datetime
+    creator_id: str = ""
+    participants: list[str] = []
+    labels: dict[str, str] = {}
+    flow: str = ""
+    """The name of the flow that it is a run of."""
+    parent_id: str = ""
+    origin: str = ""
+    """The channel that it is a fork of."""
+    speaker_id: str = ""
+    waiting_for: str = ""
+    waits_for: list[str] = []
+    """The participants that an open channel waits for: see `core.views`."""
+    waits_for_children: bool = False
+    """Whether the turn in progress is paused until a channel below closes, whatever else it waits for."""
+    forked_for: str = ""
+    """The user among whose open channels a fork counts."""
+    deadline: datetime | None = None
+    """When something falls due, by the times of its own lines."""
+    closed_at: datetime | None = None
+    close_code: str = ""
+
+    @property
+    def is_closed(self) -> bool:
+        return self.closed_at is not None
+
+
+class ChannelFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which channels a list shows. Every field that is set has to hold."""
+
+    is_closed: bool | None = None
+    type: str = ""
+    flow: str = ""
+    is_run: bool | None = None
+    """Whether it is a run of a flow that nothing else opened."""
+    labels: dict[str, str] = {}
+    participant: str = ""
+    parent_id: str = ""
+    origin: str = ""
+    speaker_id: str = ""
+    waiting_for: list[str] = []
+    """One of these."""
+    close_codes: list[str] = []
+    """One of these."""
+    but_close_codes: list[str] = []
+    """None of these."""
+    since: datetime | None = None
+    until: datetime | None = None
+    """When it was created: from `since` on, and before `until`."""
+    due: datetime | None = None
+    """Something falls due by then."""
+
+
+def age(row: ChannelRow) -> tuple[datetime, str]:
+    """Return what rows are sorted by: when the channel was created, then its id."""
+    return row.created_at, row.channel_id
+
+
+def matches(row: ChannelRow, where: ChannelFilter) -> bool:
+    """Return whether the row is one that `where` asks for."""
+    same = all(
+        not wanted or found == wanted
+        for wanted, found in (
+            (where.type, row.type),
+            (where.flow, row.flow),
+            (where.parent_id, row.parent_id),
+            (where.origin, row.origin),
+            (where.speaker_id, row.speaker_id),
+        )
+    )
+    return (
+        same
+        and where.is_closed in (None, row.is_closed)
+        and where.is_run in (None, bool(row.flow) and not row.parent_id)
+        and where.labels.items() <= row.labels.items()
+        and (not where.participant or where.participant in row.participants)
+        and (not where.waiting_for or row.waiting_for in where.waiting_for)
+        and (not where.close_codes or row.close_code in where.close_codes)
+        and row.close_code not in where.but_close_codes
+        and (where.since is None or row.created_at >= where.since)
+        and (where.until is None or row.created_at < where.until)
+        and (where.due is None or (row.deadline is not None and row.deadline <= where.due))
+    )
+
+
 def child_id(parent: str, turn: int, place: str) -> str:
-    """The id of a channel below another: the same whenever the same turn opens it."""
-    readable = f"{parent}-{turn}-{place}"
-    if ID_PATTERN.fullmatch(readable):
+    """Return the id of a channel below another: the same whenever the same turn opens it."""
+    readable = f"{parent}{CHILD_MARK}{turn}-{place}"
+    if ID_PATTERN.fullmatch(readable) and _is_place(place):
         return readable
-    return f"child-{blake2b(readable.encode(), digest_size=16).hexdigest()}"
+    return f"{_short_stem(parent)}{CHILD_MARK}{turn}-{_digest(place)}"
+
+
+def is_child_id(channel_id: str) -> bool:
+    """Whether only a turn of the channel above can open a channel of this id."""
+    return CHILD_MARK in channel_id
+
+
+def turn_of(channel_id: str, parent: str) -> int:
+    """Return the turn of that parent for which `child_id` makes this id; 0 if there is none."""
+    for stem in (parent, _short_stem(parent)):
+        prefix = f"{stem}{CHILD_MARK}"
+        turn, _, place = channel_id[len(prefix) :].partition("-")
+        if channel_id.startswith(prefix) and _TURN.fullmatch(turn) and _is_place(place):
+            return int(turn)
+    return 0
+
+
+def _is_place(place: str) -> bool:
+    """Whether a place can stand in an id: with the mark in it, it would name a channel further below."""
+    return bool(place) and CHILD_MARK not in f"-{place}"
+
+
+def _short_stem(parent: str) -> str:
+    """Return a short name of a parent. No channel has it as its id: the mark in it is followed by no turn."""
+    return f"c{CHILD_MARK}{_digest(parent)}"
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def check_id(value: object, field: str) -> None:

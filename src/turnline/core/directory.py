@@ -18,7 +18,8 @@ agent id: channels of the old one keep it and give the new one no turn.
 
 Rule 4: over a link a person has the name of their user id, and the id of a known user is nobody else's name.
 
-Rule 5: a removed participant's name is free. Its agent id is never used again.
+Rule 5: a removed participant's name is free. Its agent id is never used again. It posts nothing, and a turn
+that it has, or gets later, fails (`expectations.absences`).
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ class Directory(Struct, frozen=True):
     by_id: dict[str, Registration] = {}
     ids_by_name: dict[str, str] = {}
     ids_by_skeleton: dict[str, str] = {}
+    removed: frozenset[str] = frozenset()
+    """The agent ids of participants that were removed."""
 
     def resolve(self, name: str, *, asked_by: Registration | None = None) -> Registration:
         """Return the participant of this id or name.
@@ -185,13 +188,14 @@ def fold_directory(directory: Directory, envelope: Envelope) -> Directory:
                 rest.by_id | {new.agent_id: new},
                 rest.ids_by_name | {new.name: new.agent_id},
                 rest.ids_by_skeleton | {skeleton(new.name): new.agent_id},
+                rest.removed,
             )
         case "participant.removed":
-            rest = _without(directory, str(envelope.event_data.get("agent_id")))
-            by_id = {
-                key: one for key, one in rest.by_id.items() if key != envelope.event_data.get("agent_id")
-            }
-            return msgspec.structs.replace(rest, seq=envelope.seq, by_id=by_id)
+            gone = str(envelope.event_data.get("agent_id"))
+            rest = _without(directory, gone)
+            by_id = {key: one for key, one in rest.by_id.items() if key != gone}
+            removed = rest.removed | {gone}
+            return msgspec.structs.replace(rest, seq=envelope.seq, by_id=by_id, removed=removed)
         case _:
             return msgspec.structs.replace(directory, seq=envelope.seq)
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-SCHEMA_VERSION: Final = 1
-"""The version this code writes. `codec` brings older lines up to it."""
+SCHEMA_VERSION: Final = 2
+"""The version this code writes and reads. `codec` refuses others."""
 
 JsonObject = dict[str, Any]
 """A JSON object. `Any` because JSON is what the user makes it; `json.normalised` checks it."""
@@ -28,7 +28,7 @@ class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     kind: str
     """One of: `initial`, `transition`, `default`, `handoff`, `finish`, `max_turns`, `out_of_steps`,
-    `turn_failed`, `retry`, `adapter`, `empty_reply`, `agent_turns`."""
+    `turn_failed`, `retry`, `resume`, `adapter`, `empty_reply`, `agent_turns`."""
     index: int | None = None
     """Which transition of the graph, as the graph lists them."""
     condition: str = ""
@@ -50,7 +50,7 @@ class Close(Struct, frozen=True, tag="close", tag_field="kind"):
 
 
 class Rest(Struct, frozen=True, tag="rest", tag_field="kind"):
-    """Nobody has the floor. The channel stays open until a message from a person or program resumes it."""
+    """No participant has the floor. The channel stays open until a person or program says something."""
 
     by: Basis
 
@@ -74,9 +74,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     claim: int | None = None
     """The seq of the claim this draft was made under; the fence against a worker that was replaced (T1)."""
     claimant: str = ""
-    """Who works under the claim, where the hub writes the line for it: a recorded unit, a release (T1)."""
-    goes_on: str = ""
-    """The worker that claims the next turn in the same append, if a step has it: one write instead of two."""
+    """Who works under the claim, where the hub or a played participant is the sender (T1)."""
     call: str = ""
     """The tool call of the round in which it was made; its context writes stand and fall with it (T3)."""
 
@@ -102,6 +100,8 @@ class Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"s
     decision: Decision | None = None
     """What the rules made of it. None: nobody's turn changed, so this line is not a turn."""
     traceparent: str | None = None
+    is_erased: bool = False
+    """Its content was erased. What is left of it says who wrote which kind of line, and when (Y1)."""
 
 
 def visible_to(envelope: Envelope, agent_id: str) -> bool:

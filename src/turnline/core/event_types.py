@@ -1,7 +1,22 @@
-"""The event types an envelope can have, and who may write them.
+"""What a line may say: the event types, who may write them, and the data of what somebody says.
 
 A type is one of the names below, or an application's own with a prefix
 (`acme.note`): kept and delivered, never folded.
+
+The packet is the one draft that records a round or a step.
+
+    {"body": "...", "routing": {"kind": ...}, "context_updates": {...}, "context_deletes": [...],
+     "usage": {...}}
+
+"format": "json" says that the body is the JSON of an answer that has a type (A2).
+
+A step of a flow may also keep private keys for the run: "private_updates", "private_deletes" (F2).
+
+    kind      also in routing
+    text      tool (a tool that succeeded and that some transition waits for), reason
+    handoff   target, tool, reason
+    finish    reason, summary, tool
+    signal    signal, reason
 """
 
 from __future__ import annotations
@@ -9,6 +24,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Final
 
+from turnline.core.envelope import JsonObject
+from turnline.core.variables import check_keys
 from turnline.errors import BadDraft, ReservedEventType
 
 HUB: Final = "hub"
@@ -34,6 +51,7 @@ EV_TURN_RELEASED: Final = "turn.released"
 EV_TURN_RENEWED: Final = "turn.renewed"
 EV_TURN_MODEL: Final = "turn.model"
 EV_TURN_TOOL: Final = "turn.tool"
+EV_TURN_ONCE: Final = "turn.once"
 EV_TURN_PAUSED: Final = "turn.paused"
 EV_TURN_RESUMED: Final = "turn.resumed"
 EV_TURN_ABANDONED: Final = "turn.abandoned"
@@ -50,6 +68,9 @@ EV_TASK_FAILED: Final = "task.failed"
 EV_HUMAN_REQUESTED: Final = "human.requested"
 EV_HUMAN_ANSWERED: Final = "human.answered"
 
+EV_PAYLOAD_ERASED: Final = "payload.erased"
+"""The content of earlier lines is gone. The only type that may follow `channel.closed` (Y1)."""
+
 SUBSTANTIVE: Final = frozenset({EV_TEXT, EV_PACKET})
 """What somebody says. Accepted from whoever has the floor, it is a turn."""
 
@@ -65,7 +86,7 @@ _PARTICIPANTS_WRITE: Final = frozenset(
         EV_HUMAN_ANSWERED,
     }
 )
-_HUB_WRITES: Final = ("channel", "turn", "expectation", "timer", "participant", "audit")
+_HUB_WRITES: Final = ("channel", "turn", "expectation", "timer", "participant", "payload", "audit")
 _FAMILIES: Final = ("context", "task", "human")
 
 
@@ -91,3 +112,88 @@ def check_event_type(event_type: str, sender: str) -> None:
             found=f"{event_type!r}{hint}",
             expected="a known type, or your own with your application's prefix, such as 'acme.note'",
         )
+
+
+_KEYS: Final = frozenset({"body", "format", "routing", "context_updates", "context_deletes", "usage"})
+JSON: Final = "json"
+_PRIVATE: Final = frozenset({"private_updates", "private_deletes"})
+_ROUTING: Final = {
+    "text": ({"kind", "tool", "reason"}, ""),
+    "handoff": ({"kind", "target", "tool", "reason"}, "target"),
+    "finish": ({"kind", "reason", "summary", "tool"}, ""),
+    "signal": ({"kind", "signal", "reason"}, "signal"),
+}
+"""kind -> the keys it may have, and the one it must have."""
+
+
+def check_text(data: JsonObject) -> None:
+    """Refuse the data of a `text` that has no text."""
+    if not isinstance(data.get("text"), str):
+        raise BadDraft("event_data.text", found=_kind(data.get("text")), expected="text")
+
+
+def check_packet(data: JsonObject, *, keys: frozenset[str] = _KEYS) -> None:
+    """Refuse the data of a `packet` that is not one."""
+    unknown = data.keys() - keys
+    if unknown:
+        raise BadDraft(
+            "event_data", found=f"with {sorted(unknown)}", expected=f"only {', '.join(sorted(keys))}"
+        )
+    if not isinstance(data.get("body", ""), str):
+        raise BadDraft("event_data.body", found=_kind(data["body"]), expected="text")
+    if data.get("format", JSON) != JSON:
+        raise BadDraft("event_data.format", found=repr(data["format"])[:80], expected=repr(JSON))
+    updates = data.get("context_updates", {})
+    if not isinstance(updates, dict):
+        raise BadDraft("event_data.context_updates", found=_kind(updates), expected="an object")
+    check_keys(updates, "event_data.context_updates")
+    deletes = data.get("context_deletes", [])
+    if not isinstance(deletes, list) or not all(isinstance(key, str) for key in deletes):
+        raise BadDraft("event_data.context_deletes", found=_kind(deletes), expected="a list of keys")
+    check_keys(deletes, "event_data.context_deletes")
+    if not isinstance(data.get("usage", {}), dict):
+        raise BadDraft("event_data.usage", found=_kind(data["usage"]), expected="an object")
+    _check_routing(data.get("routing", {"kind": "text"}))
+
+
+def check_step_packet(data: JsonObject) -> None:
+    """Refuse the packet of a step that is not one; what is private has a `_`, as nothing else has."""
+    check_packet(data, keys=_KEYS | _PRIVATE)
+    for field in sorted(_PRIVATE & data.keys()):
+        expected = dict if field == "private_updates" else list
+        named = data[field]
+        if not isinstance(named, expected) or not all(
+            isinstance(k, str) and k.startswith("_") for k in named
+        ):
+            raise BadDraft(
+                f"event_data.{field}", found=repr(type(named)), expected="keys that start with '_'"
+            )
+
+
+def body_of(event_type: str, data: JsonObject) -> str:
+    """What somebody said, as text."""
+    return str(data.get("body" if event_type == "packet" else "text", ""))
+
+
+def _check_routing(routing: object) -> None:
+    if not isinstance(routing, dict) or routing.get("kind") not in _ROUTING:
+        found = repr(routing)[:80]
+        raise BadDraft(
+            "event_data.routing",
+            found=found,
+            expected=f"an object whose kind is one of {', '.join(_ROUTING)}",
+        )
+    allowed, required = _ROUTING[routing["kind"]]
+    if routing.keys() - allowed:
+        raise BadDraft(
+            "event_data.routing", found=f"with {sorted(routing)}", expected=f"only {sorted(allowed)}"
+        )
+    for key, value in routing.items():
+        if not isinstance(value, str):
+            raise BadDraft(f"event_data.routing.{key}", found=_kind(value), expected="text")
+    if required and not routing.get(required):
+        raise BadDraft(f"event_data.routing.{required}", found="missing", expected="text")
+
+
+def _kind(value: object) -> str:
+    return "missing" if value is None else f"a {type(value).__name__}"

@@ -6,14 +6,17 @@ Rule 1: time enters as envelopes. A deadline is computed from the state; when it
 passes, the hub posts the draft it names, and `decide` checks that the moment it
 speaks of is still the current one. So it fires once, whoever posts it.
 
-Rule 2: an outage expires nothing. Deadlines are measured from `awake_since`, when
+Rule 2: expectations that the user did not write rest while people are waited for (N1a): a person has the
+floor, or the turn in progress has asked one. They are measured from the last answer then.
+
+Rule 3: an outage expires nothing. Deadlines are measured from `awake_since`, when
 the hub began to serve, where that is later than the moment itself; a TTL leaves
 the participants `GRACE_SECONDS` after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,17 +27,19 @@ from turnline.core.envelope import JsonObject
 from turnline.core.event_types import (
     EV_CHANNEL_CLOSED,
     EV_CHANNEL_EXPIRED,
+    EV_CHANNEL_INVITE_REJECT,
     EV_EXPECTATION_VIOLATED,
     EV_TIMER_FIRED,
+    EV_TURN_FAILED,
 )
-from turnline.core.pauses import MAX_SECONDS
-from turnline.core.state import EVENT, PERSON, State
-from turnline.core.variables import is_number
+from turnline.core.json import MAX_SECONDS, is_number
+from turnline.core.state import EVENT, LONG_AGO, PERSON, State, has_open_question
 from turnline.errors import BadSpec, UnknownName
 
 GRACE_SECONDS: Final = 60.0
 INVITE_TIMEOUT: Final = "invite_timeout"
 TTL_EXPIRED: Final = "ttl_expired"
+REMOVED: Final = "the participant was unregistered"
 HANDLERS: Final = ("warn", "auto_close")
 
 
@@ -44,6 +49,8 @@ class Deadline(Struct, frozen=True, kw_only=True):
     at: datetime
     event_type: str
     event_data: JsonObject
+    claim: int | None = None
+    """The live claim that the draft ends."""
     line: int = 1
     """The line whose time `at` is measured from."""
     follows_wall: bool = False
@@ -105,6 +112,31 @@ def deadlines(state: State, expectations: Iterable[Expectation], awake_since: da
     return sorted(due, key=lambda deadline: deadline.at)
 
 
+def absences(state: State, removed: Collection[str]) -> list[Deadline]:
+    """Return what is due because a participant that the channel waits for was removed from the directory.
+
+    An invitation counts as rejected. A turn fails, and so does a step of a creator that was removed; a rule
+    for failed turns takes it, unless that rule gives the floor to a removed participant. A paused turn
+    fails when its pause ends.
+    """
+    if not removed or state.is_over or not state.seq or state.pause is not None:
+        return []
+    if state.status is ChannelState.PENDING:
+        data = [{"agent_id": one, "reason": REMOVED} for one in state.awaiting if one in removed]
+        return [_now(EV_CHANNEL_INVITE_REJECT, one) for one in data[:1]]
+    absent = [one.agent_id for one in state.spec.participants if one.player in removed]
+    if state.expected_next_speaker not in absent:
+        return []
+    error = {"type": "ParticipantRemoved", "message": REMOVED}
+    turn: JsonObject = {"agent_id": state.expected_next_speaker, "turn": state.turn}
+    claim = None if state.claim is None else state.claim.seq
+    return [_now(EV_TURN_FAILED, {**turn, "error": error, "absent": absent}, claim)]
+
+
+def _now(event_type: str, data: JsonObject, claim: int | None = None) -> Deadline:
+    return Deadline(at=LONG_AGO, event_type=event_type, event_data=data, claim=claim)
+
+
 def current_moment(state: State, name: str) -> Moment | None:
     """What the expectation is measured from as things stand; None if nothing is expected."""
     measure = _MOMENTS.get(name)
@@ -161,7 +193,13 @@ def _turn(state: State) -> Moment | None:
     waits = state.status is ChannelState.ACTIVE and state.expected_next_speaker is not None
     if not waits or state.pause is not None:
         return None
-    return Moment(state.floor_seq, state.floor_at, state.floor_line)
+    at, line = state.floor_at, state.floor_line
+    if state.spec.expectations is None:
+        if state.spec.is_person(state.expected_next_speaker or "") or has_open_question(state):
+            return None
+        answers = ((one.answered_at, one.answer_seq) for one in state.questions.values() if one.answered_at)
+        at, line = max(((at, line), *answers))
+    return Moment(state.floor_seq, at, line)
 
 
 def _reply(state: State) -> Moment | None:

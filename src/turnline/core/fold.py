@@ -1,29 +1,37 @@
-"""Fold: (state, envelope) -> the next state.
+"""Fold: (state, envelope) -> the next state. Batch: the envelopes of one draft, folded as they are added.
 
-Rule: a fold applies what was decided and decides nothing. It evaluates no
+Rule 1: a fold applies what was decided and decides nothing. It evaluates no
 condition, reads no clock, refuses nothing and never raises, so a log written
 last year replays to the same state after the rules have been rewritten.
 
 One row per event type in `_FOLDS`; a type without a row changes nothing but the seq.
+
+Rule 2: `decide` fills a batch and returns its envelopes; they are appended together or not
+at all. Folding on the way lets a consequence see what led to it (the close sees
+the turn), and it is why nothing is ever written that cannot be folded.
+
+The draft's own envelope has the draft's id; a consequence has that id and a
+number, so that sending a draft again finds all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from turnline.core import event_types as ev
+from turnline.core import event_types as ev, undo
 from turnline.core.channel import ChannelState
-from turnline.core.conditions import speaker_of
-from turnline.core.envelope import Close, Envelope, JsonObject, Rest, Speak
-from turnline.core.pauses import moment_of, seconds_of
+from turnline.core.envelope import SCHEMA_VERSION, Close, Decision, Draft, Envelope, JsonObject, Rest, Speak
+from turnline.core.event_types import HUB
+from turnline.core.json import ids_of, is_number, moment_of, seconds_of
 from turnline.core.state import KEPT_SAID, RETRY, Claim, Pause, Question, State
-from turnline.core.undo import ATTEMPT, OTHERS, Write, has_own, kept, others, own, recorded, without, written
-from turnline.core.variables import applied, is_number
+from turnline.core.transitions import speaker_of
+from turnline.core.variables import applied
 
-FOLD_VERSION: Final = 6
+FOLD_VERSION: Final = 11
 """Raise it whenever a fold or a state changes: states that an older one folded are not believed."""
 
 SUSPECT_CLAIMS: Final = 3
@@ -34,7 +42,8 @@ S = TypeVar("S", bound=State)
 
 def fold(state: S, envelope: Envelope) -> S:
     """Return the state after `envelope`."""
-    state = replace(state, seq=envelope.seq, last_at=envelope.created_at)
+    incomplete = state.is_incomplete or envelope.is_erased
+    state = replace(state, seq=envelope.seq, last_at=envelope.created_at, is_incomplete=incomplete)
     row = _FOLDS.get(envelope.event_type)
     return state if row is None else row(state, envelope)
 
@@ -51,6 +60,7 @@ def taken(state: S, envelope: Envelope) -> S:
         turn_count=state.turn_count + 1,
         agent_turns=state.agent_turns + 1 if by_agent else 0,
         last_speaker_id=speaker_of(envelope),
+        order_at=speaker_of(envelope) if speaker_of(envelope) in state.spec.turn_order else state.order_at,
         last_envelope_id=envelope.envelope_id,
         context_vars=variables,
         var_audiences=_audiences(state, envelope, update, variables),
@@ -61,6 +71,7 @@ def taken(state: S, envelope: Envelope) -> S:
         claims=0,
         unexplained=0,
         pause=None,
+        once_units=0,
         questions={},
         spoken_seq=envelope.seq,
         spoken_at=envelope.created_at,
@@ -75,8 +86,7 @@ def _said(state: S, envelope: Envelope) -> S:
     if envelope.decision is None or envelope.decision.by.kind == "initial":
         # An interjection, or the opening words of somebody who does not have the floor: not a turn.
         state = replace(state, spoken_seq=envelope.seq, spoken_at=envelope.created_at)
-        member = state.spec.participant(envelope.sender_id)
-        if member is not None and member.kind == "human":
+        if state.spec.is_person(envelope.sender_id):
             state = replace(state, agent_turns=0)
         return _moved(state, envelope)
     return _moved(taken(state, envelope), envelope)
@@ -106,19 +116,20 @@ def _context_set(state: S, envelope: Envelope) -> S:
     update = envelope.event_data
     variables = applied(state.context_vars, update)
     by = _writer(state, envelope)
-    if by == OTHERS and state.var_audiences:  # A write of the turn's own can be undone: its packet decides.
+    is_others = by == undo.OTHERS
+    if is_others and state.var_audiences:  # A write of the turn's own can be undone: its packet decides.
         state = replace(state, var_audiences=_without(state.var_audiences, update))
-    if by == OTHERS and not state.turn_writes:  # Nothing of the turn's own that could be undone came before.
+    if is_others and not state.turn_writes:  # Nothing of the turn's own that could be undone came before.
         return replace(state, context_vars=variables, turn_vars=variables)
-    alive = state.alive_seq if by == OTHERS else envelope.seq
-    writes = [*state.turn_writes, Write(by, update)]
+    alive = state.alive_seq if is_others else envelope.seq
+    writes = [*state.turn_writes, undo.Write(by, update)]
     return replace(state, context_vars=variables, turn_writes=writes, alive_seq=alive)
 
 
 def _writer(state: State, envelope: Envelope) -> str:
     claim_id, _, call = (envelope.causation_id or "").partition("/")
     is_own = state.claim is not None and claim_id == state.claim.envelope_id
-    return own(call) if is_own else OTHERS
+    return undo.own(call) if is_own else undo.OTHERS
 
 
 def _invited(state: S, envelope: Envelope) -> S:
@@ -136,14 +147,21 @@ def _opened(state: S, envelope: Envelope) -> S:
 
 
 def _forked(state: S, envelope: Envelope) -> S:
-    """Everything is as it was, but nobody works on it yet, and every deadline is measured from here."""
-    at = envelope.created_at
-    state = _abandoned(state, envelope) if envelope.decision is not None else state
+    """Keep everything as it was, but nobody works on it yet, and every deadline is measured from here.
+
+    The fork of a run may have another user: then the line has `private_updates`.
+    A turn with results of `once` begins where it began, so that the fork finds them (N4).
+    """
+    at, began = envelope.created_at, state.floor_seq if state.once_units else envelope.seq
+    state = _begin_again(state, envelope) if envelope.decision is not None else state
     state = replace(state, claim=None, claims=0, unexplained=0, pause=None, questions={}, awaiting=[])
     state = replace(state, warned={}, rested_seconds=0.0, children=0, nested_runs=0)
     state = replace(state, created_at=at, floor_at=at, floor_line=envelope.seq, spoken_at=at)
-    state = replace(state, forked_by=str(envelope.event_data.get("by", "")))
-    return _moved(state, envelope)
+    data = envelope.event_data
+    state = replace(state, forked_by=str(data.get("by", "")), forked_for=str(data.get("for", "")))
+    state = replace(state, private_vars=_private(state, envelope))
+    is_step = isinstance(envelope.decision, Speak)
+    return replace(_moved(state, envelope), floor_seq=began) if is_step else _moved(state, envelope)
 
 
 def _child(state: S, envelope: Envelope) -> S:
@@ -179,8 +197,9 @@ def _claimed(state: S, envelope: Envelope) -> S:
         lease_seconds=_seconds(data.get("lease_seconds")),
         alone=data.get("alone") is True,
     )
-    # From the third on, only a claim made alone says anything about this turn (N3).
-    counts = state.unexplained < SUSPECT_CLAIMS or claim.alone
+    # While a person is asked, no claim counts. From the third on, only a claim made alone does (N3).
+    is_asking = any(not one.answer_seq for one in state.questions.values())
+    counts = not is_asking and (state.unexplained < SUSPECT_CLAIMS or claim.alone)
     unexplained = state.unexplained + 1 if counts else state.unexplained
     state = replace(
         state, claim=claim, claims=state.claims + 1, unexplained=unexplained, alive_seq=envelope.seq
@@ -190,10 +209,10 @@ def _claimed(state: S, envelope: Envelope) -> S:
 
 def _keep_recorded(state: S) -> S:
     """Undo the context writes after the turn's last recorded unit: they will be made again (T3)."""
-    if not has_own(state.turn_writes):
+    if not state.turn_writes or not undo.has_own(state.turn_writes):
         return state
-    stays = kept(state.turn_writes)
-    return replace(state, turn_writes=stays, context_vars=written(state.turn_vars, stays))
+    stays = undo.kept(state.turn_writes)
+    return replace(state, turn_writes=stays, context_vars=undo.written(state.turn_vars, stays))
 
 
 def _released(state: S, envelope: Envelope) -> S:
@@ -201,8 +220,16 @@ def _released(state: S, envelope: Envelope) -> S:
 
 
 def _abandoned(state: S, envelope: Envelope) -> S:
-    settled = written(state.turn_vars, others(state.turn_writes))
+    settled = undo.written(state.turn_vars, undo.others(state.turn_writes))
     return replace(state, claim=None, context_vars=settled, turn_vars=settled, turn_writes=[])
+
+
+def _begin_again(state: S, envelope: Envelope) -> S:
+    """Undo what the turn wrote, except in functions that `once` does not run again (N4)."""
+    stays = [one for one in state.turn_writes if one.by in (undo.OTHERS, undo.ONCE)]
+    if not undo.has_own(stays):
+        return _abandoned(state, envelope)
+    return replace(state, claim=None, turn_writes=stays, context_vars=undo.written(state.turn_vars, stays))
 
 
 def _paused(state: S, envelope: Envelope) -> S:
@@ -214,8 +241,13 @@ def _paused(state: S, envelope: Envelope) -> S:
         seconds=seconds_of(data.get("seconds")),
         moment=moment_of(data.get("until")),
         key=str(data.get("key", "")),
+        questions=ids_of(data.get("questions")),
+        children=ids_of(data.get("children")),
     )
-    settled = _abandoned(state, envelope) if pause.reason == RETRY else _keep_recorded(state)
+    if pause.reason == RETRY:  # The next attempt may make other calls: a yes to one of these is not for them.
+        settled = replace(_begin_again(state, envelope), questions={})
+    else:
+        settled = _keep_recorded(state)
     return replace(settled, claim=None, claims=0, unexplained=0, pause=pause)
 
 
@@ -239,10 +271,13 @@ def _asked(state: S, envelope: Envelope) -> S:
         seq=envelope.seq,
         asked_by=envelope.sender_id,
         people=envelope.audience or [],
+        group=str(data.get("group", "")),
+        expires=seconds_of(data.get("expires")),
         call=str(data.get("call", "")),
         position=position if isinstance(position, int) else 1,
     )
-    return replace(state, questions={**state.questions, str(data.get("request_id", "")): question})
+    questions = {**state.questions, str(data.get("request_id", "")): question}
+    return replace(state, questions=questions, unexplained=0)
 
 
 def _answered(state: S, envelope: Envelope) -> S:
@@ -250,7 +285,7 @@ def _answered(state: S, envelope: Envelope) -> S:
     question = state.questions.get(request_id)
     if question is None:
         return _resumed(state, envelope)
-    answered = replace(question, answer_seq=envelope.seq)
+    answered = replace(question, answer_seq=envelope.seq, answered_at=envelope.created_at)
     return replace(state, questions={**state.questions, request_id: answered})
 
 
@@ -259,10 +294,18 @@ def _recorded(state: S, envelope: Envelope) -> S:
     call = entry.get("call_id") if isinstance(entry, dict) else None
     of = call if envelope.event_type == ev.EV_TURN_TOOL and isinstance(call, str) else None
     state = replace(state, alive_seq=envelope.seq, unexplained=0)
-    if of is not None and isinstance(entry, dict) and entry.get("type") == ATTEMPT:
-        stays = without(state.turn_writes, of)
-        return replace(state, turn_writes=stays, context_vars=written(state.turn_vars, stays))
-    return replace(state, turn_writes=recorded(state.turn_writes, of))
+    if of is not None and isinstance(entry, dict) and entry.get("type") == undo.ATTEMPT:
+        stays = undo.without(state.turn_writes, of)
+        return replace(state, turn_writes=stays, context_vars=undo.written(state.turn_vars, stays))
+    return replace(state, turn_writes=undo.recorded(state.turn_writes, of))
+
+
+def _ran_once(state: S, envelope: Envelope) -> S:
+    """Keep what the function wrote. What came before it is written again: the turn's code runs again."""
+    data = envelope.event_data
+    of = f"{data.get('call', '')}{undo.ONCE_MARK}{data.get('key', '')}"
+    state = replace(state, alive_seq=envelope.seq, unexplained=0, once_units=state.once_units + 1)
+    return replace(state, turn_writes=undo.recorded(state.turn_writes, of, by=undo.ONCE))
 
 
 def _renewed(state: S, envelope: Envelope) -> S:
@@ -313,7 +356,7 @@ def _without(audiences: dict[str, list[str]], update: JsonObject) -> dict[str, l
 
 
 def _private(state: State, envelope: Envelope) -> dict[str, Any]:
-    """The private keys after a step's packet."""
+    """Return the private keys after a step's packet, or after the first line of a fork."""
     updates, deletes = (envelope.event_data.get(key) for key in ("private_updates", "private_deletes"))
     if not updates and not deletes:
         return state.private_vars
@@ -342,6 +385,7 @@ _FOLDS: Final[dict[str, Callable[[Any, Envelope], Any]]] = {
     ev.EV_TURN_RENEWED: _renewed,
     ev.EV_TURN_MODEL: _recorded,
     ev.EV_TURN_TOOL: _recorded,
+    ev.EV_TURN_ONCE: _ran_once,
     ev.EV_TURN_PAUSED: _paused,
     ev.EV_TURN_RESUMED: _resumed,
     ev.EV_TIMER_FIRED: _resumed,
@@ -351,3 +395,70 @@ _FOLDS: Final[dict[str, Callable[[Any, Envelope], Any]]] = {
     ev.EV_TURN_FAILED: _failed,
     ev.EV_EXPECTATION_VIOLATED: _violated,
 }
+
+
+class Batch(Generic[S]):
+    """Envelopes in the making. Lives within one `decide`."""
+
+    def __init__(self, fold: Callable[[S, Envelope], S], state: S, draft: Draft, now: datetime) -> None:
+        self.state = state
+        self.draft = draft
+        self.envelopes: list[Envelope] = []
+        self._fold = fold
+        self.accepted_at = max(now, state.last_at)
+        """When all of it is accepted."""
+
+    def next(
+        self,
+        event_type: str,
+        event_data: JsonObject,
+        *,
+        sender_id: str = HUB,
+        audience: list[str] | None = None,
+        decision: Decision | None = None,
+    ) -> Envelope:
+        """Return the envelope that would come next; nothing is added."""
+        number = len(self.envelopes)
+        return Envelope(
+            schema_version=SCHEMA_VERSION,
+            envelope_id=f"{self.draft.envelope_id}-{number}" if number else self.draft.envelope_id,
+            channel_id=self.state.channel_id,
+            seq=self.state.seq + 1,
+            sender_id=sender_id,
+            event_type=event_type,
+            event_data=event_data,
+            audience=audience,
+            causation_id=self.draft.causation_id,
+            priority=self.draft.priority,
+            created_at=self.accepted_at,
+            decision=decision,
+            traceparent=self.draft.traceparent,
+        )
+
+    def add(self, envelope: Envelope) -> None:
+        self.envelopes.append(envelope)
+        self.state = self._fold(self.state, envelope)
+
+    def write(
+        self,
+        event_type: str,
+        event_data: JsonObject,
+        *,
+        audience: list[str] | None = None,
+        decision: Decision | None = None,
+    ) -> None:
+        """Add a line the hub writes."""
+        self.add(self.next(event_type, event_data, audience=audience, decision=decision))
+
+    def accept(self, *, decision: Decision | None = None) -> None:
+        """Add the draft as it stands."""
+        draft = self.draft
+        self.add(
+            self.next(
+                draft.event_type,
+                draft.event_data,
+                sender_id=draft.sender_id,
+                audience=draft.audience,
+                decision=decision,
+            )
+        )

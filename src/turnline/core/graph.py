@@ -22,9 +22,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from turnline.core.conditions import Always, AtTurn, Condition, FromSpeaker, conditions
 from turnline.core.envelope import JsonObject
-from turnline.core.targets import AgentTarget, RoundRobinTarget, TerminateTarget, TransitionTarget, targets
+from turnline.core.transitions import (
+    AgentTarget,
+    Always,
+    AtTurn,
+    Condition,
+    FromSpeaker,
+    RoundRobinTarget,
+    TerminateTarget,
+    TransitionTarget,
+    conditions,
+    targets,
+)
 from turnline.errors import BadGraph
 
 MAX_TRANSITIONS: Final = 2_000

@@ -11,10 +11,11 @@ interpreter (`flaw_in`). Only data with a flaw is walked value by value, to name
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from enum import Enum, auto
 from itertools import chain
 from math import isfinite
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 import msgspec
 
@@ -28,6 +29,8 @@ MAX_VALUES: Final = 100_000
 """Of one envelope's data: texts, numbers, lists, objects and the rest, on all levels together."""
 MAX_KEY_CHARACTERS: Final = 1024
 MAX_INTEGER_BITS: Final = 1024
+MAX_SECONDS: Final = 100 * 365 * 86_400.0
+"""Of a pause, a TTL, an ack timeout, an expectation: a hundred years."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(JsonObject)
@@ -40,15 +43,50 @@ def normalised(data: object, *, field: str = "event_data", max_bytes: int = MAX_
     flaw = flaw_in(data)
     if flaw is Flaw.TOO_MANY:
         raise BadDraft(field, found=f"JSON of more than {MAX_VALUES} values", expected="fewer (MAX_VALUES)")
-    encoded = _encoder.encode(data if flaw is None else _plain_object(data, field, 1))
+    encoded = _encoder.encode(data if flaw is None else _plain(data, field, 1))
     if len(encoded) > max_bytes:
         raise BadDraft(field, found=f"{len(encoded)} bytes of JSON", expected=f"at most {max_bytes}")
     return _decoder.decode(encoded)
 
 
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether `value` is a finite number that a float can hold; True and False are not numbers."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    except OverflowError:
+        return False
+
+
+def ids_of(value: object) -> list[str]:
+    """Return the ids that a line lists; none for anything else."""
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def seconds_of(value: object) -> float | None:
+    """Return the seconds that a line says; None for anything else."""
+    return float(value) if is_number(value) and 0 <= value <= MAX_SECONDS else None
+
+
+def moment_of(text: object) -> datetime | None:
+    """The time that an ISO text with an offset names; None for anything else."""
+    try:
+        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return moment if moment is not None and moment.tzinfo is not None else None
+
+
 def copied(data: JsonObject) -> JsonObject:
     """Return a copy of what came from a log, sharing nothing with it."""
     return _decoder.decode(_encoder.encode(data))
+
+
+def size_of(data: object) -> int:
+    """Return the bytes of `data` as JSON; 0 if it cannot be JSON, which `normalised` refuses quickly."""
+    try:
+        return len(_encoder.encode(data))
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        return 0
 
 
 class Flaw(Enum):
@@ -66,7 +104,7 @@ class Flaw(Enum):
 
 
 class Survey(NamedTuple):
-    """What a look at all levels of a value found."""
+    """The result of a look at all levels of a value."""
 
     flaw: Flaw | None
     keys: int
@@ -91,14 +129,15 @@ def survey(
             texts.append("".join(_of_kind(level, kinds, str)))
         lists, objects = (list(filter(None, _of_kind(level, kinds, kind))) for kind in (list, dict))
         if flaw is None and objects:
-            keys = list(chain.from_iterable(objects))
-            names += len(keys)
+            keys = set(chain.from_iterable(objects))  # Many objects have few different keys.
             flaw = _flaw_of_keys(keys)
             texts += () if flaw or is_text_good else keys
         if flaw is None and list not in kinds and dict not in kinds:
             flaw = _flaw_of_text("".join(texts))
             return Survey(flaw, names)
-        count += sum(map(len, lists)) + sum(map(len, objects))
+        pairs = sum(map(len, objects))
+        names += pairs
+        count += sum(map(len, lists)) + pairs
         if flaw is not None or count > values:
             return Survey(flaw or Flaw.TOO_MANY, names)
         level = [*chain.from_iterable(lists), *chain.from_iterable(map(dict.values, objects))]
@@ -118,12 +157,13 @@ def _flaw_of(level: list[Any], kinds: set[type]) -> Flaw | None:
     if float in kinds and not all(map(isfinite, _of_kind(level, kinds, float))):
         return Flaw.NOT_FINITE
     if int in kinds:
-        bits = max(map(int.bit_length, _of_kind(level, kinds, int)))
+        numbers = _of_kind(level, kinds, int)
+        bits = max(max(numbers).bit_length(), min(numbers).bit_length())
         return Flaw.LONG_NUMBER if bits > MAX_INTEGER_BITS else None
     return None
 
 
-def _flaw_of_keys(keys: Sequence[Any]) -> Flaw | None:
+def _flaw_of_keys(keys: set[Any]) -> Flaw | None:
     if not set(map(type, keys)) <= {str}:
         return Flaw.OTHER_TYPE
     return Flaw.LONG_KEY if max(map(len, keys), default=0) > MAX_KEY_CHARACTERS else None
@@ -142,66 +182,53 @@ def _flaw_of_text(text: str) -> Flaw | None:
 _KINDS: Final = frozenset({type(None), bool, str, int, float, list, dict})
 
 
+_WRONG: Final = {
+    Flaw.NUL: ("text with a NUL character", "text without one"),
+    Flaw.SURROGATE: ("text with a lone surrogate", "valid Unicode"),
+    Flaw.LONG_NUMBER: ("a huge integer", f"at most {MAX_INTEGER_BITS} bits"),
+    Flaw.NOT_FINITE: ("not finite", "a finite number; JSON has no NaN or infinity"),
+}
+
+
 def _plain(value: object, path: str, depth: int) -> Any:
-    """A copy of plain Python objects: no subclass of `str` or `int` reads back as itself."""
+    """Return a copy of plain Python objects: no subclass of `str` or `int` reads back as itself."""
+    if depth > MAX_DEPTH and isinstance(value, dict | list):
+        raise BadDraft(path[:200], found="nested deeper", expected=f"at most {MAX_DEPTH} levels")
     match value:
         case None | bool():
             return value
         case str():
             return _text(value, path)
-        case int():
-            return _integer(value, path)
-        case float():
-            if not isfinite(value):
-                raise BadDraft(
-                    path, found=repr(value), expected="a finite number; JSON has no NaN or infinity"
-                )
-            return float(value)
+        case int() | float():
+            number = int(value) if isinstance(value, int) else float(value)
+            _refuse(_flaw_of([number], {type(number)}), path)
+            return number
         case dict():
-            return _plain_object(value, path, depth)
+            return {_key(key, path): _plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
         case list():
-            _check_depth(path, depth)
             return [_plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
-        case _:
-            expected = "JSON: text, number, true, false, null, list or object"
-            raise BadDraft(path, found=_describe(value), expected=expected)
-
-
-def _plain_object(value: dict[Any, Any], path: str, depth: int) -> JsonObject:
-    _check_depth(path, depth)
-    return {_key(key, path): _plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
-
-
-def _check_depth(path: str, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise BadDraft(path[:200], found="nested deeper", expected=f"at most {MAX_DEPTH} levels")
+    expected = "JSON: text, number, true, false, null, list or object"
+    raise BadDraft(path, found=_describe(value), expected=expected)
 
 
 def _key(key: object, path: str) -> str:
     if not isinstance(key, str):
         raise BadDraft(path, found=f"keyed by {_describe(key)}", expected="string keys only")
     if len(key) > MAX_KEY_CHARACTERS:
-        raise BadDraft(
-            path, found=f"keyed by {len(key)} characters", expected=f"at most {MAX_KEY_CHARACTERS}"
-        )
+        found, expected = f"keyed by {len(key)} characters", f"at most {MAX_KEY_CHARACTERS}"
+        raise BadDraft(path, found=found, expected=expected)
     return _text(key, path)
 
 
 def _text(text: str, path: str) -> str:
-    if "\0" in text:
-        raise BadDraft(path, found="text with a NUL character", expected="text without one")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise BadDraft(path, found="text with a lone surrogate", expected="valid Unicode") from None
+    _refuse(_flaw_of_text(text), path)
     return str.__str__(text)
 
 
-def _integer(value: int, path: str) -> int:
-    if value.bit_length() > MAX_INTEGER_BITS:
-        raise BadDraft(path, found="a huge integer", expected=f"at most {MAX_INTEGER_BITS} bits")
-    return int(value)
+def _refuse(flaw: Flaw | None, path: str) -> None:
+    if flaw is not None:
+        found, expected = _WRONG[flaw]
+        raise BadDraft(path, found=found, expected=expected)
 
 
 def _describe(value: object) -> str:

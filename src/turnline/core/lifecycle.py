@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from turnline.core import event_types as ev
-from turnline.core.batch import Batch
-from turnline.core.channel import ChannelState
+from turnline.core.channel import CHILD_MARK, ChannelState, is_child_id, turn_of
 from turnline.core.claims import TakeTurn
 from turnline.core.envelope import Basis, JsonObject, Speak
 from turnline.core.expectations import INVITE_TIMEOUT, current_moment
+from turnline.core.fold import Batch
 from turnline.core.state import State
 from turnline.core.undo import has_own
-from turnline.errors import NotDue, NotParticipant, TooManyRuns
+from turnline.errors import Denied, NotDue, NotParticipant, TooManyRuns
 
 CANCELLED: Final = "cancelled"
 """The reason with which an operator, or a channel above, closes one."""
@@ -70,9 +70,25 @@ def add_child(batch: AnyBatch) -> None:
     of its parent. Runs of flows count against the limit of the top channel.
     """
     spec = batch.state.spec
+    _check_opener(batch.state, batch.draft.event_data)
     if batch.draft.event_data.get("run") is True and batch.state.nested_runs >= spec.max_runs:
         raise TooManyRuns(batch.state.channel_id, limit=spec.max_runs)
     batch.accept()
+
+
+def _check_opener(state: State, data: JsonObject) -> None:
+    """Refuse an id that `child_id` makes to all but the participant whose turn it is: others can compute it.
+
+    The turn of a step is its player's. A line that names the `parent` is for that parent to check.
+    """
+    child, by = str(data.get("child")), str(data.get("by"))
+    if not is_child_id(child) or "parent" in data:
+        return
+    is_player = by == state.spec.player_of(state.expected_next_speaker or "")
+    if is_player and turn_of(child, state.channel_id) == state.turn:
+        return
+    because = f"ids with {CHILD_MARK!r} are for channels that the turn in progress opens below its own"
+    raise Denied(by, what=f"open the channel {child!r} below {state.channel_id!r}", because=because)
 
 
 def close(batch: AnyBatch, reason: str, **facts: object) -> None:

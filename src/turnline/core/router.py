@@ -13,18 +13,28 @@ tried; without one the channel closes with `turn_failed` (T5).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from turnline.core.channel import ChannelSpec, Names
-from turnline.core.conditions import Condition, ToolCalled, TurnFailed, holds, parts_of, routing_of
 from turnline.core.envelope import Basis, Close, Decision, Envelope, JsonObject, Speak
 from turnline.core.event_types import EV_TURN_FAILED
 from turnline.core.graph import TransitionGraph
 from turnline.core.state import State
-from turnline.core.targets import TransitionDecision, TransitionTarget
+from turnline.core.step_targets import named_by
+from turnline.core.transitions import (
+    Condition,
+    RevertToInitiatorTarget,
+    ToolCalled,
+    TransitionDecision,
+    TransitionTarget,
+    TurnFailed,
+    holds,
+    parts_of,
+    routing_of,
+)
 from turnline.errors import BadGraph, BadTarget, RoutingFailed
 from turnline.expressions.functions import OutOfSteps, Steps
 
@@ -51,6 +61,7 @@ class Router:
         self.on_failure = [one for one in self.on_turn if one.is_about_failure]
         self._default = resolved(graph.default_target, names)
         self.default_text = _text(graph.default_target)
+        self._graph = graph
         self.routing_tools = frozenset(_tool_names(t.when for t in graph.transitions))
         """The tools that some transition waits for: what a round looks for among its calls (T4)."""
 
@@ -115,9 +126,35 @@ class Router:
 
     def _on_channel(self, what: str, name: str) -> str:
         agent_id = self._spec.names().get(name)
-        if agent_id is None:
-            raise BadTarget(what, named=name, participants=(one.name for one in self._spec.participants))
-        return agent_id
+        member = None if agent_id is None else self._spec.participant(agent_id)
+        if member is None or not member.takes_turns:
+            takers = (one.name for one in self._spec.participants if one.takes_turns)
+            raise BadTarget(what, named=name, participants=takers)
+        return member.agent_id
+
+    def check_turns(self, spec: ChannelSpec) -> None:
+        """Refuse a graph that can give the floor to a participant that takes no turns (N9)."""
+        silent = [one for one in spec.participants if not one.takes_turns]
+        names = {name: one.name for one in silent for name in (one.agent_id, one.name)}
+        for path, name in floors_of(self._graph, spec.creator_id) if names else ():
+            # The opener's message is its turn, so it may come first.
+            if name in names and (path != INITIAL or spec.message is None):
+                found = f"{names[name]!r}, which takes no turns on this channel"
+                raise BadGraph(".".join(map(str, path)), found=found, expected="a participant that does")
+
+
+INITIAL: Final = ("initial_speaker",)
+
+
+def floors_of(graph: TransitionGraph, opener: str | None) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the participants that the graph itself can give the floor, and where it says so."""
+    yield INITIAL, graph.initial_speaker
+    targets = [(("transitions", place, "then"), one.then) for place, one in enumerate(graph.transitions)]
+    for path, target in (*targets, (("default_target",), graph.default_target)):
+        for name in named_by(target):
+            yield path, name
+        if isinstance(target, RevertToInitiatorTarget) and opener:
+            yield path, opener
 
 
 def compile_graph(data: JsonObject, spec: ChannelSpec) -> Router:

@@ -3,6 +3,10 @@
 A state is computed from the log and from nothing else, and it is bounded: its
 size follows the channel's participants and context variables, never the number
 of envelopes. The first nine fields are public, and the seeds name them.
+
+`private_vars` is a field of its own beside `context_vars`. Conditions, views, templates, forks and every
+answer to a client read `context_vars`; if keys with `_` were in it, each of them would have to filter, and
+one that forgot would leak a secret. `views.state_for` drops one field instead.
 """
 
 from __future__ import annotations
@@ -12,7 +16,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from turnline.core.channel import ChannelMetadata, ChannelSpec, ChannelState
+from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState
+from turnline.core.codec import is_code
 from turnline.core.envelope import JsonObject
 from turnline.core.undo import Write
 
@@ -33,9 +38,11 @@ STUCK: Final = "stuck"
 
 
 RESTING: Final = "resting"
-"""The word for an open channel in which nobody has the floor."""
+"""The word for an open channel in which no participant has the floor."""
 MESSAGE: Final = "message"
 """What a channel that rests waits for: the next message of a person or a program."""
+WAITS: Final = {STUCK: STUCK, RESTING: MESSAGE}
+"""The word for an open channel that waits -> what it waits for (`waiting_for`)."""
 
 
 def ends_at(at: datetime, seconds: float | None, moment: datetime | None) -> datetime | None:
@@ -70,6 +77,10 @@ class Pause(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The time of day at which it ends by itself, by the clock that people read."""
     key: str = ""
     """What the awaited answer or event has to name."""
+    questions: list[str] = []
+    """The questions it waits for, by request id. The first answer ends it."""
+    children: list[str] = []
+    """The channels below that it waits for. The first that closes ends it."""
 
     @property
     def until(self) -> datetime | None:
@@ -85,12 +96,17 @@ class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
     asked_by: str
     people: list[str]
     """Who may answer."""
+    group: str = ""
+    """The group whose members may answer, outside of the channel; empty: `people` are asked (N7)."""
+    expires: float | None = None
+    """How many seconds after its line nobody may answer any more."""
     call: str = ""
     """The tool call that asks: the model reply and the call in it, such as `2.1`; empty outside of a call."""
     position: int = 1
     """The number of the question within its call."""
     answer_seq: int = 0
     """The line that answers; 0 while the question is open."""
+    answered_at: datetime | None = None
 
 
 class State(Struct, frozen=True, kw_only=True):
@@ -140,12 +156,16 @@ class State(Struct, frozen=True, kw_only=True):
     alive_seq: int = 0
     """The last line that was made under the live claim: its worker was alive then."""
     pause: Pause | None = None
+    once_units: int = 0
+    """How many results of `once` the turn in progress has recorded (N4)."""
     questions: dict[str, Question] = {}
     """Request id -> what the turn in progress has asked people, answered or not (N1b)."""
     rested_seconds: float = 0.0
     """How long its turns have been paused, all together; a TTL does not count it."""
     private_vars: dict[str, Any] = {}
     """The keys with `_` that the steps of a flow keep for the run. Nobody is ever shown them (F2)."""
+    order_at: str = ""
+    """Who of the turn order took a turn last: round robin continues there after a step (N8)."""
     agent_turns: int = 0
     """Turns of agents since a person or a program last said something."""
     children: int = 0
@@ -153,12 +173,16 @@ class State(Struct, frozen=True, kw_only=True):
     nested_runs: int = 0
     """Runs of flows that were opened below this channel, as its own lines count them."""
     forked_by: str = ""
-    """Who made this fork; empty: it is not a fork. It counts among that participant's channels."""
+    """Who made this fork; empty: it is not a fork."""
+    forked_for: str = ""
+    """The user among whose open channels a fork counts; empty: it counts for no user."""
     awaiting: list[str] = []
     """Invited, and not heard from yet."""
     warned: dict[str, int] = {}
     """Expectation -> the line since which it was violated, so that each moment is told once."""
     closed_at: datetime | None = None
+    is_incomplete: bool = False
+    """The content of a line was erased: variables and texts of the channel are not all here (Y2)."""
 
     @property
     def channel_id(self) -> str:
@@ -176,7 +200,7 @@ class State(Struct, frozen=True, kw_only=True):
 
     @property
     def is_resting(self) -> bool:
-        """Whether the channel is open and nobody has the floor until a person or program says something."""
+        """Return whether the channel is open and waits for a message: no participant has the floor."""
         return self.status is ChannelState.ACTIVE and self.expected_next_speaker is None
 
     @property
@@ -193,11 +217,49 @@ class WorkflowState(State, frozen=True, kw_only=True):
     """What the compiled graph is remembered by."""
 
 
+def has_open_question(state: State) -> bool:
+    """Return whether the turn in progress waits for a person to answer it."""
+    return any(not one.answer_seq for one in state.questions.values())
+
+
 def waiting_for(state: State) -> str:
     """Return what the channel waits for before anybody works on it again; empty if it waits for nothing."""
     if state.is_resting:
         return MESSAGE
     return "" if state.pause is None else state.pause.reason
+
+
+def row_of(state: State, deadline: datetime | None, waits_for: list[str]) -> ChannelRow:
+    """Return the channel's row in the index. `deadline` is when something falls due next.
+
+    A closed channel waits for nothing, so it has no speaker, pause or deadline.
+    """
+    spec = state.spec
+    is_open = not state.is_over
+    waits = waiting_for(state) or (PERSON if has_open_question(state) else "")
+    flow = spec.knobs.get("flow") if spec.is_flow_run else None
+    return ChannelRow(
+        channel_id=spec.channel_id,
+        type=spec.type,
+        status=state.status,
+        seq=state.seq,
+        created_at=state.created_at,
+        updated_at=state.last_at,
+        creator_id=spec.creator_id,
+        participants=[one.agent_id for one in spec.participants],
+        labels=spec.labels,
+        flow=str(flow.get("name", "")) if isinstance(flow, dict) else "",
+        parent_id=spec.parent_id or "",
+        origin=spec.forked_from.channel if spec.forked_from else "",
+        speaker_id=(state.expected_next_speaker or "") if is_open else "",
+        waiting_for=waits if is_open else "",
+        waits_for=waits_for,
+        waits_for_children=is_open and state.pause is not None and bool(state.pause.children),
+        forked_for=state.forked_for,
+        deadline=deadline if is_open else None,
+        closed_at=state.closed_at,
+        close_code=state.pending_close_reason if is_code(state.pending_close_reason) else "",
+    )
 
 
 def metadata_of(state: State) -> ChannelMetadata:

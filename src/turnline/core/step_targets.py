@@ -3,10 +3,9 @@
     FanOutTarget(["ann", "ben"], step="opinions")      asks them all at once, gathers their answers
     NestedTarget(graph, step="review")                 runs another graph, hands its result on
 
-A step is a participant of the channel, of the kind `step`, that nobody invites. It
-is worked on where the channel was opened: whoever opened it opens child channels
-below it, with ids that follow from the turn, so a step that was killed goes on
-with the children it had.
+A step is a participant of the channel that is not invited: the opener plays it (`played_by`). The opener
+opens child channels for it, with ids that follow from the turn. So a step that was killed continues with
+the children it had.
 """
 
 from __future__ import annotations
@@ -16,15 +15,12 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final
 
 from turnline.core.channel import Participant, check_id
-from turnline.core.conditions import parts_of
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.graph import TransitionGraph
 from turnline.core.state import State
-from turnline.core.targets import TransitionDecision, TransitionTarget, targets
+from turnline.core.transitions import TransitionDecision, TransitionTarget, parts_of, targets
 from turnline.errors import BadDraft, BadGraph
 
-STEP_PREFIX: Final = "step-"
-"""What a step's id starts with; the rest is its name."""
 POLICIES: Final = ("collect", "fail")
 _STEP_NAMES: Final = frozenset({"fan_out", "nested"})
 
@@ -59,7 +55,7 @@ class FanOutTarget(TransitionTarget):
             raise BadGraph("FanOutTarget.on_failure", found=repr(self.on_failure), expected=expected)
 
     def resolve(self, state: State, envelope: Envelope) -> TransitionDecision:
-        return TransitionDecision(next_speaker=step_id(self.step))
+        return TransitionDecision(next_speaker=self.step)
 
 
 @targets.built_in
@@ -81,22 +77,18 @@ class NestedTarget(TransitionTarget):
         object.__setattr__(self, "graph", plain)
 
     def resolve(self, state: State, envelope: Envelope) -> TransitionDecision:
-        return TransitionDecision(next_speaker=step_id(self.step))
+        return TransitionDecision(next_speaker=self.step)
 
 
 StepTarget = FanOutTarget | NestedTarget
 
 
-def step_id(step: str) -> str:
-    return STEP_PREFIX + step
-
-
 def steps_of(graph: TransitionGraph) -> dict[str, StepTarget]:
-    """Step id -> what it does. Two steps of one name are an error, unless they do the same."""
+    """Step -> what it does. Two steps of one name are an error, unless they do the same."""
     found: dict[str, StepTarget] = {}
     for target in (*(one.then for one in graph.transitions), graph.default_target):
         if isinstance(target, FanOutTarget | NestedTarget):
-            known = found.setdefault(step_id(target.step), target)
+            known = found.setdefault(target.step, target)
             if known != target:
                 raise BadGraph(
                     f"the step {target.step!r}", found="two of them", expected="a name for each step"
@@ -104,12 +96,12 @@ def steps_of(graph: TransitionGraph) -> dict[str, StepTarget]:
     return found
 
 
-def step_participants(graph: object) -> list[Participant]:
-    """The steps of a graph written as data, as participants; none of anything that is not such a graph."""
+def step_participants(graph: object, played_by: str) -> list[Participant]:
+    """Return the steps of a graph written as data, as participants; none if it is not such a graph."""
     if not isinstance(graph, dict) or not _mentions_steps(graph):
         return []
     known = steps_of(TransitionGraph.loads(graph))
-    return [Participant(agent_id, target.step, "step") for agent_id, target in known.items()]
+    return [Participant(step, step, "step", played_by=played_by) for step in known]
 
 
 def names_in(graph: TransitionGraph) -> list[str]:
@@ -117,12 +109,13 @@ def names_in(graph: TransitionGraph) -> list[str]:
     named = [graph.initial_speaker]
     for transition in graph.transitions:
         for thing in (*parts_of(transition.when), transition.then):
-            named += _named_by(thing)
-    named += _named_by(graph.default_target)
+            named += named_by(thing)
+    named += named_by(graph.default_target)
     return list(dict.fromkeys(named))
 
 
-def _named_by(thing: object) -> Iterator[str]:
+def named_by(thing: object) -> Iterator[str]:
+    """Yield the participants that a condition or target names."""
     agent_fields = getattr(thing, "agent_fields", ())
     for f in fields(thing) if agent_fields else ():  # type: ignore[arg-type]  # registered things are dataclasses
         value: Any = getattr(thing, f.name)

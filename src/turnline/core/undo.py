@@ -3,9 +3,16 @@
     by others       stays, whatever becomes of the turn
     by the turn     undone if the turn is given up (T5)
     recorded        by the turn, in a call whose answer is on the log: kept when the turn is claimed anew (T3)
+    once            by the turn, in a function whose result is on the log: kept by a retry or fork too (N4)
     by an attempt   of a call that failed and is retried: undone, because the next attempt makes them again
 
 Applied again in their order, the writes that stay give what is gone back to.
+
+Why it stays in the state: a tool's write is on the channel at once (C3), for other participants, conditions
+and remote tools to see, so it cannot wait in the worker for the packet. A turn that resumes or fails must
+take back its own part while the others' part stays, and the log alone says which is which: each write names
+its claim and its call (`Draft.call`, `causation_id`). The list is bounded by the turn and empty between
+turns.
 """
 
 from __future__ import annotations
@@ -20,6 +27,9 @@ from turnline.core.variables import Variables, applied
 
 OTHERS: Final = ""
 RECORDED: Final = "+"
+ONCE: Final = "1"
+ONCE_MARK: Final = "#"
+"""Between the tool call and the key of a `once` that makes a write."""
 ATTEMPT: Final = "attempt"
 """The type of a recorded entry that says: this attempt of a call failed, and another one follows."""
 _OWN: Final = "*"
@@ -29,7 +39,7 @@ class Write(Struct, frozen=True, array_like=True):
     """One accepted `context.set`."""
 
     by: str
-    """`OTHERS`, `RECORDED`, or the call of the turn that made it."""
+    """`OTHERS`, `RECORDED`, `ONCE`, or the call of the turn that made it."""
     update: JsonObject
 
 
@@ -43,9 +53,9 @@ def has_own(writes: Iterable[Write]) -> bool:
     return any(write.by != OTHERS for write in writes)
 
 
-def recorded(writes: Iterable[Write], call: str | None) -> list[Write]:
+def recorded(writes: Iterable[Write], call: str | None, *, by: str = RECORDED) -> list[Write]:
     """The writes, with those of `call` (None: of every call) recorded."""
-    return [Write(RECORDED, one.update) if _is_of(one, call) else one for one in writes]
+    return [Write(by, one.update) if _is_of(one, call) else one for one in writes]
 
 
 def without(writes: Iterable[Write], call: str) -> list[Write]:
@@ -55,7 +65,7 @@ def without(writes: Iterable[Write], call: str) -> list[Write]:
 
 def kept(writes: Iterable[Write]) -> list[Write]:
     """What stays when the turn is claimed anew."""
-    return [one for one in writes if one.by in (OTHERS, RECORDED)]
+    return [one for one in writes if one.by in (OTHERS, RECORDED, ONCE)]
 
 
 def others(writes: Iterable[Write]) -> list[Write]:
@@ -71,4 +81,6 @@ def written(base: Variables, writes: Iterable[Write]) -> Variables:
 
 
 def _is_of(write: Write, call: str | None) -> bool:
-    return write.by.startswith(_OWN) if call is None else write.by == own(call)
+    if call is None:
+        return write.by.startswith(_OWN)
+    return write.by == own(call) or write.by.startswith(own(call) + ONCE_MARK)

@@ -13,12 +13,12 @@ folded again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import isfinite
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 import msgspec
 
 from turnline.core.envelope import JsonObject
+from turnline.core.json import is_number
 from turnline.errors import BadDraft, ContextMismatch
 
 MAX_CONTEXT_BYTES: Final = 1024 * 1024
@@ -50,12 +50,13 @@ def check(channel_id: str, variables: Variables, update: JsonObject, *, field: s
 
 
 def check_size(before: Variables, after: Variables, most: int) -> None:
-    """Refuse an update that makes the variables larger than `most` bytes. One that shrinks them is taken."""
-    if after is before:
-        return
+    """Refuse an update that makes the variables larger than `most` bytes. One that shrinks them is taken.
+
+    The error does not say how large they are: some of them may be hidden from the sender.
+    """
     size = len(_encoder.encode(after))
     if size > most and size > len(_encoder.encode(before)):
-        found = f"{size} bytes with this update"
+        found = "too large with this update"
         expected = f"at most {most} (context_bytes). Delete variables, keep large data elsewhere, or raise it"
         raise BadDraft("the channel's context", found=found, expected=expected)
 
@@ -71,14 +72,6 @@ def applied(variables: Variables, update: JsonObject) -> Variables:
         if isinstance(after.get(key, []), list):
             after[key] = [*after.get(key, []), item]
     return after
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether `value` is a finite number that a float can hold; True and False are not numbers."""
-    try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    except OverflowError:
-        return False
 
 
 def check_keys(keys: Iterable[str], field: str) -> None:

@@ -7,6 +7,7 @@
     │   ├── NotParticipant        the sender is not a member of the channel
     │   ├── ChannelPending        not everyone has accepted the invitation yet
     │   ├── ChannelClosed         the last word has been said
+    │   ├── PastErased            a fork needs lines whose content was erased
     │   ├── ChannelBusy           too many drafts wait for the channel
     │   ├── OutOfTurn             the floor belongs to somebody else
     │   ├── NotYet                an interjection came while a packet was in flight; the hub tries again
@@ -60,12 +61,16 @@
     │   ├── BadReturn             a node returned something that is no result of a step
     │   ├── InputRefused          a step starts a flow with input that its trigger does not take
     │   ├── TemplateFailed        a template reads what is not there, or costs too much
-    │   ├── SecretRefused         a definition that is not the project's own asks for a secret
+    │   ├── SecretRefused         a definition or a run that is not the project's own asks for a secret
+    │   ├── ForeignChild          a channel below a run came with an import
     │   ├── AddressRefused        a step may not reach this address
     │   ├── CallFailed            another system did not answer as it should
     │   ├── BadStepValue          a value is not what the step needs
     │   │   └── BadAddress        a text is not an address that a step can call
     │   └── ChildFailed           a run or a conversation below the step failed
+    ├── OnceRefused               a call of `once` cannot be done as it is written
+    │   └── OnceKeyReused         one performance used a key twice
+    ├── QuestionChanged           a tool that ran again asked another question
     ├── RunProblem                something was asked of a run that cannot be
     │   ├── UnknownRun
     │   ├── RunConflict           the run is over, or was started with something else
@@ -91,12 +96,15 @@
     │   ├── NoDatabase            there is no database for rows: `database:` is not set
     │   ├── CommitRefused         a step tried to commit by itself
     │   └── ModelsRefused         data models that do not fit together, or not their tables
+    │       └── RowsRefused       rows of an export that do not fit the project
     └── LogError                  the log did not do what it was asked
         ├── LogConflict           somebody appended first; read, fold and decide again
         ├── DuplicateEnvelope     the channel has an envelope with this id already
         ├── CorruptRecord         bytes that are not what was written
         ├── BadExport             a file is not an export of a log, or not all of one
-        ├── ChannelDiffers        an import meets another channel of the same id
+        ├── ImportRefused         an import cannot take a channel
+        │   ├── ChannelDiffers    the log has another channel of the same id
+        │   └── ChannelGuarded    the channel says that it is of this log, and the file is not trusted
         └── LogUnavailable        the storage failed; nothing is known to be written
             └── DataUnavailable   the data models' own database did
 
@@ -140,6 +148,8 @@ from turnline.errors.channels import (
     BadSpec as BadSpec,
     ChannelQuarantined as ChannelQuarantined,
     ClientClosed as ClientClosed,
+    Erased as Erased,
+    EraseRefused as EraseRefused,
     HubClosed as HubClosed,
     InviteRejected as InviteRejected,
     InviteTimeout as InviteTimeout,
@@ -153,6 +163,7 @@ from turnline.errors.data import (
     ModelNotDeclared as ModelNotDeclared,
     ModelsRefused as ModelsRefused,
     NoDatabase as NoDatabase,
+    RowsRefused as RowsRefused,
     VersionMismatch as VersionMismatch,
     WriteRefused as WriteRefused,
 )
@@ -169,8 +180,10 @@ from turnline.errors.links import (
 from turnline.errors.logs import (
     BadExport as BadExport,
     ChannelDiffers as ChannelDiffers,
+    ChannelGuarded as ChannelGuarded,
     CorruptRecord as CorruptRecord,
     DuplicateEnvelope as DuplicateEnvelope,
+    ImportRefused as ImportRefused,
     LogConflict as LogConflict,
     LogError as LogError,
     LogUnavailable as LogUnavailable,
@@ -200,6 +213,7 @@ from turnline.errors.refusals import (
     NotStuck as NotStuck,
     NotYet as NotYet,
     OutOfTurn as OutOfTurn,
+    PastErased as PastErased,
     ReservedEventType as ReservedEventType,
     RoutingFailed as RoutingFailed,
     TooManyQuestions as TooManyQuestions,
@@ -224,9 +238,13 @@ from turnline.errors.steps import (
     CallFailed as CallFailed,
     ChildFailed as ChildFailed,
     FlowError as FlowError,
+    ForeignChild as ForeignChild,
     InputRefused as InputRefused,
     MissingContextKey as MissingContextKey,
+    OnceKeyReused as OnceKeyReused,
+    OnceRefused as OnceRefused,
     ParseFailed as ParseFailed,
+    QuestionChanged as QuestionChanged,
     SecretRefused as SecretRefused,
     TemplateFailed as TemplateFailed,
 )

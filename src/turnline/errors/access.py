@@ -10,11 +10,11 @@ class AccessError(TurnlineError):
 
 
 class Unauthenticated(AccessError):
-    """Nothing that was sent tells who is asking."""
+    """Nothing that was sent tells who is asking. `do` is for the door that the caller came to."""
 
-    def __init__(self, because: str) -> None:
+    def __init__(self, because: str, *, do: str = "Send 'Authorization: Bearer TOKEN'.") -> None:
         self.because = because
-        super().__init__(f"not authenticated: {because}. Send 'Authorization: Bearer TOKEN'.")
+        super().__init__(f"not authenticated: {because}. {do}")
 
 
 class Forbidden(AccessError):

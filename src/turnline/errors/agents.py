@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from turnline.errors.base import TurnlineError
 
@@ -102,14 +103,16 @@ class BadOutput(AgentError):
         super().__init__(f"agent {agent!r} did not answer in the form asked for: {because.rstrip('.')}.")
 
 
+_NAME_A_PERSON: Final = "give Agent(..., hitl_hook=...), or let a HumanClient take part in the channel."
+
+
 class NobodyToAsk(AgentError):
     """A tool asks for a person's input, and nobody is there to be asked."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "a tool called context.input(), and there is nobody to ask; give Agent(..., hitl_hook=...), "
-            "or let a HumanClient take part in the channel."
-        )
+    def __init__(self, *, do: str = "") -> None:
+        """`do` says how to name somebody, where it is not an agent on a channel that asks."""
+        do = do or _NAME_A_PERSON
+        super().__init__(f"a tool asks for a person's input or approval, and there is nobody to ask; {do}")
 
 
 class DelegationCycle(AgentError):
@@ -127,14 +130,16 @@ class DelegationCycle(AgentError):
 class NoAnswer(AgentError):
     """Whoever was asked gave no answer."""
 
-    def __init__(self, asked: str, *, channel_id: str, reason: str) -> None:
+    def __init__(self, asked: str, *, channel_id: str, reason: str, error: str = "") -> None:
         self.asked = asked
         self.channel_id = channel_id
         self.reason = reason
-        super().__init__(
-            f"{asked!r} gave no answer: channel {channel_id!r} closed with {reason!r}. "
-            f"Ask again, ask somebody else, or go on without."
-        )
+        self.error = error
+        """The type of the error with which the turn failed, if that is known."""
+        peer = "A peer cannot ask a person: do the part that needs one yourself, or go on without."
+        do = peer if error == "NobodyToAsk" else "Ask again, ask somebody else, or go on without."
+        why = f"{reason!r} ({error})" if error else repr(reason)
+        super().__init__(f"{asked!r} gave no answer: channel {channel_id!r} closed with {why}. {do}")
 
 
 class StepFailed(AgentError):

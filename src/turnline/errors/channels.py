@@ -17,22 +17,27 @@ class OpenFailed(TurnlineError):
 
 
 class InviteRejected(OpenFailed):
-    """Somebody declined the invitation."""
+    """A participant declined the invitation."""
 
-    def __init__(self, channel_id: str, *, agent_id: str, because: str) -> None:
+    def __init__(self, channel_id: str, *, agent_id: str, name: str, because: str) -> None:
         self.agent_id = agent_id
+        self.name = name
         self.because = because
-        message = f"{agent_id!r} rejected the invite to {channel_id!r}{f': {because}' if because else '.'}"
+        message = f"{name!r} rejected the invite to {channel_id!r}{f': {because}' if because else '.'}"
         super().__init__(channel_id, reason="invite_rejected", message=message)
 
 
 class InviteTimeout(OpenFailed):
-    """Somebody did not answer the invitation in time."""
+    """A participant did not answer the invitation in time."""
 
-    def __init__(self, channel_id: str, *, awaiting: Iterable[str], seconds: float) -> None:
+    def __init__(
+        self, channel_id: str, *, awaiting: Iterable[str], names: Iterable[str], seconds: float
+    ) -> None:
         self.awaiting = tuple(awaiting)
+        self.names = tuple(names)
         self.seconds = seconds
-        silent = f"{', '.join(self.awaiting)} did not accept the invite to {channel_id!r} in {seconds:g} s."
+        who = ", ".join(map(repr, self.names))
+        silent = f"{who} did not accept the invite to {channel_id!r} in {seconds:g} s."
         message = f"{silent} Is it registered in a running process?"
         super().__init__(channel_id, reason="invite_timeout", message=message)
 
@@ -90,3 +95,25 @@ class HubClosed(TurnlineError):
 
     def __init__(self) -> None:
         super().__init__("this hub is closed; open a new one on the same log to go on.")
+
+
+class EraseRefused(TurnlineError):
+    """Content cannot be erased."""
+
+    def __init__(self, channel_id: str, *, because: str) -> None:
+        self.channel_id = channel_id
+        self.because = because
+        super().__init__(f"channel {channel_id!r} was not erased: {because}. Nothing was changed.")
+
+
+class Erased(TurnlineError):
+    """A message with this id was accepted, and its content was erased since."""
+
+    def __init__(self, channel_id: str, *, envelope_id: str, seq: int) -> None:
+        self.channel_id = channel_id
+        self.envelope_id = envelope_id
+        self.seq = seq
+        super().__init__(
+            f"{envelope_id!r} was accepted on channel {channel_id!r} as line {seq}, and its content was "
+            "erased since. It cannot be compared with this one; do not send it again."
+        )

@@ -67,20 +67,27 @@ class CommitRefused(DataError):
 class ModelsRefused(DataError):
     """The data models do not fit together, or do not fit the tables that are there. Nothing was changed."""
 
+    what = "the data models cannot be used"
+
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
-        super().__init__("the data models cannot be used:\n" + "\n".join(f"- {one}" for one in problems))
+        super().__init__(f"{self.what}:\n" + "\n".join(f"- {one}" for one in problems))
+
+
+class RowsRefused(ModelsRefused):
+    """The rows of an export do not fit the project or its database. Nothing of the file was written."""
+
+    what = "the rows of the file cannot be imported, and nothing was"
 
 
 class NoDatabase(DataError):
     """Rows have to be kept somewhere, and the log has no database of its own."""
 
     def __init__(self, what: str, *, log: str) -> None:
-        self.what = what
         self.log = log
         """The log's scheme: its address may have a password."""
         super().__init__(
-            f"{what}: there is no database, and the log ({log}) has none of its own. "
+            f"{what}: expected a database, found none, and the log ({log}) has none of its own. "
             f"Set `database:` in turnline.yaml, for example `database: sqlite:///data.db`."
         )
 

@@ -60,13 +60,35 @@ class BadExport(LogError):
         super().__init__(f"line {line} of the export is damaged: {because}. Export the log again.")
 
 
-class ChannelDiffers(LogError):
+class ImportRefused(LogError):
+    """An import cannot take a channel, or the rest of one."""
+
+    def __init__(self, message: str, *, channel_id: str, seq: int) -> None:
+        self.channel_id = channel_id
+        self.seq = seq
+        """The first record that was not written."""
+        super().__init__(message)
+
+
+class ChannelDiffers(ImportRefused):
     """The log has the channel already, with something else on it; nothing was written."""
 
     def __init__(self, channel_id: str, *, seq: int, found: str, expected: str) -> None:
-        self.channel_id = channel_id
-        self.seq = seq
         super().__init__(
             f"channel {channel_id!r} is there already, and differs at seq {seq}: found {found}, expected "
-            f"{expected}. Import into an empty log, or leave this channel out with --channel."
+            f"{expected}. Import into an empty log, or leave this channel out with --channel.",
+            channel_id=channel_id,
+            seq=seq,
+        )
+
+
+class ChannelGuarded(ImportRefused):
+    """The channel is of this log, or says so, and the file is not trusted; nothing was written."""
+
+    def __init__(self, channel_id: str, *, seq: int) -> None:
+        super().__init__(
+            f"channel {channel_id!r} belongs to this log or to a run that is trusted here. The log does not "
+            f"have record {seq} of the file. If you trust the file, import it with --trust --dir PROJECT.",
+            channel_id=channel_id,
+            seq=seq,
         )

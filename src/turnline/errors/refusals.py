@@ -64,6 +64,18 @@ class ChannelClosed(Refused):
         super().__init__(f"channel {channel_id!r} is closed (reason: {reason!r}); open a new one.")
 
 
+class PastErased(Refused):
+    """A fork, or a run again, needs lines whose content was erased."""
+
+    def __init__(self, channel_id: str, *, at: int) -> None:
+        self.channel_id = channel_id
+        self.at = at
+        super().__init__(
+            f"channel {channel_id!r} cannot go on from line {at}: content of lines before it was erased. "
+            "Open a new one."
+        )
+
+
 class ChannelBusy(Refused):
     """Too many drafts wait for the channel."""
 
@@ -232,11 +244,11 @@ class UnknownQuestion(Refused):
 class NotAsked(Refused):
     """An answer came from a participant whom the question does not address."""
 
-    def __init__(self, channel_id: str, *, sender: str) -> None:
+    def __init__(self, channel_id: str, *, sender: str, name: str) -> None:
         self.channel_id = channel_id
         self.sender = sender
         super().__init__(
-            f"{sender!r} may not answer this question on channel {channel_id!r}. "
+            f"{name!r} may not answer this question on channel {channel_id!r}. "
             f"Only a person whom the question addresses may answer it."
         )
 

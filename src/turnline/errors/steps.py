@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from turnline.errors.base import TurnlineError, hint
+from turnline.errors.base import TurnlineError, hint, short
 
 
 class FlowError(TurnlineError):
@@ -46,6 +46,33 @@ class BadReturn(FlowError):
         super().__init__(f"node {node!r} returned a {found}; expected {expected}.")
 
 
+class OnceRefused(TurnlineError):
+    """A call of `once` that cannot be done as it is written."""
+
+    def __init__(self, key: str, *, found: str, do: str) -> None:
+        self.key = key
+        super().__init__(f"once({key!r}): {found}. {do}")
+
+
+class OnceKeyReused(OnceRefused):
+    """One performance of a turn used a key of `once` twice."""
+
+    def __init__(self, key: str) -> None:
+        found = "the key is used a second time; expected one key for each result of the turn"
+        super().__init__(key, found=found, do="Give each call a key of its own, such as 'charge-1'.")
+
+
+class QuestionChanged(TurnlineError):
+    """A tool that ran again asked another question where it had asked one before."""
+
+    def __init__(self, tool: str, *, asked: str, asks: str) -> None:
+        self.tool, self.asked, self.asks = tool, asked, asks
+        super().__init__(
+            f"Tool {tool!r} ran again and asks {short(asks)}; expected {short(asked)}, as before. "
+            f"Record what the question depends on with context.once."
+        )
+
+
 class BadStepValue(FlowError):
     """A value that a step was given, or came to, is not what it needs."""
 
@@ -80,15 +107,35 @@ class TemplateFailed(FlowError):
 
 
 class SecretRefused(FlowError):
-    """A step asked for a secret, and its definition is not the project's own."""
+    """A step asked for a secret, and its definition or its run is not the project's own."""
 
-    def __init__(self, secret: str, *, flow: str, digest: str) -> None:
+    def __init__(self, secret: str, *, flow: str, digest: str, run_id: str = "") -> None:
         self.secret = secret
         self.flow = flow
         self.digest = digest
+        self.run_id = run_id
+        """The run whose data came with an import; empty if the definition is not the project's own."""
+        why = (
+            f"No server of this project opened run {run_id!r} of flow {flow!r} on this log, or its data "
+            f"is from such a run."
+            if run_id
+            else f"No server of this project loaded this definition of flow {flow!r} from its own files."
+        )
         super().__init__(
-            f"The secret {secret!r} is refused. No server of this project loaded this definition of flow "
-            f"{flow!r} from its own files. If you imported it and trust it, import it again with --trust."
+            f"The secret {secret!r} is refused. {why} If you imported it and trust it, import it again "
+            f"with --trust."
+        )
+
+
+class ForeignChild(FlowError):
+    """A channel below a run came with an import; the run did not open it."""
+
+    def __init__(self, channel_id: str, *, run_id: str) -> None:
+        self.channel_id = channel_id
+        self.run_id = run_id
+        super().__init__(
+            f"channel {channel_id!r} came with an import, and run {run_id!r} did not open it. Its result is "
+            f"refused. Cancel the run and start it again."
         )
 
 

@@ -15,7 +15,7 @@ list. Addresses that carry another inside (mapped, NAT64, 6to4, Teredo) are none
 Rule 3: an IPv4 address is written in one way, four decimal numbers. What only a lenient
 reader takes for an address (`127.1`, `0x7f000001`, `2130706433`) is refused, not read.
 
-Rule 4: a caller may have chosen the name, and reads the error. So a name that nobody knows and a
+Rule 4: a caller may have chosen the name, and reads the error. So an unknown name and a
 name with private addresses only give the same error. The server's log says which, for operators.
 """
 
@@ -136,7 +136,7 @@ def _check_name(host: str, *, allow_private: bool) -> None:
 
 
 async def _looked_up(host: str, port: int, resolve: Resolve) -> list[Address]:
-    """Return the name's addresses; none if nobody knows the name."""
+    """Return the name's addresses; none if the name is unknown."""
     try:
         found = [ip_address(text) for text in await resolve(host, port)]
     except socket.gaierror as error:

@@ -18,12 +18,17 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from turnline.core.channel import Participant
-from turnline.core.conditions import FromSpeaker, SignalIs, TurnFailed
 from turnline.core.graph import Transition, TransitionGraph
-from turnline.core.step_targets import step_id
-from turnline.core.targets import AgentTarget, TerminateTarget, TransitionTarget
+from turnline.core.transitions import (
+    AgentTarget,
+    FromSpeaker,
+    SignalIs,
+    TerminateTarget,
+    TransitionTarget,
+    TurnFailed,
+)
 from turnline.flow.definition.flow import END, FAIL
-from turnline.flow.definition.steps import ResponseStep, Step
+from turnline.flow.definition.steps import AgentStep, ResponseStep, Step
 from turnline.flow.verdict import COMPLETED, FAILED, STEP_FAILED, UNROUTED
 from turnline.flow.work import DEFAULT
 
@@ -54,7 +59,7 @@ def graph_of(steps: Sequence[Step], *, max_steps: int, start: str | None = None)
     transitions += [Transition(SignalIs(error), TerminateTarget(STEP_FAILED), _ERROR) for error in ERRORS]
     transitions += [one for place in range(len(steps)) for one in _otherwise(steps, place)]
     return TransitionGraph(
-        initial_speaker=step_id(start or steps[0].id),
+        initial_speaker=start or steps[0].id,
         transitions=transitions,
         default_target=TerminateTarget(UNROUTED),
         max_turns=max_steps,
@@ -63,7 +68,12 @@ def graph_of(steps: Sequence[Step], *, max_steps: int, start: str | None = None)
 
 def participants_of(steps: Sequence[Step]) -> list[Participant]:
     """The steps as participants of the run's channel."""
-    return [Participant(step_id(step.id), step.id, "step") for step in steps]
+    return [Participant(step.id, step.id, "step", asks=_group_of(step)) for step in steps]
+
+
+def _group_of(step: Step) -> str:
+    """Return the group that a step may ask; empty if it asks none."""
+    return step.agent.ask.group if isinstance(step, AgentStep) and step.agent.ask is not None else ""
 
 
 def _onwards(steps: Sequence[Step], place: int, signal: str) -> str:
@@ -80,7 +90,7 @@ def _routed(steps: Sequence[Step], place: int) -> Iterator[Transition]:
     for signal in (*step.routes, *errors):
         yield _transition(step, signal, route(steps, place, signal), _ROUTED)
     if "error" in step.routes:  # A step that ends its process again and again (N3).
-        yield Transition(TurnFailed(step_id(step.id)), _target(step.routes["error"]), _ROUTED)
+        yield Transition(TurnFailed(step.id), _target(step.routes["error"]), _ROUTED)
 
 
 def _otherwise(steps: Sequence[Step], place: int) -> Iterator[Transition]:
@@ -89,13 +99,13 @@ def _otherwise(steps: Sequence[Step], place: int) -> Iterator[Transition]:
     if rest != default:
         yield _transition(steps[place], DEFAULT, default, _OTHERWISE)
     if rest != NOWHERE:
-        yield Transition(FromSpeaker(step_id(steps[place].id)), _target(rest), _OTHERWISE)
+        yield Transition(FromSpeaker(steps[place].id), _target(rest), _OTHERWISE)
 
 
 def _transition(step: Step, signal: str, leads_to: str, priority: int) -> Transition:
-    return Transition(FromSpeaker(step_id(step.id)) & SignalIs(signal), _target(leads_to), priority)
+    return Transition(FromSpeaker(step.id) & SignalIs(signal), _target(leads_to), priority)
 
 
 def _target(name: str) -> TransitionTarget:
     reason = _REASONS.get(name)
-    return AgentTarget(step_id(name)) if reason is None else TerminateTarget(reason)
+    return AgentTarget(name) if reason is None else TerminateTarget(reason)

@@ -39,10 +39,23 @@ def from_outside(data: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
 
 
 def difference(before: JsonObject, after: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
-    """Return the keys that were set, and those that were deleted. Raises `BadDraft` for what is not JSON."""
-    now = normalised(dict(after), field="ctx")
+    """Return the keys that were set, and those that were deleted. Raises `BadDraft` for what is not JSON.
+
+    Only what was set has to fit on one line of the log; a context may be larger (`context_bytes`).
+    """
+    touched = {key: value for key, value in after.items() if not _is_untouched(before, key, value)}
+    now = normalised(touched, field="ctx")
     updates = {key: value for key, value in now.items() if key not in before or not _same(before[key], value)}
-    return updates, [key for key in before if key not in now]
+    return updates, [key for key in before if key not in after]
+
+
+def _is_untouched(before: JsonObject, key: str, value: object) -> bool:
+    """Return whether `value` is JSON and the same as before. Much cheaper than `normalised`."""
+    try:
+        is_same_text = key in before and _encoder.encode(before[key]) == _encoder.encode(value)
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        return False
+    return is_same_text and bool(before[key] == value)  # NaN and tuples have the text of other values.
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -12,15 +12,14 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
-from turnline.core.event_types import HUB
+from turnline.core.envelope import JsonObject
 from turnline.core.json import normalised
-from turnline.errors import LogConflict, UnknownName
+from turnline.errors import UnknownName
 from turnline.flow.definition.flow import Flow, digest
 from turnline.flow.trust import TrustKey
-from turnline.hub.clock import Clock
-from turnline.hub.ids import NewId
+from turnline.hub.timers import Clock, NewId
 from turnline.log.base import DEFINITION_PREFIX, Log
+from turnline.log.system_channel import SystemChannel, SystemLine
 
 EV_FLOW_DEFINED: Final = "flow.defined"
 EV_FLOW_TRUSTED: Final = "flow.trusted"
@@ -109,19 +108,8 @@ class Definitions:
         return True
 
     async def _write(self, channel_id: str, event_type: str, data: JsonObject) -> None:
-        """Write a channel of one line, unless it is there."""
-        if await self._log.head(channel_id) is not None:
-            return
-        envelope = Envelope(
-            schema_version=SCHEMA_VERSION,
-            envelope_id=self._new_id(),
-            channel_id=channel_id,
-            seq=1,
-            sender_id=HUB,
-            event_type=event_type,
-            event_data=normalised(data, field="definition"),
-            audience=[],
-            created_at=self._clock.now(),
-        )
-        with suppress(LogConflict):  # Another process was faster, with the same content.
-            await self._log.append(channel_id, [envelope], after=0)
+        """Write a channel of one line, unless it is there: another process writes the same content."""
+        channel = SystemChannel(self._log, channel_id, self._clock.now, self._new_id)
+        line = SystemLine(event_type, normalised(data, field="definition"))
+        await channel.catch_up()
+        await channel.append(lambda: [] if channel.seq else [line])

@@ -1,64 +1,79 @@
-"""The driver: takes the turns of a run's steps, from whatever is on the log.
+"""The driver: plays the steps of runs, from whatever is on the log.
 
-    claim -> perform -> packet, or a pause
+It is a participant like any other, the opener of every run, and its engine is woken by what concerns a run: a
+step has the floor, a pause is over. After a restart it is woken by the same lines; there is no recovery of
+its own (F7).
 
-It is a participant like any other, the opener of every run, and is woken by what
-concerns a run: a step has the floor, a pause is over, a child has closed. After a
-restart it is woken by the same lines; there is no recovery of its own (F7).
+A step is performed within its time, and is tried again as its retry says (F5). What it raises is a signal;
+what is wrong with the claim or the log is no fault of the step.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from msgspec.structs import replace
-
-from turnline import tracing
+from turnline.agent.failures import is_bug, report_failure
+from turnline.agent.performer import OnProgress, stream_words
+from turnline.agent.variables import masked
 from turnline.core import event_types as ev
-from turnline.core.envelope import Draft, Envelope, JsonObject
+from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.governance import Passport
-from turnline.core.json import copied
+from turnline.core.json import copied, size_of
 from turnline.core.lifecycle import CANCELLED
-from turnline.core.state import Claim, State, WorkflowState
-from turnline.core.step_targets import STEP_PREFIX
+from turnline.core.state import State, WorkflowState
 from turnline.errors import (
+    AddressRefused,
+    BadAddress,
+    ChannelClosed,
     ChannelQuarantined,
+    ChildFailed,
     HubClosed,
     LogError,
-    Refused,
+    ModelError,
+    ParseFailed,
     SecretRefused,
     TurnlineError,
-    TurnTaken,
-    UnknownChannel,
 )
-from turnline.flow.attempt import NOT_THE_STEPS, OVER_FOR_US, attempt, failed, settle
-from turnline.flow.below import Below
+from turnline.expressions import compile_expression
+from turnline.flow.compile import ERRORS
 from turnline.flow.definition.flow import Flow
+from turnline.flow.definition.steps import AgentStep, Step
 from turnline.flow.definitions import Definitions
-from turnline.flow.run import RunKnob, run_knob, step_of, steps_at
+from turnline.flow.pauses import counted_seconds
+from turnline.flow.run import OF_THE_RUN, RunKnob, run_knob, step_of, steps_at
 from turnline.flow.steps import PERFORM
+from turnline.flow.steps.below import Below
 from turnline.flow.trust import TrustKey
-from turnline.flow.verdict import RunError, verdict
-from turnline.flow.work import Done, Paused, Perform, Services, Work
+from turnline.flow.trusted_runs import TrustedRuns
+from turnline.flow.verdict import STEP_FAILED, RunError, verdict
+from turnline.flow.work import PerformStep, Services, StepResult, StepWork, UnitOfWork, WorkTimeout
 from turnline.hub.hub import Hub
-from turnline.hub.journal import LogJournal, entries
-from turnline.hub.lane import Held
 from turnline.hub.request import OpenRequest
-from turnline.hub.turns import let_go
-from turnline.log.bell import Bell
-
-logger = logging.getLogger(__name__)
+from turnline.hub.retry import retry
+from turnline.hub.seat import Seat
+from turnline.hub.texts import TurnText
+from turnline.log.base import Bell
+from turnline.threads import off_the_loop
+from turnline.turns.children import perform_target
+from turnline.turns.engine import ERROR_CHARACTERS, OVER, Engine
+from turnline.turns.journal import TurnJournal, entries
+from turnline.turns.people import AskedGroup, People
+from turnline.turns.work import Done, Paused, Perform, Read, Work, WritePacket
 
 DRIVER: Final = "flows"
-"""The name of the participant that opens runs and works on their steps."""
-RETRY_SECONDS: Final = 1.0
+"""The name of the participant that opens runs and plays their steps."""
+
+NAME_A_GROUP: Final = "name a group in the step: agent.ask: {group: ops}."
+"""What an agent step without `agent.ask` is told when a tool asks."""
+
+NOT_THE_STEPS: Final = (*OVER, ChannelQuarantined, HubClosed, LogError)
+"""What is wrong with the claim, the log or its database is no fault of the step: it is performed again."""
 
 OnFailed = Callable[[WorkflowState, RunError], None]
 
@@ -71,13 +86,14 @@ class Driver:
         hub: Hub,
         services: Services,
         *,
-        perform: Mapping[type, Perform] = PERFORM,
+        perform: Mapping[type, PerformStep] = PERFORM,
         trust_key: TrustKey | None = None,
         on_failed: OnFailed | None = None,
     ) -> None:
         """`perform` says how steps are performed, for each class of their definitions.
 
-        `trust_key` marks the definitions of `services.flows`. Without it only these read secrets.
+        `trust_key` marks the definitions of `services.flows`, and the log. Without it only these
+        definitions read secrets, in runs that were opened on this log.
         `on_failed` is called when a run that this driver worked on has failed.
         """
         self.hub = hub
@@ -85,386 +101,237 @@ class Driver:
         self._perform = perform
         self._on_failed = on_failed
         self._took: set[str] = set()
-        """Channels whose turn this driver took since it was woken for them."""
+        """Open runs whose turns this driver took."""
         self.definitions = Definitions(
             hub.log, hub.clock, hub.new_id, own=services.flows.values(), key=trust_key
         )
+        self._trusted_runs = TrustedRuns(hub.log, hub.clock, hub.new_id, key=trust_key)
         self.agent_id = ""
-        self._worker = ""
-        self._working: dict[str, asyncio.Task[None]] = {}
-        self._again: set[str] = set()
-        """Channels that were woken while they were worked on."""
-        self._performing: set[str] = set()
-        """Channels whose step is being performed; what it comes to is not being written yet."""
-        self._idle: set[str] = set()
-        """Channels whose step is another worker's: nothing is to be done but to wait."""
-        self._below: dict[str, set[str]] = {}
-        """Run -> its children that are open."""
+        self._engine: Engine | None = None
+        self._seat: Seat | None = None
         self._bells: WeakValueDictionary[str, Bell] = WeakValueDictionary()
-        self._resuming: asyncio.Task[None] | None = None
-        """Resumes what waited when the driver started."""
-        self._stopping = False
+        self._errands: set[asyncio.Task[None]] = set()
+        self._has_stopped = False
 
     async def start(self) -> None:
-        """Take the seat, and take up whatever waits."""
+        """Take the seat, and resume what waits."""
+        await self._trusted_runs.start()
         registration = await self.hub.enrol(Passport(name=DRIVER), None, None)
         self.agent_id = registration.agent_id
-        self._worker = self.hub.turns.process.join(f"{DRIVER}-{self.hub.new_id()[-8:]}")
-        waiting = await self.take_stock()
-        self.hub.attach(self.agent_id, self)
+        self._seat = Seat(self.hub, registration, log_name=self._trusted_runs.log_name)
+        self._engine = Engine(self._seat, self._seat.player, self._performer_of)
+        self.hub.attach(self.agent_id, self._engine)
         self.hub.add_listener(self._heard)
-        self._resuming = asyncio.create_task(self._resume_all(waiting))
-
-    async def _resume_all(self, waiting: Iterable[str]) -> None:
-        """Resume the runs that wait for their children: one may have closed while no driver worked.
-
-        The server answers meanwhile. A log that cannot be written is tried again.
-        """
-        orphans = [child for children in list(self._below.values()) for child in children]
-        for channel_id in waiting:
-            await self._until_written(self._resume, channel_id)
-        for channel_id in orphans:
-            await self._until_written(self.hub.tree.close_if_cut_off, channel_id)
-
-    async def _until_written(self, do: Callable[[str], Awaitable[bool]], channel_id: str) -> None:
-        while not self._stopping:
-            try:
-                await do(channel_id)
-            except LogError as error:
-                logger.warning("run %s could not be resumed yet: %s", channel_id, error)
-                await self.hub.clock.sleep(RETRY_SECONDS)
-            except TurnlineError as error:
-                logger.warning("run %s is left alone: %s", channel_id, error)
-                return
-            else:
-                return
 
     async def stop(self, *, grace_seconds: float = 10.0) -> None:
-        """Begin nothing new, and let what is performed end, for so long. Somebody takes up the rest."""
-        self._stopping = True
+        """Begin nothing new, and let what is performed end, for so long. Another process resumes the rest."""
+        self._has_stopped = True
         self.hub.detach(self.agent_id)
-        worked_on = set(self._working)
-        busy = [task for channel_id, task in self._working.items() if channel_id not in self._idle]
-        if busy:
-            await asyncio.wait(busy, timeout=grace_seconds)
-        left = [*self._working.values(), *([] if self._resuming is None else [self._resuming])]
-        for task in left:
+        if self._engine is not None and self._seat is not None:
+            await self._engine.stop(grace_seconds=grace_seconds)
+            self._seat.leave()
+        for task in self._errands:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        await self._release(worked_on)
-        self.hub.turns.process.leave(self._worker)
-
-    def wake(self, channel_id: str, seq: int) -> None:
-        """See `Receiver.wake`."""
-        if self._stopping:
-            return
-        if channel_id in self._working:
-            self._again.add(channel_id)
-            return
-        task = asyncio.create_task(self._work_on(channel_id))
-        self._working[channel_id] = task
-        task.add_done_callback(partial(self._left, channel_id))
+        await asyncio.gather(*self._errands, return_exceptions=True)
 
     def bell(self, run_id: str) -> Bell:
         """Rung when the run, or what is below it, comes to rest or to its end. Whoever waits keeps it."""
         return self._bells.setdefault(run_id, Bell())
 
-    def children_of(self, run_id: str) -> frozenset[str]:
-        """The open channels below a run."""
-        return frozenset(self._below.get(run_id, ()))
-
     async def open(self, request: OpenRequest) -> str:
-        """Open a channel below a run, or the run's own."""
-        worker = self._worker_for(request.channel_id or "")
-        channel_id = await self.hub.open_channel(replace(request, worker=worker), self.agent_id)
-        if request.parent_id is not None:
-            self._below.setdefault(request.parent_id, set()).add(channel_id)
-        if self._stopping:
-            await self._release([channel_id])
-        return channel_id
-
-    def _worker_for(self, channel_id: str) -> str:
-        """Return who claims the channel's next turn together with its floor; empty if nobody may."""
-        is_free = not self._stopping and self.hub.turns.lane.is_free_for(channel_id)
-        return self._worker if is_free else ""
-
-    async def _release(self, channel_ids: Iterable[str]) -> None:
-        """Give back the claims that came with a floor and that nobody here will work on any more."""
-        for channel_id in channel_ids:
-            with suppress(TurnlineError):
-                claim = (await self.hub.state(channel_id)).claim
-                if claim is not None and claim.worker == self._worker:
-                    await self.hub.turns.release(channel_id, claim.seq)
-
-    # A run.
-
-    def _heard(self, line: Envelope) -> None:
-        """Nobody works on a run that has closed, by an operator or its time: its step is cancelled."""
-        if line.event_type == ev.EV_CHANNEL_CLOSED and line.channel_id in self._performing:
-            self._working[line.channel_id].cancel()
-
-    def _left(self, channel_id: str, task: asyncio.Task[None]) -> None:
-        self._working.pop(channel_id, None)
-        self._took.discard(channel_id)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("run %s is left alone: %s", channel_id, type(task.exception()).__name__)
-        if channel_id in self._again:
-            self._again.discard(channel_id)
-            self.wake(channel_id, 0)
-
-    async def _work_on(self, channel_id: str) -> None:
-        while not self._stopping:
-            self._again.discard(channel_id)
-            try:
-                if not await self._take_turn(channel_id):
-                    return
-            except TurnTaken:
-                await self._rest(channel_id, self.hub.turns.wait_unclaimed(channel_id))
-            except Held as held:
-                await self._rest(channel_id, self.hub.turns.lane.wait(held))
-            except LogError as error:
-                logger.warning("a step of %s could not be written down: %s", channel_id, error)
-                await self.hub.clock.sleep(RETRY_SECONDS)
-            except (ChannelQuarantined, HubClosed, UnknownChannel) as error:
-                logger.warning("run %s is left alone: %s", channel_id, error)
-                return
-
-    async def _rest(self, channel_id: str, waiting: Awaitable[None]) -> None:
-        """Wait without work in hand, so that stopping need not wait for it."""
-        self._idle.add(channel_id)
-        try:
-            await waiting
-        finally:
-            self._idle.discard(channel_id)
-
-    async def _take_turn(self, channel_id: str) -> bool:
-        """Take the run's turn, if there is one to take; whether to look again."""
-        state = await self.hub.state(channel_id)
-        if state.is_over:
-            await self._ended(state)
-            return False
-        if state.spec.parent_id is not None:  # It may have been opened by the driver of another process.
-            self._below.setdefault(state.spec.parent_id, set()).add(channel_id)
-            if await self.hub.tree.close_if_cut_off(channel_id):
-                return True
-        knob = run_knob(state) if state.creator_id == self.agent_id else None
-        floor = state.expected_next_speaker or ""
-        if knob is None or not floor.startswith(STEP_PREFIX):
-            return False
-        if state.pause is not None:
-            await self._ring(state)
-            return False
-        try:
-            claim = await self._claim(state, floor)
-        except OVER_FOR_US:
-            self.hub.turns.lane.leave(channel_id, self._worker)
-            return (await self.hub.state(channel_id)).seq != state.seq
-        except (TurnTaken, LogError):
-            self.hub.turns.lane.leave(channel_id, self._worker)
-            raise
-        name = f"step {floor.removeprefix(STEP_PREFIX)}"
-        attributes: dict[str, tracing.Value] = {tracing.CONVERSATION: channel_id, "turnline.turn": state.turn}
-        try:
-            with tracing.span_below(state.spec.traceparent, name, attributes):
-                await self._performed(state, knob, claim)
-        finally:
-            self.hub.turns.lane.leave(channel_id, self._worker)
-        return True
-
-    async def _claim(self, state: State, floor: str) -> Claim:
-        """Return this driver's claim on the turn: the one that came with the floor, or a new one."""
-        channel_id, lane = state.channel_id, self.hub.turns.lane
-        if state.claim is not None and state.claim.worker == self._worker:
-            lane.begin(channel_id, self._worker)
-            return state.claim
-        alone = lane.enter(channel_id, self._worker, state.unexplained)
-        return await self.hub.turns.claim(
-            channel_id, floor, worker=self._worker, turn=state.turn, alone=alone
-        )
-
-    async def _performed(self, state: State, knob: RunKnob, claim: Claim) -> None:
-        self._took.add(state.channel_id)
-        with suppress(*OVER_FOR_US):  # The turn is over for us, whatever we have; it is dropped.
-            try:
-                work, below = await self._work(state, knob, claim)
-                async with self.hub.turns.kept(state.channel_id, claim):
-                    self._performing.add(state.channel_id)
-                    try:
-                        done = await attempt(work, self._perform[type(work.step)])
-                    finally:
-                        self._performing.discard(state.channel_id)
-                    if isinstance(done, Done):
-                        done = await self._committed(work, claim, done)
-                if isinstance(done, Paused):
-                    await self._pause(state, claim, done, below)
-                else:
-                    await self._close(below.seen_open)
-            except BaseException as error:
-                # A shutdown, or a log that cannot be written: nothing is wrong with the step.
-                if not isinstance(error, Refused):
-                    await let_go(self.hub.turns.release(state.channel_id, claim.seq))
-                raise
-
-    # A step.
-
-    async def _work(self, state: State, knob: RunKnob, claim: Claim) -> tuple[Work[Any], Below]:
-        channel_id, floor = state.channel_id, claim.agent_id
-        flow = await self.definitions.get(knob.digest)
-        is_fresh = max(state.seq, claim.seq) == state.floor_seq + 1
-        lines = [] if is_fresh else await self.hub.read_recent(channel_id, state.floor_seq)
-        tries, history = _this_attempt(lines)
-        step = step_of(steps_at(flow, knob.at), floor.removeprefix(STEP_PREFIX))
-        below = Below(
-            self.hub, self.definitions, self.open, run=state, knob=knob, step=step.id, attempt=tries
-        )
-        work = Work(
-            step=step,
-            run_id=channel_id,
-            flow=flow,
-            turn=state.turn,
-            attempt=tries,
-            public=copied(state.context_vars),
-            private=copied(state.private_vars),
-            history=history,
-            now=self.hub.clock.now(),
-            elapsed_seconds=self.hub.seconds_since(history[0]) if history else 0.0,
-            services=await self._services_for(flow, knob.digest),
-            children=below,
-            journal=LogJournal(self.hub.turns, channel_id, claim.seq),
-            recorded=entries(history),
-            sleep=self.hub.clock.sleep,
-            dropped=partial(self.note_dropped, channel_id),
-        )
-        return work, below
-
-    async def _services_for(self, flow: Flow, digest: str) -> Services:
-        """Return the services without secrets, unless the definition is the project's own."""
-        if await self.definitions.is_trusted(digest):
-            return self.services
-
-        def refuse(name: str) -> str | None:
-            raise SecretRefused(name, flow=flow.name, digest=digest)
-
-        return dataclasses.replace(self.services, secret=refuse)
+        """Open a run."""
+        return await self.hub.open_channel(request, self.agent_id, log_name=self._trusted_runs.log_name)
 
     def note_dropped(self, channel_id: str, source: str, keys: list[str]) -> None:
         """Write into the audit that keys from outside were dropped (F1)."""
         if keys:
             self.hub.audit_log.note("reserved_keys_dropped", channel_id=channel_id, source=source, keys=keys)
 
-    async def _committed(self, work: Work[Any], claim: Claim, done: Done) -> Done | Paused:
-        """Commit the step; where its database work does not land, that is how the step ended (F5)."""
-        try:
-            await self._commit(work.run_id, claim, done)
-        except NOT_THE_STEPS:
-            raise
-        except Exception as error:
-            settled = settle(work, failed(work, error))
-            if isinstance(settled, Done):
-                await self._commit(work.run_id, claim, settled)
-            return settled
-        return done
+    # A run.
 
-    async def _commit(self, run_id: str, claim: Claim, done: Done) -> None:
-        draft = Draft(
-            envelope_id=self.hub.new_id(),
-            sender_id=claim.agent_id,
-            event_type=ev.EV_PACKET,
-            event_data=packet_of(done),
-            claim=claim.seq,
-            goes_on=self._worker_for(run_id),
-        )
-        unit = done.commit
-        if unit is None:
-            await self.hub.post(run_id, draft)
+    def _heard(self, line: Envelope) -> None:
+        """A line of any channel has landed. Cancel the step of a run that has closed, and tell who waits."""
+        if self._has_stopped:
             return
-        try:
-            if self.services.data is not None and self.services.data.shares_log:
-                await self.hub.post(run_id, draft, within=unit)
-            else:
-                await unit.commit_alone()
-                await self.hub.post(run_id, draft)
-        finally:
-            await unit.close()
+        if line.event_type == ev.EV_CHANNEL_CLOSED and self._engine is not None:
+            self._engine.cancel(line.channel_id)
+            self._begin(partial(self._ended, line.channel_id))
+        elif line.event_type in (ev.EV_TURN_PAUSED, ev.EV_HUMAN_REQUESTED) and self._bells:
+            self._begin(partial(self._ring, line.channel_id))
 
-    async def _pause(self, state: State, claim: Claim, paused: Paused, below: Below) -> None:
-        data: JsonObject = {"agent_id": claim.agent_id, "turn": state.turn, "reason": paused.reason}
-        if paused.seconds is not None:
-            data["seconds"] = paused.seconds
-        if paused.until is not None:
-            data["until"] = paused.until.isoformat()
-        data |= {"times_out": True} if paused.times_out else {}
-        data |= {"key": paused.key} if paused.key else {}
-        data |= {"data": paused.data} if paused.data else {}
-        await self.hub.write(state.channel_id, ev.EV_TURN_PAUSED, data, claim=claim.seq)
-        # One may have closed after it was looked at, and found nothing that waited for it.
-        for child in below.seen_open:
-            if (await self.hub.state(child)).is_over:
-                await self._resume(state.channel_id)
-                return
+    def _begin(self, work: Callable[[], Awaitable[None]]) -> None:
+        async def until_closed() -> None:
+            with suppress(HubClosed):  # The next process finds on the log what is left to do.
+                await work()
 
-    # Children.
+        task = asyncio.create_task(until_closed())
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
-    async def take_stock(self) -> list[str]:
-        """Note what is open below what, and return the runs that wait for their children."""
-        waiting = []
-        for status in ("pending", "active"):
-            for one in await self.hub.list_channels(agent_id=self.agent_id, state=status):
-                if one.parent_id is not None:
-                    self._below.setdefault(one.parent_id, set()).add(one.channel_id)
-                pause = (await self.hub.state(one.channel_id)).pause
-                if pause is not None and pause.reason == "children":
-                    waiting.append(one.channel_id)
-        return waiting
+    async def _ended(self, channel_id: str) -> None:
+        """A channel has closed. What is below it is closed by the hub."""
+        self._tell_failure(await self._read(channel_id))
+        await self._ring(channel_id)
 
-    async def _close(self, children: Iterable[str]) -> None:
-        """Cancel what a step leaves behind: it took too long, or its run has ended."""
-        for child in list(children):
-            with suppress(Refused):
-                await self.hub.write(child, ev.EV_CHANNEL_CLOSED, {"reason": CANCELLED, "by": self.agent_id})
-            await self.hub.tree.close_below(child, by=self.agent_id)
-
-    async def _ended(self, state: State) -> None:
-        """A channel has closed: its children close with it, and its parent is told."""
-        await self._close(self._below.pop(state.channel_id, set()))
-        self._tell_failure(state)
-        await self._ring(state)
-        parent = state.spec.parent_id
-        if parent is not None and state.creator_id == self.agent_id:
-            self._below.get(parent, set()).discard(state.channel_id)
-            await self._resume(parent)
+    async def _read(self, channel_id: str) -> State:
+        return await retry(self.hub.clock, partial(self.hub.state, channel_id), f"{channel_id} is not read")
 
     def _tell_failure(self, state: State) -> None:
-        """Report a failed run once: by the driver that took its last step, or for a timeout by each."""
+        """Report a failed run once: by the driver that took its last step, or for a timeout by each.
+
+        A nested run that a step failed is left out: the step is reported, and the top run names the path.
+        """
         is_ours = state.channel_id in self._took or state.pending_close_reason == "ttl_expired"
+        self._took.discard(state.channel_id)
         if self._on_failed is None or not is_ours or not isinstance(state, WorkflowState):
+            return
+        if state.spec.parent_id is not None and state.pending_close_reason == STEP_FAILED:
             return
         error = None if run_knob(state) is None else verdict(state).error
         if error is not None and error.type != CANCELLED:
             self._on_failed(state, error)
 
-    async def _ring(self, state: State) -> None:
-        """Tell whoever waits for the run, or for one above it."""
-        while True:
-            bell = self._bells.get(state.channel_id)
+    async def _ring(self, channel_id: str) -> None:
+        """Tell those who wait for the run, or for one above it."""
+        parent: str | None = channel_id
+        while parent is not None:
+            bell = self._bells.get(parent)
             if bell is not None:
                 bell.ring()
-            if state.spec.parent_id is None:
+            try:
+                parent = (await self._read(parent)).spec.parent_id
+            except TurnlineError:
                 return
-            state = await self.hub.state(state.spec.parent_id)
 
-    async def _resume(self, channel_id: str) -> bool:
-        """End the run's pause, if it waits for its children; whether that was so."""
-        state = await self.hub.state(channel_id)
-        if state.pause is None or state.pause.reason != "children":
-            return False
-        with suppress(Refused):
-            await self.hub.write(channel_id, ev.EV_TURN_RESUMED, {"pause": state.pause.seq})
-            return True
-        return False
+    # A step.
+
+    def _performer_of(self, speaker: str) -> Perform | None:
+        return None if speaker == self.agent_id else self._perform_step
+
+    async def _perform_step(self, work: Work) -> Done | Paused:
+        knob = run_knob(work.state)
+        if knob is None:  # A conversation that a `channel` step has opened.
+            return await perform_target(work)
+        if work.state.spec.parent_id is not None and await self.hub.tree.close_if_cut_off(work.channel_id):
+            raise ChannelClosed(work.channel_id, reason=CANCELLED)
+        self._took.add(work.channel_id)
+        step_work = await self._step_work(work, knob)
+        ended = await attempt(step_work, self._perform[type(step_work.step)])
+        if isinstance(ended, Paused) and ended.reason == "children":
+            ended = dataclasses.replace(ended, children=work.children.seen_open)
+        return self._outcome(step_work, ended)
+
+    def _outcome(self, work: StepWork[Any], ended: StepResult | Paused) -> Done | Paused:
+        """Return how the turn ends; where the step's database work does not land, that is its end (F5)."""
+        if isinstance(ended, Paused):
+            return ended
+
+        def otherwise(error: Exception) -> Done | Paused:
+            return self._outcome(work, settle(work, failed(work, error)))
+
+        around = None if ended.commit is None else partial(self._write_with, ended.commit)
+        return Done(data=packet_of(ended), around=around, otherwise=otherwise)
+
+    async def _write_with(self, unit: UnitOfWork, write: WritePacket) -> None:
+        """Write the packet with the step's database work."""
+        try:
+            if self.services.data is not None and self.services.data.shares_log:
+                await write(unit)
+            else:
+                await unit.commit_alone()
+                await write(None)
+        finally:
+            await unit.close()
+
+    async def _step_work(self, work: Work, knob: RunKnob) -> StepWork[Any]:
+        assert self._seat is not None
+        state, channel_id = work.state, work.channel_id
+        flow = await self.definitions.get(knob.digest)
+        tries, history = _this_attempt(list(work.lines))
+        step = step_of(steps_at(flow, knob.at), work.speaker)
+        elapsed = _elapsed_seconds(step, work, history)
+        within = WorkTimeout(_seconds_left(step, elapsed))
+        return StepWork(
+            step=step,
+            run_id=channel_id,
+            flow=flow,
+            turn=work.turn,
+            attempt=tries,
+            public=copied(state.context_vars),
+            private=copied(state.private_vars),
+            history=history,
+            now=self.hub.clock.now(),
+            elapsed_seconds=elapsed,
+            services=await self._services_for(state, flow, knob.digest),
+            children=Below(
+                children=work.children,
+                definitions=self.definitions,
+                trusted_runs=self._trusted_runs,
+                state_of=self.hub.state,
+                run=state,
+                knob=knob,
+                step=step.id,
+                prefix=f"{tries}-" if tries > 1 else "",
+            ),
+            journal=TurnJournal(work.lines, work.record),
+            recorded=entries(history),
+            sleep=self.hub.clock.sleep,
+            dropped=partial(self.note_dropped, channel_id),
+            people=_people(step, work, self._seat.read_next, within),
+            words=self._words(work),
+            within=within,
+        )
+
+    def _words(self, work: Work) -> OnProgress | None:
+        """Tell the words of a step's model as they come, where somebody listens."""
+        texts = self.hub.texts
+        if not texts.is_heard(work.channel_id):
+            return None
+        words = partial(TurnText, channel_id=work.channel_id, agent_id=work.speaker)
+        return stream_words(lambda text: texts.tell(words(text=text)))
+
+    async def is_trusted(self, state: State) -> bool:
+        """Return whether the run's data may be used together with secrets. See `flow.trusted_runs`."""
+        return await self._trusted_runs.is_trusted(state, self.hub.state)
+
+    async def _services_for(self, state: State, flow: Flow, digest: str) -> Services:
+        """Return the services without secrets, unless the definition and the run are the project's own."""
+        is_own_definition = await self.definitions.is_trusted(digest)
+        if is_own_definition and await self.is_trusted(state):
+            return self.services
+        run_id = state.channel_id if is_own_definition else ""
+
+        def refuse(name: str) -> str | None:
+            raise SecretRefused(name, flow=flow.name, digest=digest, run_id=run_id)
+
+        return dataclasses.replace(self.services, secret=refuse)
 
 
-def packet_of(done: Done) -> JsonObject:
+def _people(step: Step, work: Work, read_next: Read, within: WorkTimeout) -> People | None:
+    """Return whom the tools of an agent step ask."""
+    if not isinstance(step, AgentStep):
+        return None
+    ask, agent = step.agent.ask, step.agent.name or step.id
+    group = None if ask is None else AskedGroup(name=ask.group, agent=agent, expires=ask.expires)
+    return People(work, (), read_next, group=group, nobody=NAME_A_GROUP, while_waiting=within.stop_clock)
+
+
+def _elapsed_seconds(step: Step, work: Work, history: list[Envelope]) -> float:
+    """Return how much of the step's `timeout` is over."""
+    ages = [work.age_of(line) for line in history]
+    if isinstance(step, AgentStep):
+        return counted_seconds(history, ages)
+    return ages[0] if ages else 0.0
+
+
+def _seconds_left(step: Step, elapsed: float) -> float | None:
+    """Return how long a performance may take. An agent that has waited has the rest of its `timeout`."""
+    if step.timeout is None or not isinstance(step, AgentStep):
+        return step.timeout
+    return max(step.timeout - elapsed, 0.0)
+
+
+def packet_of(done: StepResult) -> JsonObject:
     """The data of a step's packet."""
     parts: Mapping[str, Any] = {
         "body": done.body,
@@ -479,9 +346,118 @@ def packet_of(done: Done) -> JsonObject:
 
 
 def _this_attempt(lines: list[Envelope]) -> tuple[int, list[Envelope]]:
-    """The number of the attempt, and its lines: those behind the last retry."""
+    """Return the number of the attempt, and its lines: those after the last retry. A fork begins again."""
     tries, begins = 1, 0
     for place, line in enumerate(lines):
+        if line.event_type == ev.EV_CHANNEL_FORKED:
+            tries, begins = 1, place + 1
         if line.event_type == ev.EV_TURN_PAUSED and line.event_data.get("reason") == "retry":
             tries, begins = tries + 1, place + 1
     return tries, lines[begins:]
+
+
+# An attempt at a step.
+
+
+async def attempt(work: StepWork[Any], perform: PerformStep) -> StepResult | Paused:
+    """Return how the step ended, or that it waits."""
+    when = work.step.when
+    if when is not None and not await _holds(when, work.public):
+        return StepResult(body=f"passed over: {when}")
+    try:
+        async with work.within:
+            done = await perform(work)
+        if isinstance(done, Paused):
+            return _within_its_time(work, done)
+    except NOT_THE_STEPS:
+        raise
+    except Exception as error:
+        done = failed(work, work.took_too_long if work.within.has_expired else error)
+    else:
+        if done.signal in ERRORS:
+            reason = done.private.get("_last_error") or f"it ended with the signal {done.signal!r}"
+            report_failure(_step_of(work), None, masked(str(reason), _hidden(work)))
+    settled = settle(work, done)
+    if settled is not done and done.commit is not None:
+        await done.commit.close()
+    return settled
+
+
+async def _holds(when: str, context: JsonObject) -> bool:
+    return await off_the_loop(compile_expression(when).holds, context, size=size_of(context))
+
+
+def _within_its_time(work: StepWork[Any], paused: Paused) -> Paused:
+    """A step's `timeout` also counts the time it waits for others, except for a person whom an agent asks."""
+    if work.step.timeout is None or paused.questions:
+        return paused
+    left = work.step.timeout - work.elapsed_seconds
+    if left <= 0:
+        raise work.took_too_long
+    if paused.seconds is not None and paused.seconds <= left:
+        return paused
+    return dataclasses.replace(paused, seconds=left, times_out=True)
+
+
+def settle(work: StepWork[Any], done: StepResult) -> StepResult | Paused:
+    """Return how the attempt ended, or a pause before the next one, as the step's retry says."""
+    retry = work.step.retry
+    if retry is None or done.is_final or work.attempt >= retry.attempts:
+        return done
+    if not retry.repeats(done.signal, done.status):
+        return done
+    seconds = min(retry.backoff * 2.0 ** (work.attempt - 1), retry.max_backoff)
+    data: JsonObject = {"signal": done.signal, "attempt": work.attempt}
+    if "_last_error" in done.private:
+        data["error"] = done.private["_last_error"]
+    return Paused(reason="retry", seconds=seconds, data=data)
+
+
+def failed(work: StepWork[Any], error: Exception) -> StepResult:
+    """Return an exception as the end of a step: the signal, and the text for the next steps.
+
+    Values of keys with `_` are masked in the text. The operator gets a report, except of a step that fails
+    because of a nested run: a step of that run has been reported.
+    """
+    kind = "error"
+    if isinstance(error, TimeoutError):
+        kind = "timeout"
+    elif isinstance(error, ParseFailed):
+        kind = "parse_error"
+    text = masked(described(error), _hidden(work))
+    named = type(error).__name__
+    is_named = text.startswith(named) or not is_bug(error)
+    if not (isinstance(error, ChildFailed) and error.step):
+        report_failure(_step_of(work), error, text if is_named else f"{named}: {text}")
+    return StepResult(
+        signal=kind,
+        private={"_last_error": text, "_last_error_type": kind},
+        status=error.status if isinstance(error, ModelError) else None,
+        is_final=isinstance(error, AddressRefused | BadAddress),
+    )
+
+
+def _step_of(work: StepWork[Any]) -> str:
+    return f"step {work.step.id!r} of run {work.run_id} (flow {work.flow.name!r})"
+
+
+def _hidden(work: StepWork[Any]) -> JsonObject:
+    """Return what no text may show: the values of keys with `_`, without the engine's report of the run."""
+    return {key: value for key, value in work.private.items() if key not in OF_THE_RUN}
+
+
+def described(error: BaseException) -> str:
+    """Return the message of an exception, with its type where the message alone says too little."""
+    text = _shortened(str(error))
+    if not text:
+        return type(error).__name__
+    is_bare = isinstance(error, KeyError) and not isinstance(error, TurnlineError)
+    return f"{type(error).__name__}: {text}" if is_bare else text
+
+
+def _shortened(text: str) -> str:
+    """Cut the middle of a long text: the error of a nested run ends with its cause."""
+    if len(text) <= ERROR_CHARACTERS:
+        return text
+    half = ERROR_CHARACTERS // 2
+    return f"{text[: half - 1]}…{text[-half:]}"

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from turnline.core import event_types as ev
 from turnline.core.envelope import Close, Envelope, JsonObject, Speak
-from turnline.core.step_targets import STEP_PREFIX
 from turnline.flow.context import public
 from turnline.flow.pauses import end_of, object_of
 
@@ -37,9 +36,13 @@ class RunEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def event_of(line: Envelope) -> RunEvent | None:
-    """Return what may be told of a line."""
+    """Return what may be told of a line.
+
+    The answer to a question of an agent step is not told: the line that resumes the turn comes with it.
+    """
     told = _TOLD.get(line.event_type)
-    if told is None:
+    is_to_question = line.event_type == ev.EV_HUMAN_ANSWERED and "pause" not in line.event_data
+    if told is None or is_to_question:
         return None
     type, facts = told
     return RunEvent(seq=line.seq, type=type, at=line.created_at, **facts(line))
@@ -72,7 +75,7 @@ def _closed(line: Envelope) -> JsonObject:
 
 
 def _step(agent_id: object) -> str:
-    return str(agent_id or "").removeprefix(STEP_PREFIX)
+    return str(agent_id or "")
 
 
 def _floor(line: Envelope) -> str:

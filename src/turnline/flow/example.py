@@ -17,8 +17,6 @@ from turnline.flow.definition.flow import Flow
 MOST_REPEATED: Final = 1_000
 """Items or characters of one value. A field that needs more has no example."""
 
-PARAMETER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""A name in a trigger's path."""
 _EXAMPLES: Final[Mapping[str, Json]] = {
     "boolean": True,
     "date": "2030-01-31",
@@ -42,7 +40,7 @@ def example_input(flow: Flow) -> JsonObject | None:
     if trigger is None:
         return None
     fields = trigger.input or {}
-    in_path = {name: _value(fields.get(name, FieldSpec())) for name in PARAMETER.findall(trigger.path)}
+    in_path = {name: _value(fields.get(name, FieldSpec())) for name in trigger.parameters}
     found = _object(fields) | in_path
     _, problems = checked_body(flow, found)
     return None if problems else found

@@ -68,37 +68,42 @@ class Folder:
                 raise self._unreadable(self.root, "this is too large for a project", expected=expected)
         return found
 
-    def sources(self) -> Iterator[Path]:
-        """Yield every file that a change of the project may be in: YAML and Python. Raises `Unreadable`."""
+    def sources(self, *, below: bool = True) -> Iterator[Path]:
+        """Yield every file that a change of the project may be in: YAML and Python. Raises `Unreadable`.
+
+        Without `below`, only those of the folder itself.
+        """
         for folder, names in self._folders():
             yield from (folder / name for name in names if name.endswith((*_YAML, ".py")))
+            if not below:
+                return
 
     @property
     def settings(self) -> Path:
         return self.root / SETTINGS_FILE
 
-    def words(self) -> frozenset[str]:
-        """Return the words of all Python files below the folder, as far as they can be read."""
+    def words(self, *, is_project: bool = True) -> frozenset[str]:
+        """Return the words of all Python files below the folder, as far as they can be read.
+
+        Of a folder that is not a project, only its own files are read: much else may be below it.
+        """
         found = set[str]()
         with suppress(Unreadable):
-            for folder, names in self._folders():
-                for name in names:
-                    if name.endswith(".py"):
-                        found |= self._words_in(folder / name)
+            for path in self.sources(below=is_project):
+                with suppress(Unreadable):
+                    if path.suffix == ".py":
+                        found.update(_WORD.findall(self.read(path).decode(errors="replace")))
         return frozenset(found)
-
-    def _words_in(self, path: Path) -> set[str]:
-        try:
-            return set(_WORD.findall(self.read(path).decode(errors="replace")))
-        except Unreadable:
-            return set()
 
     def code(self) -> list[Path]:
         """The Python files that are imported: those in nodes/ and agents/."""
         return [path for name in CODE_FOLDERS for path in python_files(self.root / name)]
 
     def code_beside(self, files: Sequence[Path]) -> list[Path]:
-        """The Python files beside these ones, as far as they use Turnline: other scripts are not run."""
+        """The Python files beside these ones, as far as they use Turnline and only define things.
+
+        Other scripts are not run, and neither is a program that runs a conversation when it is imported.
+        """
         owners = {file.parent: _owner(file) for file in files}
         beside = [(path, owner) for folder, owner in owners.items() for path in python_files(folder)]
         return [path for path, owner in beside if _owner(path) == owner and self._uses_turnline(path)]
@@ -128,7 +133,7 @@ class Folder:
 
     def _uses_turnline(self, path: Path) -> bool:
         try:
-            return _imports_turnline(self.read(path))
+            return _is_code(self.read(path))
         except Unreadable:
             return False
 
@@ -190,11 +195,40 @@ def _belongs(folder: Path) -> bool:
     )
 
 
-def _imports_turnline(source: bytes) -> bool:
+def _is_code(source: bytes) -> bool:
+    """Whether the file uses Turnline, and does not run a conversation when it is imported."""
     try:
-        nodes = list(ast.walk(ast.parse(source)))
+        tree = ast.parse(source)
+        nodes = list(ast.walk(tree))
     except (SyntaxError, ValueError, RecursionError):
         return b"turnline" in source  # Importing it says what is wrong.
     imports = [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
     froms = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    return any(name.partition(".")[0] == "turnline" for name in imports + froms)
+    if not any(name.partition(".")[0] == "turnline" for name in imports + froms):
+        return False
+    return not any(map(_runs, _executed(tree)))
+
+
+def _executed(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield what Python executes when the file is imported. Functions are not called then."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        is_guarded = isinstance(node, ast.If) and _names_main(node.test)
+        if not is_guarded and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield node
+            pending += ast.iter_child_nodes(node)
+
+
+def _names_main(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))
+
+
+def _runs(node: ast.AST) -> bool:
+    """Whether this is a call of `run_sync` or `asyncio.run`."""
+    match node:
+        case ast.Call(func=ast.Name(id="run_sync") | ast.Attribute(attr="run_sync")):
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="asyncio"), attr="run")):
+            return True
+    return False

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final, Literal
+from itertools import pairwise
+from typing import Final
 
+from turnline.core import event_types as ev
+from turnline.core.claims import Paused, Reason
 from turnline.core.envelope import Envelope, JsonObject
-from turnline.core.event_types import EV_HUMAN_ANSWERED, EV_TIMER_FIRED, EV_TURN_PAUSED, EV_TURN_RESUMED
-from turnline.core.pauses import moment_of, seconds_of
+from turnline.core.json import ids_of, moment_of, seconds_of
 from turnline.core.state import ends_at
-from turnline.flow.work import Paused
 
-Reason = Literal["retry", "time", "person", "event", "children"]
-_ENDS: Final = frozenset({EV_TIMER_FIRED, EV_HUMAN_ANSWERED, EV_TURN_RESUMED})
+_ENDS: Final = frozenset({ev.EV_TIMER_FIRED, ev.EV_HUMAN_ANSWERED, ev.EV_TURN_RESUMED})
 
 
 def waited(history: Sequence[Envelope], reason: Reason) -> Envelope | Paused | None:
@@ -34,7 +34,7 @@ def waited(history: Sequence[Envelope], reason: Reason) -> Envelope | Paused | N
 def timed_out(history: Sequence[Envelope], now: datetime) -> bool:
     """Return whether the attempt's last pause ended because the step's `timeout` was over."""
     ended = next((line for line in reversed(history) if line.event_type in _ENDS), None)
-    if ended is None or ended.event_type != EV_TIMER_FIRED:
+    if ended is None or ended.event_type != ev.EV_TIMER_FIRED:
         return False
     pause = ended.event_data.get("pause")
     data: JsonObject = next((line.event_data for line in history if line.seq == pause), {})
@@ -62,8 +62,30 @@ def object_of(data: JsonObject, key: str) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
+def counted_seconds(history: Sequence[Envelope], ages: Sequence[float]) -> float:
+    """Return how many seconds of an attempt the `timeout` of an agent step counts (N1a).
+
+    Time in which a person is asked is not counted, and neither is time in which no process had the step.
+    """
+    counted, asked = 0.0, set[str]()
+    lines = zip(history, ages, strict=True)
+    for (line, age), (following, later) in pairwise(lines):
+        match line.event_type:
+            case ev.EV_HUMAN_REQUESTED:
+                asked.add(str(line.event_data.get("request_id")))
+            case ev.EV_HUMAN_ANSWERED:
+                asked.discard(str(line.event_data.get("request_id")))
+            case ev.EV_TURN_PAUSED:
+                asked = set(ids_of(line.event_data.get("questions")))
+            case ev.EV_TURN_CLAIMED | ev.EV_TURN_RESUMED | ev.EV_TIMER_FIRED:
+                asked.clear()
+        if not asked and following.event_type != ev.EV_TURN_CLAIMED:
+            counted += age - later
+    return counted
+
+
 def _is_pause(line: Envelope, reason: Reason) -> bool:
-    return line.event_type == EV_TURN_PAUSED and line.event_data.get("reason") == reason
+    return line.event_type == ev.EV_TURN_PAUSED and line.event_data.get("reason") == reason
 
 
 def _as_written(line: Envelope, reason: Reason) -> Paused:

@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 from turnline.core.channel import Participant
-from turnline.core.conditions import FromSpeaker, SignalIs, parts_of
 from turnline.core.graph import Transition, TransitionGraph
-from turnline.core.step_targets import step_id
 from turnline.core.study.drawing import graph_picture
 from turnline.core.study.picture import OTHERWISE, Edge, Node, Picture, node_id
+from turnline.core.transitions import FromSpeaker, SignalIs, parts_of
 from turnline.flow.check.signals import signals_of
 from turnline.flow.compile import ERRORS, graph_of, participants_of
 from turnline.flow.definition.flow import Flow, inner_steps
@@ -41,7 +40,7 @@ def run_picture(
     """Return what there is to draw of a run; what a step does is its `detail`, where `steps` say it."""
     members = list(participants)
     drawn = graph_picture(graph, participants=members)
-    known = {node_id(step_id(step.id)): step for step in steps}
+    known = {node_id(step.id): step for step in steps}
     edges = list(_joined(graph, [one for one in drawn.edges if _is_written(graph, one, known)]))
     led = {edge.target for edge in edges}
     order = {node_id(one.agent_id): place for place, one in enumerate(members)}

@@ -95,10 +95,14 @@ def load_project(folder: str | os.PathLike[str], *, environment: Mapping[str, st
 
 
 def models_in(folder: str | os.PathLike[str]) -> Sequence[YamlDocument]:
-    """Return the data models below a folder, as they were read. No Python file is imported."""
+    """Return the data models below a folder, as they were read. No Python file is imported.
+
+    Raises `BadDocuments` if a document has mistakes: it might be a model.
+    """
     loading = _Loading(Folder(Path(folder), shown_as=Path(folder)), os.environ)
     for path in loading.documents():
         loading.read(path, stray="warning")
+    loading.report.raise_if_bad()
     return loading.models
 
 
@@ -131,7 +135,7 @@ class _Loading:
     def __init__(self, folder: Folder, environment: Mapping[str, str]) -> None:
         self._folder = folder
         self._environment = environment
-        self._report = Report()
+        self.report = Report()
         self._beside = list[Contents]()
         self._contents = list[Contents]()
 
@@ -140,13 +144,13 @@ class _Loading:
         try:
             return self._folder.documents()
         except Unreadable as error:
-            self._report.add(error.finding)
+            self.report.add(error.finding)
             return []
 
     def read(self, path: Path, *, stray: Severity) -> None:
         """Read a document file, and tell of everything in it."""
         contents = self._read(path, stray)
-        self._report.add(*contents.findings)
+        self.report.add(*contents.findings)
         self._contents.append(contents)
 
     def read_beside(self, path: Path) -> None:
@@ -165,13 +169,13 @@ class _Loading:
         flows = [flow for one in every for flow in one.flows]
         chosen = [flow for one in self._contents for flow in one.flows]
         known = _known(settings, python, every) if is_whole else Known()
-        if any(one.code == NOT_IMPORTED for one in self._report.findings):
+        if any(one.code == NOT_IMPORTED for one in self.report.findings):
             # The file may have any of them: its own finding is enough.
             known = replace(known, runners=None, agents=None, tools=None)
-        self._report.add(*clashes(flows))
+        self.report.add(*clashes(flows))
         for loaded in chosen:
             problems = [*bad_texts(loaded.flow), *missing_names(loaded.flow, known)]
-            self._report.add(*map(loaded.finding, problems), *unclear_tools(loaded, python))
+            self.report.add(*map(loaded.finding, problems), *unclear_tools(loaded, python))
         return Project(
             root=self._folder.root,
             settings=settings,
@@ -184,7 +188,7 @@ class _Loading:
             tools=python.tools,
             chosen=list(dict.fromkeys(flow.name for flow in chosen)),
             known=known,
-            report=self._report,
+            report=self.report,
         )
 
     def _read(self, path: Path, stray: Severity) -> Contents:
@@ -202,17 +206,17 @@ class _Loading:
         try:
             content = self._folder.read(path)
         except Unreadable as error:
-            self._report.add(error.finding)
+            self.report.add(error.finding)
             return Settings()
         file = self._folder.shown(path)
         settings, findings = read_settings(content, file=file, environment=self._environment)
-        self._report.add(*findings)
+        self.report.add(*findings)
         return settings
 
     def _python(self, files: Sequence[Path]) -> Code:
         modules, findings = Modules(self._folder).load(files)
         code = code_of(modules, self._folder)
-        self._report.add(*findings, *code.findings)
+        self.report.add(*findings, *code.findings)
         return code
 
 
@@ -222,7 +226,14 @@ def _known(settings: Settings, code: Code, contents: Sequence[Contents]) -> Know
         agents=code.agents.keys(),
         agent_tools={name: tool_names(agent, *NETWORK_TOOLS) for name, agent in code.agents.items()},
         tools=code.tools.keys(),
+        asking_tools=[name for name, one in code.tools.items() if one.asks],
+        asking_agents={name: _asking_tools(agent) for name, agent in code.agents.items()},
         flows={name for one in contents for name in one.names},
         servers=settings.mcp_servers.keys(),
         definitions={flow.name: flow.flow for one in contents for flow in one.flows},
     )
+
+
+def _asking_tools(agent: Agent) -> list[str] | None:
+    """Return the tools of an agent that ask a person; None if its own hook asks."""
+    return None if agent.hitl_hook is not None else [one.name for one in agent.tools if one.asks]

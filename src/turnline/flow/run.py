@@ -43,6 +43,8 @@ class RunKnob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the run was started with, by its digest: the same request, sent again, finds its run."""
     retry_of: str = ""
     """The run it was started from, at one of its steps."""
+    is_untrusted: bool = False
+    """Whether it has its data from a run that got no secrets. Then it gets none either."""
 
 
 def first_private(flow: Flow, user_id: object = None) -> JsonObject:

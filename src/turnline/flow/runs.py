@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from turnline.agent.timeouts import within
 from turnline.core import event_types as ev
-from turnline.core.envelope import Envelope
-from turnline.core.json import normalised
+from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.json import normalised, size_of
 from turnline.core.lifecycle import CANCELLED
-from turnline.core.state import EVENT, PERSON, STUCK, State, WorkflowState
-from turnline.core.step_targets import STEP_PREFIX
+from turnline.core.state import EVENT, PERSON, STUCK, Question, State, WorkflowState
 from turnline.errors import (
     ChannelQuarantined,
     NotDue,
@@ -35,6 +35,7 @@ from turnline.flow.definition.flow import Flow, digest
 from turnline.flow.driver import Driver
 from turnline.flow.run import RunKnob, first_private, request_for, run_knob
 from turnline.flow.verdict import Verdict, stuck_error, verdict
+from turnline.threads import off_the_loop
 
 _PAGE: Final = 256
 
@@ -45,6 +46,11 @@ class Runs:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._hub = driver.hub
+
+    @property
+    def driver(self) -> Driver:
+        """The driver through which they are seen."""
+        return self._driver
 
     @property
     def flows(self) -> Mapping[str, Flow]:
@@ -65,7 +71,7 @@ class Runs:
         `RunConflict` if there is a run of that id that began with something else.
         """
         flow = self._flow(flow) if isinstance(flow, str) else flow
-        given, dropped = from_outside(normalised(dict(input), field="input"))
+        given, dropped = await _let_in(input, field="input")
         pins = {one.name: await self._driver.definitions.keep(one) for one in self._reachable(flow)}
         knob = RunKnob(
             name=flow.name,
@@ -162,8 +168,9 @@ class Runs:
         state = await self.state(run_id)
         if state.is_over:
             raise RunConflict(run_id, because="is over")
+        below = self._hub.tree.open_below(run_id)
         await self._hub.write(run_id, ev.EV_CHANNEL_CLOSED, {"reason": CANCELLED, "by": by or "operator"})
-        await self._hub.tree.close_below(run_id, by=self._driver.agent_id)
+        await self._hub.tree.close(below)
 
     async def retry(self, run_id: str, *, step: str | None = None, user_id: str | None = None) -> str:
         """Resume a stuck run, or start one that continues from a step of a run that is over.
@@ -172,6 +179,7 @@ class Runs:
         `step`, it continues from the last step. Raises `UnknownName` for a step the run never came to.
 
         A new run is of the user who retries. A run that resumes stays of the user who started it.
+        A new run of a run without secrets gets none: it has that run's data.
         """
         state = await self.state(run_id)
         stuck = await self._stuck_below(state) if step is None else []
@@ -184,13 +192,15 @@ class Runs:
         if not state.is_over or knob is None:
             raise RunConflict(run_id, because="is not over; wait for its end, or cancel it first")
         if state.spec.parent_id is not None:
-            raise RunConflict(run_id, because=f"is part of {state.spec.parent_id!r}; retry that one")
+            top = await self._hub.tree.top(run_id)
+            raise RunConflict(run_id, because=f"is part of the run {top!r}; retry that one")
         flow = await self._driver.definitions.get(knob.digest)
         before = await self._before(state, step)
         private = {key: value for key, value in before.private_vars.items() if key != "_user_id"}
         private |= {} if user_id is None else {"_user_id": user_id}
-        knob = msgspec.structs.replace(knob, private=private, retry_of=run_id)
-        start = (before.expected_next_speaker or "").removeprefix(STEP_PREFIX)
+        is_untrusted = not await self._driver.is_trusted(state)
+        knob = msgspec.structs.replace(knob, private=private, retry_of=run_id, is_untrusted=is_untrusted)
+        start = before.expected_next_speaker or ""
         labels = {**state.spec.labels, "retry_of": run_id}
         request = request_for(flow, knob, before.context_vars, labels=labels, start=start)
         return await self._driver.open(request)
@@ -201,7 +211,7 @@ class Runs:
         pause = state.pause
         if pause is None or pause.reason != EVENT or pause.key != event:
             raise RunNotWaiting(run_id, what=f"the event {event!r}")
-        given, dropped = from_outside(normalised(dict(data), field="data"))
+        given, dropped = await _let_in(data, field="data")
         self._driver.note_dropped(run_id, "event", dropped)
         told = {"pause": pause.seq, "event": event, "data": given}
         try:
@@ -230,10 +240,10 @@ class Runs:
         """Return the stuck runs among this one and those that it waits for."""
         if state.is_stuck:
             return [state]
-        if state.pause is None or state.pause.reason != "children":
+        if state.pause is None:
             return []
         found: list[WorkflowState] = []
-        for child in sorted(self._driver.children_of(state.channel_id)):
+        for child in state.pause.children:
             with suppress(UnknownRun):
                 found += await self._stuck_below(await self.state(child))
         return found
@@ -242,9 +252,9 @@ class Runs:
         """Whether the run waits for somebody, or for longer than a caller does."""
         pause = state.pause
         if pause is None:
-            return False
+            return bool(await self.open_questions(state))
         if pause.reason == "children":
-            below = [await self._hub.state(one) for one in self._driver.children_of(state.channel_id)]
+            below = [await self._hub.state(one) for one in pause.children]
             waiting = [await self._waits(one, patience) for one in below if not one.is_over]
             return bool(waiting) and all(waiting)
         if pause.reason in (PERSON, EVENT, STUCK):
@@ -254,6 +264,22 @@ class Runs:
         left = await self._hub.seconds_left(state.channel_id)
         return left > patience - self._hub.clock.monotonic()
 
+    async def open_questions(self, state: State) -> list[tuple[Question, Envelope]]:
+        """Return the questions of the turn in progress that may be answered, with the lines that ask."""
+        asked = {one.seq: (key, one) for key, one in state.questions.items() if not one.answer_seq}
+        if not asked:
+            return []
+        lines = await self._hub.read_recent(state.channel_id, min(asked) - 1)
+        found = [(*asked[line.seq], line) for line in lines if line.seq in asked]
+        return [(one, line) for key, one, line in found if not await self._has_expired(state, key, one, line)]
+
+    async def _has_expired(self, state: State, request_id: str, question: Question, line: Envelope) -> bool:
+        """Return whether nobody may answer any more. After an outage people have a moment more."""
+        if question.expires is None or self._hub.seconds_since(line) < question.expires:
+            return False
+        is_awaited = state.pause is not None and request_id in state.pause.questions
+        return not is_awaited or await self._hub.seconds_left(state.channel_id) <= 0
+
     async def _before(self, state: State, step: str | None) -> State:
         """The run's state when a step was last given the floor."""
         adapter = self._hub.adapter(state.spec.type)
@@ -261,9 +287,17 @@ class Runs:
         then: State = adapter.initial(state.spec)
         for line in await self._hub.read_wal(state.channel_id):
             then = adapter.fold(then, line)
-            floor = (then.expected_next_speaker or "").removeprefix(STEP_PREFIX)
-            if then.floor_seq == line.seq and floor and step in (None, floor):
+            floor = then.expected_next_speaker or ""
+            gives_floor = then.floor_seq == line.seq or line.event_type == ev.EV_CHANNEL_FORKED
+            if gives_floor and floor and step in (None, floor):
                 found = then
         if found is None:
             raise UnknownName("step", str(step), [one.name for one in state.spec.participants])
         return found
+
+
+async def _let_in(data: Mapping[str, Any], *, field: str) -> tuple[JsonObject, list[str]]:
+    """Return data from outside as it reads back, and the reserved keys that were dropped (F1)."""
+    plain = dict(data)
+    checked = await off_the_loop(partial(normalised, field=field), plain, size=size_of(plain))
+    return from_outside(checked)

@@ -33,6 +33,7 @@ _OF_SERVER: Final = {
     "header_seconds",
     "body_seconds",
     "stuck_seconds",
+    "requests_per_user",
     "streams_per_user",
 }
 _QUOTAS: Final = {"open_runs_per_user", "open_runs_of_strangers", "open_channels_per_user", "context_bytes"}
@@ -58,6 +59,8 @@ class ProjectLimits(Part):
     stuck_seconds: Duration | None = None
     """How long a client may read nothing of an answer that waits for it."""
 
+    requests_per_user: int | None = Field(default=None, ge=1)
+    """Requests of one user at once."""
     streams_per_user: int | None = Field(default=None, ge=1)
     """Event streams of one user at once."""
     presences_per_user: int | None = Field(default=None, ge=1)
@@ -72,11 +75,11 @@ class ProjectLimits(Part):
     """Of all context variables of one channel or run, as JSON."""
 
     def quotas(self) -> dict[str, int]:
-        """The limits of the log's users and channels that are set."""
+        """Return the limits of the log's users and channels that are set."""
         return self._set(_QUOTAS)
 
     def of_server(self) -> dict[str, Any]:
-        """What `ServerSettings` takes of it: what is set."""
+        """Return the limits of `ServerSettings` that are set."""
         return self._set(_OF_SERVER)
 
     def _set(self, names: set[str]) -> dict[str, Any]:

@@ -5,10 +5,10 @@
 
 Anyone with write access to a log can add a definition, and an import brings definitions of other
 people. So `{{ secret.NAME }}` resolves only in a definition that a server of this project loaded
-from its own files, now or earlier. The server marks each definition that it loads: the mark is a
-channel whose id is an HMAC of the definition's digest.
+from its own files, now or earlier, and only in runs that `flow.trusted_runs` trusts. The server marks
+each definition that it loads: the mark is a channel whose id is an HMAC of the definition's digest.
 
-Rule 1: the key is never written to the log. Without it nobody can make a mark.
+Rule 1: the key is never written to the log. Without it no mark can be made.
 
 Rule 2: a mark fits one digest, and `Definitions.get` returns only content of that digest.
 
@@ -37,6 +37,7 @@ MARK_DIGITS: Final = 48
 """Hexadecimal digits of a mark: 192 bits of an HMAC-SHA256."""
 _KEY: Final = re.compile(r"[0-9a-fA-F]{64}")
 _PURPOSE: Final = b"turnline flow definition\0"
+_LINE: Final = b"turnline line of a mark"
 _DO: Final = "Write 64 hexadecimal digits, for example from `openssl rand -hex 32`."
 
 
@@ -62,6 +63,16 @@ class TrustKey:
         """Return the id of the channel that marks the definition with this digest."""
         code = hmac.digest(self._key, _PURPOSE + digest.encode(), "sha256").hex()
         return MARK_PREFIX + code[:MARK_DIGITS]
+
+    def signature_of(self, channel_id: str, text: str) -> str:
+        """Return the mark of a line of a channel of marks that says `text`."""
+        return hmac.digest(self._key, b"\0".join((_LINE, channel_id.encode(), text.encode())), "sha256").hex()
+
+    def fits(self, signature: object, channel_id: str, text: str) -> bool:
+        """Return whether this is the mark that `signature_of` makes."""
+        return isinstance(signature, str) and hmac.compare_digest(
+            signature.encode(), self.signature_of(channel_id, text).encode()
+        )
 
 
 def find_trust_key(environ: Mapping[str, str], folder: Path) -> TrustKey | None:

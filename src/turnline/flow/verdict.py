@@ -12,8 +12,7 @@ from msgspec import Struct
 from turnline.core.envelope import JsonObject
 from turnline.core.lifecycle import CANCELLED
 from turnline.core.router import OUT_OF_STEPS
-from turnline.core.state import WorkflowState
-from turnline.core.step_targets import STEP_PREFIX
+from turnline.core.state import WorkflowState, has_open_question
 from turnline.flow.context import public
 
 COMPLETED: Final = "completed"
@@ -54,28 +53,29 @@ def verdict(state: WorkflowState) -> Verdict:
     if state.is_stuck:
         return Verdict(status="stuck", data=data, error=stuck_error(state))
     if not state.is_over:
-        return Verdict(status="running" if state.pause is None else "waiting", data=data)
+        waits = state.pause is not None or has_open_question(state)
+        return Verdict(status="waiting" if waits else "running", data=data)
     if state.pending_close_reason == COMPLETED:
         given = state.private_vars.get("_response_status")
         return Verdict(status="succeeded", data=data, http_status=given if isinstance(given, int) else 200)
     return Verdict(status="failed", data=data, error=_error(state))
 
 
-def public_error(state: WorkflowState, told: Verdict) -> RunError | None:
+def public_error(state: WorkflowState, told: Verdict, *, reference: str) -> RunError | None:
     """Return why the run failed, for a caller who may not read it: the type, and where an operator looks.
 
-    What a step raised may hold anything that the step knew.
+    What a step raised may hold anything that the step knew. `reference` leads an operator to it.
     """
     error = told.error
     if error is None or state.pending_close_reason not in (STEP_FAILED, FAILED):
         return error
-    message = f"The run failed. The server's log has the reason; its reference is {state.channel_id}."
+    message = f"The run failed. The server's log has the reason; its reference is {reference}."
     return RunError(type=error.type, message=message)
 
 
 def stuck_error(state: WorkflowState) -> RunError:
     """Describe the step that a run, or one below it, is stuck in."""
-    step = (state.expected_next_speaker or "").removeprefix(STEP_PREFIX)
+    step = state.expected_next_speaker or ""
     message = (
         f"Its process ended each time it took step {step!r} of run {state.channel_id!r}. "
         f"Fix the cause, then retry the run."
@@ -85,7 +85,7 @@ def stuck_error(state: WorkflowState) -> RunError:
 
 def _error(state: WorkflowState) -> RunError:
     reason = state.pending_close_reason
-    step = (state.last_speaker_id or "").removeprefix(STEP_PREFIX) or None
+    step = state.last_speaker_id
     last = state.private_vars.get("_last_error")
     if reason == STEP_FAILED:
         kind = state.private_vars.get("_last_error_type")

@@ -1,6 +1,6 @@
 """A step in progress: what whoever performs it is given, and what it gives back.
 
-    async def perform(work: Work[RouterStep]) -> Done | Paused
+    async def perform(work: StepWork[RouterStep]) -> StepResult | Paused
 
 One module in `flow/steps/` for each kind, each with one such function. It reads the
 work and returns; the engine claims the turn, posts the packet, keeps the timers and
@@ -15,22 +15,28 @@ of what is on the log.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from turnline.agent.agent import Agent, Config
-from turnline.agent.journal import Entry, Journal
+from turnline.agent.journal import Entry
+from turnline.agent.performer import OnProgress
 from turnline.agent.tool import Tool
+from turnline.core.claims import Paused
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.state import State
 from turnline.flow.definition.flow import Flow, ModelUse
 from turnline.flow.definition.steps import Step
 from turnline.log.joined import Transaction
+from turnline.turns.journal import TurnJournal
+from turnline.turns.people import People
 
 DEFAULT: Final = "default"
-LIVE_KEYS: Final = frozenset({"_session", "_db"})
+LIVE_KEYS: Final = frozenset({"_session", "_db", "_once"})
 """Handles that are laid over the context for a step and are never stored (F2)."""
 
 S = TypeVar("S", bound=Step)
@@ -40,7 +46,7 @@ Node = Callable[[dict[str, Any]], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class StepResult:
     """How a step ended. It becomes the packet."""
 
     signal: str = DEFAULT
@@ -59,23 +65,6 @@ class Done:
     """The HTTP status, 400 or above, that the step failed with. `retry` decides by it."""
     is_final: bool = False
     """Whether another attempt cannot end differently. `retry` does not repeat it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paused:
-    """The step waits. It is performed again after `seconds`, at `until`, or when `key` is answered."""
-
-    reason: Literal["retry", "time", "person", "event", "children"]
-    seconds: float | None = None
-    """At most so long, counted from the line that says so. A clock that is set changes nothing."""
-    until: datetime | None = None
-    """A time of day, by the clock that people read."""
-    times_out: bool = False
-    """After `seconds` the step's own `timeout` is over: its signal is `timeout`."""
-    key: str = ""
-    """What the answer, or the event, has to name."""
-    data: JsonObject = field(default_factory=dict)
-    """For whoever reads the log: the form of a human task, say."""
 
 
 class UnitOfWork(Transaction, Protocol):
@@ -113,7 +102,7 @@ class Data(Protocol):
         ...
 
 
-class Children(Protocol):
+class StepChildren(Protocol):
     """Channels below a run, at places a step names. Opening one that is there already changes nothing."""
 
     async def run_inner(self, place: str, inner: str, context: JsonObject) -> None:
@@ -166,7 +155,7 @@ class Services:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work(Generic[S]):
+class StepWork(Generic[S]):
     """One attempt at a step."""
 
     step: S
@@ -185,16 +174,30 @@ class Work(Generic[S]):
     now: datetime
     """The time people read."""
     elapsed_seconds: float
-    """How long ago the attempt's first line was written; 0 without one. Setting the clock changes nothing."""
+    """How much of the step's `timeout` is over. Setting the clock changes nothing.
+
+    It is the age of the attempt's first line; for an agent step, see `flow.pauses.counted_seconds`.
+    """
     services: Services
-    children: Children
-    journal: Journal
-    """Writes the entries of an agent's round on the log."""
+    children: StepChildren
+    journal: TurnJournal
+    """Writes the units of the turn on the log, and has the results of `once`, also of earlier attempts."""
     recorded: Sequence[Entry]
     """The entries of the round that are there already: a killed attempt's."""
     sleep: Callable[[float], Awaitable[None]]
     dropped: Callable[[str, Sequence[str]], None]
     """Notes in the audit that reserved keys from a source were dropped (F1)."""
+    people: People | None = None
+    """Whom an agent's tools ask; None: nobody."""
+    words: OnProgress | None = None
+    """Tells listeners the words of the model as they come; None: nobody listens."""
+    within: WorkTimeout = field(default_factory=lambda: WorkTimeout(None))
+    """The limit of this performance."""
+
+    @property
+    def took_too_long(self) -> TimeoutError:
+        """The error of a step whose own `timeout` is over."""
+        return TimeoutError(f"the step took longer than its timeout of {self.step.timeout:g} s")
 
     @property
     def key(self) -> str:
@@ -202,4 +205,55 @@ class Work(Generic[S]):
         return f"{self.run_id}:{self.turn}"
 
 
-Perform = Callable[[Work[Any]], Awaitable[Done | Paused]]
+class WorkTimeout:
+    """A limit of time that stands still while a person is asked (N1a). An async context manager.
+
+    Other calls that run while a person is asked are not counted either.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._timeout: asyncio.Timeout | None = None
+        self._waiting = 0
+        """How many calls wait for a person."""
+        self._left: float | None = None
+        """The seconds that are left when the last person has answered."""
+
+    async def __aenter__(self) -> WorkTimeout:
+        self._timeout = asyncio.timeout(self._seconds)
+        await self._timeout.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        assert self._timeout is not None
+        await self._timeout.__aexit__(*raised)
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the limit was reached."""
+        return self._timeout is not None and self._timeout.expired()
+
+    @contextmanager
+    def stop_clock(self) -> Iterator[None]:
+        """Do not count the time inside of this."""
+        self._waiting += 1
+        if self._waiting == 1:
+            self._left = self._seconds_left()
+            self._set(None)
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if not self._waiting and self._left is not None:
+                self._set(asyncio.get_running_loop().time() + self._left)
+
+    def _seconds_left(self) -> float | None:
+        when = None if self._timeout is None else self._timeout.when()
+        return None if when is None else when - asyncio.get_running_loop().time()
+
+    def _set(self, when: float | None) -> None:
+        if self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(when)
+
+
+PerformStep = Callable[[StepWork[Any]], Awaitable[StepResult | Paused]]

@@ -10,19 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
-from contextlib import suppress
 from datetime import datetime
-from itertools import accumulate
 from typing import Final
 
 from turnline.core import event_types as ev
-from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
-from turnline.core.state import LONG_AGO
-from turnline.errors import CorruptRecord, LogConflict
-from turnline.hub.clock import Clock
-from turnline.hub.ids import NewId
-from turnline.log.base import Log
-from turnline.log.bell import Bell
+from turnline.core.envelope import Envelope
+from turnline.hub.timers import Clock, NewId
+from turnline.log.base import Bell, Log
+from turnline.log.system_channel import SystemChannel, SystemLine
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +25,7 @@ AUDIT_CHANNEL: Final = "_audit"
 _LINES_PER_APPEND: Final = 256
 MAX_PENDING_LINES: Final = 10_000
 """Lines kept while the log cannot be written; what comes beyond them is counted, and the count is told."""
-_AUDITED: Final = {
+AUDITED: Final = {
     ev.EV_CHANNEL_OPENED: "channel_opened",
     ev.EV_CHANNEL_FORKED: "channel_forked",
     ev.EV_CHANNEL_CLOSED: "channel_closed",
@@ -47,20 +42,20 @@ class AuditLog:
     def __init__(self, log: Log, clock: Clock, new_id: NewId) -> None:
         self._log = log
         self._clock = clock
-        self._new_id = new_id
-        self._seq = 0
-        self.last_at = LONG_AGO
-        self._pending: list[tuple[str, JsonObject, datetime]] = []
+        self._channel = SystemChannel(log, AUDIT_CHANNEL, clock.now, new_id)
+        self._pending: list[SystemLine] = []
         self._dropped = 0
         self._flushing: asyncio.Task[None] | None = None
         self._bell = Bell()
 
+    @property
+    def last_at(self) -> datetime:
+        """Return the time of the last known line."""
+        return self._channel.last_at
+
     async def hydrate(self) -> None:
-        head = await self._log.head(AUDIT_CHANNEL)
-        self._seq = head.seq if head else 0
-        with suppress(CorruptRecord):  # It costs the audit's past, never the hub (E5).
-            async for last in self._log.read(AUDIT_CHANNEL, after=max(self._seq - 1, 0)):
-                self.last_at = last.created_at
+        """Find the end of the audit. A damaged line costs the audit's past, never the hub (E5)."""
+        await self._channel.catch_up()
 
     def note(self, what: str, **facts: object) -> None:
         """Write down that something happened; it is appended soon."""
@@ -68,18 +63,17 @@ class AuditLog:
             self._dropped += 1
             return
         if self._dropped:
-            self._pending.append(("lines_dropped", {"count": self._dropped}, self._clock.now()))
+            self._pending.append(self._line("lines_dropped", {"count": self._dropped}))
             self._dropped = 0
-        self._pending.append((what, dict(facts), self._clock.now()))
+        self._pending.append(self._line(what, facts))
         self._start()
 
     def note_envelopes(self, envelopes: Iterable[Envelope]) -> None:
-        """Note those of a channel's new lines that are governance."""
+        """Note lines of a channel that are governance: their types are in `AUDITED`."""
         for envelope in envelopes:
-            what = _AUDITED.get(envelope.event_type)
-            if what is not None:
-                facts = {key: value for key, value in envelope.event_data.items() if key in _AUDITED_FACTS}
-                self.note(what, channel_id=envelope.channel_id, seq=envelope.seq, **facts)
+            facts = {key: value for key, value in envelope.event_data.items() if key in _AUDITED_FACTS}
+            what = AUDITED[envelope.event_type]
+            self.note(what, channel_id=envelope.channel_id, seq=envelope.seq, **facts)
 
     async def flush(self) -> None:
         """Wait until everything noted so far is on the log."""
@@ -107,32 +101,15 @@ class AuditLog:
 
     async def _flush(self) -> None:
         while self._pending:
-            lines = self._pending[:_LINES_PER_APPEND]
-            # A clock may be set back between two lines of one append.
-            times = accumulate((max(at, self.last_at) for _, _, at in lines), max)
-            numbered = enumerate(zip(lines, times, strict=True), start=self._seq + 1)
-            envelopes = [self._line(n, what, facts, at) for n, ((what, facts, _), at) in numbered]
-            try:
-                await self._log.append(AUDIT_CHANNEL, envelopes, after=self._seq)
-            except LogConflict:  # Another hub on the same log.
-                await self.hydrate()
-                continue
-            self._seq, self.last_at = envelopes[-1].seq, envelopes[-1].created_at
-            del self._pending[: len(lines)]
+            written = await self._channel.append(self._next_lines)
+            del self._pending[: len(written)]
             self._bell.ring()
 
-    def _line(self, seq: int, what: str, facts: JsonObject, at: datetime) -> Envelope:
-        return Envelope(
-            schema_version=SCHEMA_VERSION,
-            envelope_id=self._new_id(),
-            channel_id=AUDIT_CHANNEL,
-            seq=seq,
-            sender_id=ev.HUB,
-            event_type=f"audit.{what}",
-            event_data=facts,
-            audience=[],
-            created_at=at,
-        )
+    def _next_lines(self) -> list[SystemLine]:
+        return self._pending[:_LINES_PER_APPEND]
+
+    def _line(self, what: str, facts: dict[str, object]) -> SystemLine:
+        return SystemLine(f"audit.{what}", facts, at=self._clock.now())
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

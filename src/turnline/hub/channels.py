@@ -1,25 +1,32 @@
 """The channels a hub has in memory: hydrated when touched, forgotten when idle.
 
-Rule 1: opening a hub costs the open channels, not the history. A closed channel
-is read when somebody asks for it, and never needs its custom classes (E5).
+Rule 1: opening a hub costs the rows of the open channels in the index, not their lines (Y8). A channel is
+read when it is needed, and a closed one never needs its custom classes (E5).
 
 Rule 2: a channel that cannot be read is quarantined: touching it raises, and
-every other channel works.
+every other channel works. The first touch finds out.
+
+Rule 3: everything in an entry is computed from the log. Forgetting one costs a read.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from asyncio import Future, Task
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
+from turnline.core import codec
 from turnline.core.adapter import Adapters, AnyAdapter
 from turnline.core.channel import ChannelSpec
-from turnline.core.envelope import Envelope
-from turnline.core.event_types import EV_CHANNEL_INVITE
+from turnline.core.envelope import Draft, Envelope
+from turnline.core.event_types import EV_CHANNEL_INVITE, EV_PAYLOAD_ERASED
 from turnline.core.fold import FOLD_VERSION
 from turnline.core.state import State
 from turnline.errors import (
@@ -30,10 +37,140 @@ from turnline.errors import (
     UnknownChannel,
     UnknownName,
 )
-from turnline.hub.entry import RECENT_ENVELOPES, Entry
-from turnline.log.base import Log, Snapshots
+from turnline.log.base import Bell, Log, Snapshots
+from turnline.log.joined import Transaction
 
-CACHED_CHANNELS: Final = 4096
+RECENT_ENVELOPES: Final = 64
+"""So many of a channel's last envelopes are handed out without asking the log."""
+RECENT_BYTES: Final = 256 * 1024
+ENTRY_BYTES: Final = 8 * 1024
+"""What an entry takes beside its state and its last envelopes."""
+MEASURED_BYTES: Final = 4 * 1024
+"""A state is measured again after so many bytes of lines, or after as many as it had itself."""
+
+
+class Waiting:
+    """A draft on its way, and whoever waits for what becomes of it."""
+
+    __slots__ = ("draft", "future", "within")
+
+    def __init__(
+        self, draft: Draft, future: Future[tuple[Envelope, ...]], within: Transaction | None = None
+    ) -> None:
+        self.draft = draft
+        self.future = future
+        self.within = within
+        """What is committed with the draft, or rolled back before its sender is told that it is refused."""
+
+    def answer(self, outcome: tuple[Envelope, ...] | BaseException) -> None:
+        if self.future.done():  # Whoever sent it has gone away.
+            return
+        if isinstance(outcome, BaseException):
+            self.future.set_exception(outcome)
+        else:
+            self.future.set_result(outcome)
+
+
+class Entry:
+    """A channel's state, its last envelopes, and the drafts that wait for it."""
+
+    def __init__(self, adapter: AnyAdapter, state: State) -> None:
+        self.adapter = adapter
+        self.channel_id = state.channel_id
+        self.state = state
+        self.is_over = state.is_over
+        self.waiting: deque[Waiting] = deque()
+        self.parked: list[Waiting] = []
+        """Interjections that wait for the packet in flight (W9)."""
+        self.drain: Task[None] | None = None
+        """What settles the waiting drafts, or did so last."""
+        self.known_seq = 0
+        """How far the channel goes, as its log's tail has told."""
+        self.told_seq = 0
+        """The last line that this hub has acted on: woken participants, set timers. Older than the state
+        where somebody only read it. It outlives the entry (`Channels._told`)."""
+        self.pins = 0
+        """How many rely on this very object: while there are any, it is not forgotten."""
+        self.snapshot_seq = 0
+        self.bell = Bell()
+        self.counted_bytes = 0
+        """What the cache counts for it."""
+        self._recent: deque[tuple[int, bytes]] = deque()
+        self._recent_bytes = 0
+        self._state_bytes = 0
+        self._new_bytes = 0
+        """Lines since the state was measured: by at most so much it has grown."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it takes."""
+        return ENTRY_BYTES + self._recent_bytes + self._state_bytes + self._new_bytes
+
+    @property
+    def is_draining(self) -> bool:
+        return self.drain is not None and not self.drain.done()
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.waiting or self.parked or self.is_draining or self.pins)
+
+    @contextmanager
+    def pinned(self) -> Iterator[None]:
+        """Keep this very object in memory for as long as somebody relies on it."""
+        self.pins += 1
+        try:
+            yield
+        finally:
+            self.pins -= 1
+
+    def take(self, most: int) -> list[Waiting]:
+        """The drafts to settle together: the next ones, or one that has a transaction of its own."""
+        batch = [self.waiting.popleft()]
+        while self.waiting and len(batch) < most and batch[0].within is self.waiting[0].within is None:
+            batch.append(self.waiting.popleft())
+        return batch
+
+    def unpark(self, most: int) -> list[Waiting]:
+        """Return interjections that waited for the packet in flight; they wait no longer."""
+        taken, self.parked = self.parked[:most], self.parked[most:]
+        return [one for one in taken if not one.future.done()]
+
+    def advance(self, state: State, envelopes: Iterable[Envelope]) -> None:
+        """Take over what is on the log now, and wake whoever waits for it."""
+        self.state, self.is_over = state, state.is_over
+        self._remember(envelopes)
+        if self._new_bytes > max(self._state_bytes, MEASURED_BYTES):
+            self.measure(len(msgspec.json.encode(state)))
+        self.bell.ring()
+
+    def measure(self, state_bytes: int) -> None:
+        """Note how large the state is, as it is encoded."""
+        self._state_bytes, self._new_bytes = state_bytes, 0
+
+    def recent(self, after: int) -> list[Envelope] | None:
+        """The envelopes behind `after`, each a copy; None if the log has to be asked."""
+        if after >= self.state.seq:
+            return []
+        if not self._recent or self._recent[0][0] > after + 1:
+            return None
+        return codec.decode_all([body for seq, body in self._recent if seq > after])
+
+    def forget_recent(self) -> None:
+        """Forget the last envelopes; the log is asked for them."""
+        self._recent.clear()
+        self._recent_bytes = 0
+
+    def _remember(self, envelopes: Iterable[Envelope]) -> None:
+        for seq, encoded in codec.encode_all(envelopes):
+            body = bytes(memoryview(encoded))  # A copy: the encoder's own has up to 1.5 times the memory.
+            self._recent.append((seq, body))
+            self._recent_bytes += len(body)
+            self._new_bytes += len(body)
+        while len(self._recent) > RECENT_ENVELOPES or self._recent_bytes > RECENT_BYTES:
+            self._recent_bytes -= len(self._recent.popleft()[1])
+
+
+CACHE_BYTES: Final = 64 * 1024 * 1024
 LOOKS_PER_ENTRY: Final = 32
 """So many are looked at to find some to forget: where more are in use than fit, none pays for all of them."""
 SNAPSHOT_EVERY: Final = 256
@@ -50,39 +187,83 @@ class Snapshot(Struct, frozen=True):
 
 
 class Channels:
-    """Channel id -> entry, at most so many at a time."""
+    """Channel id -> entry. Idle ones are kept up to so many bytes; those of closed channels leave first."""
 
-    def __init__(self, log: Log, adapters: Adapters, *, cached: int = CACHED_CHANNELS) -> None:
-        self.quarantined: dict[str, BaseException] = {}
+    def __init__(
+        self,
+        log: Log,
+        adapters: Adapters,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        on_quarantine: Callable[[str, Exception], None] | None = None,
+    ) -> None:
+        self.quarantined: dict[str, Exception] = {}
+        """The channels that are known to be damaged; one that was not touched is not among them."""
+        self._on_quarantine = on_quarantine
         self._log = log
         self._snapshots = log if isinstance(log, Snapshots) else None
-        self._adapters = adapters
-        self._cached = cached
-        self._entries: OrderedDict[str, Entry] = OrderedDict()
+        self.adapters = adapters
+        self._cache_bytes = cache_bytes
+        self._bytes = 0
+        """Of all entries, as they were counted when they were last used."""
+        self._open: OrderedDict[str, Entry] = OrderedDict()
+        self._over: OrderedDict[str, Entry] = OrderedDict()
+        """The entries of open channels and of closed ones, each the least used first."""
         self._hydrating: dict[str, asyncio.Task[None]] = {}
+        self._wanted: Counter[str] = Counter()
+        """Channel -> how many wait until it is read. Until they have it, it is not forgotten again."""
         self._saving: set[asyncio.Task[None]] = set()
+        self._told: dict[str, int] = {}
+        """Open channel that is not in memory -> the `told_seq` that its entry gets."""
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._open) + len(self._over)
 
     def adapter(self, channel_type: str) -> AnyAdapter:
-        return self._adapters.get(channel_type)
+        return self.adapters.get(channel_type)
 
     def keep(self, entry: Entry) -> None:
-        """Take in an entry, and forget the least used idle ones beyond the limit."""
-        self._entries[entry.channel_id] = entry
-        self._entries.move_to_end(entry.channel_id)
-        for _ in range(LOOKS_PER_ENTRY):
-            if len(self._entries) <= self._cached:
+        """Take in an entry, or note its use, and forget the least used idle ones beyond the limit."""
+        self._remove(entry.channel_id)
+        (self._over if entry.is_over else self._open)[entry.channel_id] = entry
+        entry.counted_bytes = entry.size
+        self._bytes += entry.counted_bytes
+        for entries in (self._over, self._open):
+            self._forget_idle(entries, entry.channel_id)
+
+    def _forget_idle(self, entries: OrderedDict[str, Entry], but: str) -> None:
+        for _ in range(min(LOOKS_PER_ENTRY, len(entries))):
+            if self._bytes <= self._cache_bytes:
                 return
-            name, oldest = next(iter(self._entries.items()))
-            if oldest.is_idle and oldest is not entry:
-                del self._entries[name]
-            else:
-                self._entries.move_to_end(name)  # In use: its turn comes after all the others.
+            name, oldest = next(iter(entries.items()))
+            if not oldest.is_idle or name == but or name in self._wanted:
+                entries.move_to_end(name)  # In use: its turn comes after all the others.
+                continue
+            self._remove(name)
+            if not oldest.is_over:
+                self._told[name] = oldest.told_seq
+
+    def _remove(self, channel_id: str) -> None:
+        entry = self._open.pop(channel_id, None) or self._over.pop(channel_id, None)
+        if entry is not None:
+            self._bytes -= entry.counted_bytes
+
+    def note_told(self, channel_id: str, seq: int) -> None:
+        """Note that this hub has acted on the channel up to line `seq`, by what the index said."""
+        if (entry := self.cached(channel_id)) is not None:
+            entry.told_seq = seq
+        else:
+            self._told[channel_id] = seq
+
+    def quarantine(self, channel_id: str, error: Exception) -> None:
+        """Note that a channel cannot be used."""
+        is_new = channel_id not in self.quarantined
+        self.quarantined[channel_id] = error
+        if is_new and self._on_quarantine is not None:
+            self._on_quarantine(channel_id, error)
 
     def cached(self, channel_id: str) -> Entry | None:
-        return self._entries.get(channel_id)
+        return self._open.get(channel_id) or self._over.get(channel_id)
 
     async def get(self, channel_id: str) -> Entry:
         """Return the channel's entry, hydrated if it was not in memory.
@@ -91,14 +272,20 @@ class Channels:
         """
         if channel_id.startswith("_"):  # The hub's own; nobody takes part in them.
             raise UnknownChannel(channel_id)
-        while channel_id not in self._entries:  # It may be forgotten again before we are called.
+        while (entry := self.cached(channel_id)) is None:
             task = self._hydrating.get(channel_id)
-            if task is None:
+            if task is None or task.done():  # It was read, and forgotten again.
                 task = self._hydrating[channel_id] = asyncio.create_task(self._hydrate(channel_id))
-                task.add_done_callback(lambda _: self._hydrating.pop(channel_id, None))
-            await asyncio.shield(task)
-        self._entries.move_to_end(channel_id)
-        return self._entries[channel_id]
+                task.add_done_callback(partial(self._hydrated, channel_id))
+            self._wanted[channel_id] += 1
+            try:
+                await asyncio.shield(task)
+            finally:
+                self._wanted[channel_id] -= 1
+                if not self._wanted[channel_id]:
+                    del self._wanted[channel_id]
+        self.keep(entry)
+        return entry
 
     def begin(self, first: Envelope) -> tuple[AnyAdapter, State]:
         """Return the rules of the channel that `first` begins, and its state after that line."""
@@ -116,19 +303,32 @@ class Channels:
     async def catch_up(self, entry: Entry) -> list[Envelope]:
         """Fold what others have appended; return it."""
         new = [envelope async for envelope in self._log.read(entry.channel_id, after=entry.state.seq)]
+        if any(envelope.event_type == EV_PAYLOAD_ERASED for envelope in new):
+            await self._read_again(entry)
+            return new
         state = entry.state
         for envelope in new:
             state = entry.adapter.fold(state, envelope)
         entry.advance(state, new)
         return new
 
+    async def _read_again(self, entry: Entry) -> None:
+        """Replace what the entry knows: content of its lines was erased (Y2)."""
+        fresh = await self._read(entry.channel_id)
+        entry.forget_recent()
+        entry.advance(fresh.state, ())
+
+    def forget(self, channel_id: str) -> None:
+        """Forget a channel, if nobody uses it just now; else it is read again."""
+        entry = self.cached(channel_id)
+        if entry is not None:
+            entry.forget_recent()
+            if entry.is_idle:
+                self._remove(channel_id)
+
     def snapshot_if_due(self, entry: Entry) -> None:
         """Save the state in the background now and then, so that hydrating stays cheap."""
-        if (
-            self._snapshots is None
-            or entry.state.seq - entry.snapshot_seq < SNAPSHOT_EVERY
-            or entry.state.is_over
-        ):
+        if self._snapshots is None or entry.state.seq - entry.snapshot_seq < SNAPSHOT_EVERY or entry.is_over:
             return
         entry.snapshot_seq = entry.state.seq
         state = msgspec.Raw(msgspec.json.encode(entry.state))
@@ -142,7 +342,7 @@ class Channels:
 
     def dismiss(self, because: Exception) -> None:
         """Answer whoever waits for a packet that will not come here, and wake whoever waits for news."""
-        for entry in self._entries.values():
+        for entry in (*self._open.values(), *self._over.values()):
             for one in entry.parked:
                 one.answer(because)
             entry.parked.clear()
@@ -158,16 +358,23 @@ class Channels:
         if not task.cancelled():
             task.exception()  # A snapshot is a cache: failing to save one costs time later, nothing else.
 
+    def _hydrated(self, channel_id: str, task: asyncio.Task[None]) -> None:
+        if self._hydrating.get(channel_id) is task:
+            del self._hydrating[channel_id]
+        if not task.cancelled():
+            task.exception()  # If everyone who waited was cancelled, asyncio would log it as never retrieved.
+
     async def _hydrate(self, channel_id: str) -> None:
         try:
             entry = await self._read(channel_id)
         except (UnknownChannel, LogUnavailable):
             raise
         except Exception as error:  # Also what an adapter's own fold raises: it costs this channel (E5).
-            self.quarantined[channel_id] = error
+            self.quarantine(channel_id, error)
             raise ChannelQuarantined(channel_id, cause=error) from error
         self.quarantined.pop(channel_id, None)
-        if channel_id not in self._entries:
+        if self.cached(channel_id) is None:
+            entry.told_seq = self._told.pop(channel_id, 0)
             self.keep(entry)
 
     async def _read(self, channel_id: str) -> Entry:
@@ -205,4 +412,5 @@ class Channels:
             return None
         entry = Entry(adapter, state)
         entry.snapshot_seq = seq
+        entry.measure(len(snapshot.state))
         return entry

@@ -15,22 +15,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
 
 from turnline.core.directory import DIRECTORY_CHANNEL
 from turnline.errors import ChannelQuarantined, LogError, UnknownChannel
-from turnline.hub.channels import Channels
-from turnline.hub.clock import Clock
+from turnline.hub.channels import Channels, Entry
 from turnline.hub.directory import HubDirectory
-from turnline.hub.entry import Entry
 from turnline.hub.opening import Opening
 from turnline.hub.posting import Posting
-from turnline.hub.timers import Timers
+from turnline.hub.retry import RETRY_SECONDS
+from turnline.hub.timers import Clock, Timers
 from turnline.log.base import Head, Log
 
 logger = logging.getLogger(__name__)
-
-RETRY_SECONDS: Final = 1.0
 
 
 class Following:
@@ -47,6 +43,7 @@ class Following:
         timers: Timers,
         clock: Clock,
         found: Callable[[Entry], None],
+        is_open: Callable[[str], bool],
     ) -> None:
         self._log = log
         self._channels = channels
@@ -57,6 +54,8 @@ class Following:
         self._clock = clock
         self._found = found
         """Told of a channel that was not in memory, or that nobody has been told of."""
+        self._is_open = is_open
+        """Says whether this hub knows a channel as open."""
 
     async def run(self, position: int) -> None:
         """Follow what stands behind `position`; while the log cannot be read, try again."""
@@ -91,6 +90,10 @@ class Following:
                 self._found(entry)  # Somebody has read it before we came.
             elif entry is not None:
                 self._posting.follow(entry, head.seq)
-            elif not head.closed:  # One that was opened and closed elsewhere meanwhile waits for nobody.
+            elif not head.closed or self._is_open(head.channel_id):
+                # One that was opened and closed elsewhere meanwhile waits for nobody.
                 with suppress(UnknownChannel, ChannelQuarantined):
-                    self._found(await self._channels.get(head.channel_id))
+                    entry = await self._channels.get(head.channel_id)
+                    self._found(entry)
+                    # The read may have begun for others, before this line was there.
+                    self._posting.follow(entry, head.seq)

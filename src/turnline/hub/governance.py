@@ -24,9 +24,10 @@ from turnline.core.governance import (
     check_open,
     check_open_channels,
 )
-from turnline.core.state import State, metadata_of
+from turnline.core.state import metadata_of
 from turnline.errors import Denied
 from turnline.hub.audit import AuditLog
+from turnline.hub.channels import Entry
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,16 @@ class Arbiter(Protocol):
     async def may_post(self, sender: Registration, draft: Draft, channel: ChannelMetadata) -> None: ...
 
 
+class Counts(Counter[str]):
+    """Counts by user or address. A key whose count is zero is forgotten, because users come and go."""
+
+    def __setitem__(self, key: str, count: int) -> None:
+        if count:
+            super().__setitem__(key, count)
+        else:
+            self.pop(key, None)
+
+
 class OpenChannels:
     """How many open channels each user of a server has. Channels that are being opened count."""
 
@@ -49,17 +60,18 @@ class OpenChannels:
         self._most = most
         self._users: dict[str, str] = {}
         """Open channel -> the user whose participant opened it."""
-        self._counts: Counter[str] = Counter()
+        self._counts = Counts()
 
-    def note(self, state: State, opener: Registration | None) -> None:
-        """Count the channel as its state is now."""
-        channel_id = state.channel_id
-        if state.is_over:
-            user = self._users.pop(channel_id, "")
-            self._counts[user] -= bool(user)
-        elif opener is not None and opener.user and channel_id not in self._users:
-            self._users[channel_id] = opener.user
-            self._counts[opener.user] += 1
+    def note_open(self, channel_id: str, user: str) -> None:
+        """Count an open channel for a user; empty: it counts for none."""
+        if user and channel_id not in self._users:
+            self._users[channel_id] = user
+            self._counts[user] += 1
+
+    def note_closed(self, channel_id: str) -> None:
+        """Count a channel no more."""
+        user = self._users.pop(channel_id, "")
+        self._counts[user] -= bool(user)
 
     def check(self, opener: Registration) -> None:
         """Raise `Denied` if the opener's user has all the channels they may have."""
@@ -93,6 +105,10 @@ class Rates:
             raise Denied(who.name, what="post so often", because=because)
         self._left[who.agent_id] = left
 
+    def forget(self, agent_id: str) -> None:
+        """Forget a participant that was removed. Its id is never used again."""
+        self._left.pop(agent_id, None)
+
 
 class Gate:
     """Where rules and the arbiter are asked before anything is decided. A no is audited."""
@@ -100,7 +116,7 @@ class Gate:
     def __init__(self, arbiter: Arbiter | None, audit: AuditLog, *, open_channels_per_user: int) -> None:
         self._arbiter = arbiter
         self._audit = audit
-        self._rates = Rates()
+        self.rates = Rates()
         self.open_channels = OpenChannels(open_channels_per_user)
 
     @contextmanager
@@ -125,12 +141,12 @@ class Gate:
             if self._arbiter is not None:
                 await self._arbiter.may_open(opener, spec)
 
-    async def may_post(self, sender: Registration, draft: Draft, state: State, now: float) -> None:
+    async def may_post(self, sender: Registration, draft: Draft, entry: Entry, now: float) -> None:
         """Raise `Denied` if the sender's rate is used up or the arbiter says no."""
-        with self._audited(state.channel_id):
-            self._rates.spend(sender, now)
+        with self._audited(entry.channel_id):
+            self.rates.spend(sender, now)
             if self._arbiter is not None:
-                await self._arbiter.may_post(sender, draft, metadata_of(state))
+                await self._arbiter.may_post(sender, draft, metadata_of(entry.state))
 
     @contextmanager
     def _audited(self, channel_id: str | None) -> Iterator[None]:

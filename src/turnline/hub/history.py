@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
+from msgspec.structs import replace
+
 from turnline.core.adapter import AnyAdapter
 from turnline.core.channel import ChannelSpec, ForkedFrom
 from turnline.core.envelope import Envelope, JsonObject
@@ -28,6 +30,7 @@ from turnline.errors import (
     ChannelQuarantined,
     LogUnavailable,
     NotParticipant,
+    PastErased,
     UnknownChannel,
     UnknownName,
 )
@@ -35,6 +38,7 @@ from turnline.hub.channels import Channels
 from turnline.hub.opening import Opening
 from turnline.hub.tree import Tree, child_of
 from turnline.log.forks import SUFFIX, ForkingLog, reading
+from turnline.log.origin import newest_name
 
 EVERY: Final = 256
 """Lines between two states that are kept."""
@@ -103,11 +107,22 @@ class History:
             line = await anext(lines)
         return await asyncio.to_thread(why, before, line, adapter)
 
-    async def fork(self, channel_id: str, *, at: int, by: str | None = None) -> str:
+    async def fork(
+        self,
+        channel_id: str,
+        *,
+        at: int,
+        by: str | None = None,
+        user: str = "",
+        private: JsonObject | None = None,
+    ) -> str:
         """Open a channel with the past that this one had after line `at`; return its id.
 
-        `by` is a member's id or name; without it the fork is the operator's. Raises `UnknownName` for a
-        line the channel does not have, `NotParticipant` for somebody who is no member.
+        `by` is a member's id or name; without it the fork is the operator's. It counts among the open
+        channels of that participant's user, or of `user` if the project registered the participant.
+        `private` replaces private keys of a run, such as its user.
+        Raises `UnknownName` for a line the channel does not have, `NotParticipant` for another participant,
+        `PastErased` if something of that past was erased.
         """
         await self._check(channel_id, at)
         origin = await self._origin(channel_id, at)
@@ -116,14 +131,17 @@ class History:
             async for line in self._lines.past(fork_id, origin):
                 folded = self._fold(folded, line)
         assert folded is not None  # Line 1 is there: `at` is one of the channel's.
+        if folded[1].is_incomplete:
+            raise PastErased(channel_id, at=at)
         if by is None:
-            await self._opening.fork(*folded, origin, by=OPERATOR)
+            await self._opening.fork(*folded, origin, by=OPERATOR, private=private)
             return fork_id
         who = await self._lookup(by)
+        who = replace(who, user=who.user or user)
         _check_member(channel_id, folded[1].spec, who)
         await self._may_open(who, folded[1].spec)
         with self._place(who):
-            await self._opening.fork(*folded, origin, by=who.agent_id)
+            await self._opening.fork(*folded, origin, by=who.agent_id, user=who.user, private=private)
         return fork_id
 
     async def diff(self, a: str, b: str) -> Difference:
@@ -161,7 +179,7 @@ class History:
             above, depth = await self._lines.origin(above.channel), depth + 1
         if depth >= MAX_DEPTH:
             raise BadSpec("at", found=f"in a fork of a fork, {depth} deep", expected=f"less than {MAX_DEPTH}")
-        return ForkedFrom(channel_id, at)
+        return ForkedFrom(channel_id, at, await newest_name(self._lines))
 
     async def _before(self, channel_id: str, seq: int) -> Folded:
         """The state that line `seq` was decided on."""

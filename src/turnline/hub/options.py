@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from turnline.core.adapter import AnyAdapter
-from turnline.hub.clock import Clock
 from turnline.hub.governance import Arbiter, Listener
-from turnline.hub.ids import NewId
+from turnline.hub.timers import Clock, NewId
 from turnline.hub.worker import Process
 
 
@@ -21,8 +20,8 @@ class HubOptions(TypedDict, total=False):
     """Channel types beside the built-in ones."""
     arbiter: Arbiter
     listeners: Sequence[Listener]
-    cached_channels: int
-    """How many channels are kept in memory at a time."""
+    cache_bytes: int
+    """About how many bytes of memory the channels take that are not in use. Closed ones leave first."""
     context_bytes: int
     """Of all context variables of one channel together."""
     open_channels_per_user: int

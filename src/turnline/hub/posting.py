@@ -9,7 +9,10 @@ a refusal counts only if what it was decided against is on the log.
 Rule 3: drafts for one channel that wait at the same time are decided one after
 another and appended together: a busy channel pays for a commit once, not per draft.
 
-Rule 4: a draft with a transaction of its own is appended alone, inside it: both land or
+Rule 4: the claim rides with the floor (N6). If a performer of this process takes the next turn, its claim is
+in the append that gives the floor, after the interjections that waited for the packet.
+
+Rule 5: a draft with a transaction of its own is appended alone, inside it: both land or
 neither (F7). Whatever else becomes of the draft, the transaction is rolled back before
 its sender is told.
 """
@@ -17,12 +20,14 @@ its sender is told.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Draft, Envelope
 from turnline.core.state import State
+from turnline.core.views import row_for
 from turnline.errors import (
     BadDraft,
     BadSpec,
@@ -30,6 +35,7 @@ from turnline.errors import (
     ChannelQuarantined,
     DuplicateEnvelope,
     EnvelopeIdReused,
+    Erased,
     LogConflict,
     LogError,
     LogUnavailable,
@@ -38,9 +44,9 @@ from turnline.errors import (
     TurnlineError,
     UnknownName,
 )
-from turnline.hub.channels import Channels
-from turnline.hub.clock import Clock
-from turnline.hub.entry import Entry, Waiting
+from turnline.hub.channels import Channels, Entry, Waiting
+from turnline.hub.retry import RETRY_SECONDS
+from turnline.hub.timers import Clock
 from turnline.log.base import JoinsTransactions, Log
 from turnline.log.joined import Transaction
 
@@ -50,31 +56,43 @@ MAX_WAITING: Final = 10_000
 MAX_PARKED: Final = 1_000
 """Interjections that wait for the turn in progress on one channel. Nothing that ends the turn waits behind
 them."""
-RETRY_SECONDS: Final = 1.0
-"""Until what others appended is read again where it could not be."""
 HOLD_SECONDS: Final = 0.01
 """After so long a batch lets others on the loop work before its next decision."""
 CONFLICTS: Final = 1000
 """So many conflicts in a row mean that something is wrong with the log, not with the timing."""
 
 Outcome = tuple[Envelope, ...] | Exception
-Appended = Callable[[Entry, Sequence[Envelope]], None]
+
+
+class Owner(Protocol):
+    """The hub that posts."""
+
+    def appended(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
+        """An append is folded."""
+        ...
+
+    def caught_up(self, entry: Entry, envelopes: Sequence[Envelope]) -> None:
+        """What others appended is folded."""
+        ...
+
+    def claim_for(self, state: State) -> Draft | None:
+        """Return the claim on the turn in progress, if a performer of this process takes it (N6)."""
+        ...
+
+    def withdraw_claim(self, state: State) -> None:
+        """The claim has not landed."""
+        ...
 
 
 class Posting:
     """The way of a draft onto the log."""
 
-    def __init__(
-        self, log: Log, channels: Channels, clock: Clock, appended: Appended, caught_up: Appended
-    ) -> None:
+    def __init__(self, log: Log, channels: Channels, clock: Clock, owner: Owner) -> None:
         self._log = log
         self._joins = log if isinstance(log, JoinsTransactions) else None
         self._channels = channels
         self._clock = clock
-        self._appended = appended
-        """Told of every append once it is folded."""
-        self._caught_up = caught_up
-        """Told of what others appended."""
+        self._owner = owner
         self._draining: set[asyncio.Task[None]] = set()
         self._behind: set[asyncio.Task[None]] = set()
         """Those that wait to read what could not be read."""
@@ -94,6 +112,19 @@ class Posting:
         entry.waiting.append(waiting)
         self._start(entry)
         return await waiting.future
+
+    async def post_together(self, entry: Entry, drafts: Sequence[Draft]) -> None:
+        """Post drafts that are decided one after another and appended at once. Raises what refused the first.
+
+        Nothing may be on its way for the channel.
+        """
+        futures = [asyncio.get_running_loop().create_future() for _ in drafts]
+        entry.waiting.extend(Waiting(*one) for one in zip(drafts, futures, strict=True))
+        self._start(entry)
+        outcomes = await asyncio.gather(*futures, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     def follow(self, entry: Entry, seq: int) -> None:
         """Others have appended up to `seq`, perhaps: read it, once whatever is on its way has landed."""
@@ -165,49 +196,84 @@ class Posting:
             self.follow(entry, entry.known_seq)
 
     async def _settle_batch(self, entry: Entry, batch: list[Waiting]) -> None:
-        """Append what can be accepted, then answer everybody."""
+        """Append what can be accepted, then answer everybody, also those whose drafts waited for a packet."""
+        unparked = list[Waiting]()
+        try:
+            await self._settle_with(entry, batch, unparked)
+        except BaseException as error:
+            for one in unparked:
+                one.answer(error)
+            raise
+
+    async def _settle_with(self, entry: Entry, batch: list[Waiting], unparked: list[Waiting]) -> None:
         within = batch[0].within if batch else None
         for _ in range(CONFLICTS):
-            outcomes, state = await self._decide(entry, batch)
+            outcomes, state = await self._decide(entry, batch, entry.state)
+            if state.claim is None and within is None:
+                unparked += entry.unpark(DRAFTS_PER_APPEND)
+            decided, state = await self._decide(entry, unparked, state)
+            outcomes += decided
             envelopes = [envelope for one in outcomes if not isinstance(one, Exception) for envelope in one]
+            claim = self._claim(entry, state)
+            state = reduce(entry.adapter.fold, claim, state)
+            row = row_for(entry.adapter, state) if envelopes else None
             try:
-                await self._append(entry, envelopes, within)
+                await self._append(entry, row, [*envelopes, *claim], within)
             except LogConflict:
+                self._withdraw(claim, state)
                 if entry.state.seq == 0:  # Somebody else opened a channel of this id.
                     raise
                 await self._catch_up(entry)
                 continue
             except DuplicateEnvelope as error:
-                await self._without_duplicate(entry, batch, error)
+                self._withdraw(claim, state)
+                await self._without_duplicate(entry, [*batch, *unparked], error)
                 return
-            except LogError:
-                raise
-            except Exception as error:
-                if within is None:
+            except BaseException as error:
+                self._withdraw(claim, state)
+                if within is None or isinstance(error, LogError) or not isinstance(error, Exception):
                     raise
                 outcomes, envelopes = [error], []  # What the transaction holds is its sender's affair.
             if envelopes:
-                self._take_over(entry, state, envelopes)
-            await self._answer(entry, batch, outcomes)
+                self._take_over(entry, state, [*envelopes, *claim])
+            await self._answer(entry, [*batch, *unparked], outcomes)
             return
         raise LogError(
             f"channel {entry.channel_id!r} had {CONFLICTS} conflicts in a row; is its log damaged?"
         )
 
-    async def _append(self, entry: Entry, envelopes: Sequence[Envelope], within: Transaction | None) -> None:
-        if envelopes and within is not None and self._joins is not None:
-            await self._joins.append_within(within, entry.channel_id, envelopes, after=entry.state.seq)
-            return
+    def _claim(self, entry: Entry, state: State) -> Sequence[Envelope]:
+        """Return the claim that rides with the floor that this append gives, if there is one (N6)."""
+        gives_floor = state.floor_line > entry.state.seq
+        if not gives_floor or state.claim is not None or state.pause is not None or entry.parked:
+            return ()
+        draft = self._owner.claim_for(state)
+        return () if draft is None else entry.adapter.decide(state, draft, self._clock.now())
+
+    def _withdraw(self, claim: Sequence[Envelope], state: State) -> None:
+        if claim:
+            self._owner.withdraw_claim(state)
+
+    async def _append(
+        self, entry: Entry, row: ChannelRow | None, envelopes: Sequence[Envelope], within: Transaction | None
+    ) -> None:
+        """Write what was decided, with the row that the index gets."""
         if envelopes:
-            await self._log.append(entry.channel_id, envelopes, after=entry.state.seq)
+            after = entry.state.seq
+            if within is not None and self._joins is not None:
+                await self._joins.append_within(within, entry.channel_id, envelopes, after=after, row=row)
+            else:
+                await self._log.append(entry.channel_id, envelopes, after=after, row=row)
             return
         # Where everything is refused no append says that others have moved the channel on: ask.
         head = await self._log.head(entry.channel_id)
         if head is not None and head.seq > entry.state.seq:
             raise LogConflict(entry.channel_id, after=entry.state.seq, found=head.seq)
 
-    async def _decide(self, entry: Entry, batch: Sequence[Waiting]) -> tuple[list[Outcome], State]:
-        state, outcomes = entry.state, list[Outcome]()
+    async def _decide(
+        self, entry: Entry, batch: Sequence[Waiting], state: State
+    ) -> tuple[list[Outcome], State]:
+        outcomes = list[Outcome]()
         since = self._clock.monotonic()
         for waiting in batch:
             if self._clock.monotonic() - since > HOLD_SECONDS:
@@ -228,7 +294,7 @@ class Posting:
         """The channel is there, but its rules cannot be read: an unregistered condition, say (E5)."""
         if entry.state.seq == 0:
             return error
-        self._channels.quarantined[entry.channel_id] = error
+        self._channels.quarantine(entry.channel_id, error)
         return ChannelQuarantined(entry.channel_id, cause=error)
 
     def _take_over(self, entry: Entry, state: State, envelopes: Sequence[Envelope]) -> None:
@@ -236,15 +302,15 @@ class Posting:
         self._channels.quarantined.pop(entry.channel_id, None)
         self._unpark(entry)
         self._channels.snapshot_if_due(entry)
-        self._appended(entry, envelopes)
+        self._owner.appended(entry, envelopes)
 
     async def _catch_up(self, entry: Entry) -> None:
         new = await self._channels.catch_up(entry)
         self._unpark(entry)
-        self._caught_up(entry, new)
+        self._owner.caught_up(entry, new)
 
     def _unpark(self, entry: Entry) -> None:
-        if entry.state.claim is None or entry.state.is_over:
+        if entry.parked and (entry.state.claim is None or entry.is_over):
             entry.waiting.extendleft(reversed(entry.parked))
             entry.parked.clear()
 
@@ -288,6 +354,8 @@ class Posting:
         found = await self._log.find(channel_id, draft.envelope_id)
         if found is None:
             return None
+        if found.is_erased and (found.sender_id, found.event_type) == (draft.sender_id, draft.event_type):
+            return Erased(channel_id, envelope_id=draft.envelope_id, seq=found.seq)
         said_first = (found.sender_id, found.event_type, found.event_data)
         if said_first != (draft.sender_id, draft.event_type, draft.event_data):
             return EnvelopeIdReused(channel_id, envelope_id=draft.envelope_id, seq=found.seq)

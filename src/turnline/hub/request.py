@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from turnline.core.channel import (
     ACK_TIMEOUT_SECONDS,
+    CHILD_MARK,
     MAX_DEPTH,
     MAX_RUNS,
     MOST_DEPTH,
@@ -19,6 +20,7 @@ from turnline.core.channel import (
     Expectation,
     Participant,
     check_id,
+    is_child_id,
 )
 from turnline.core.directory import Directory
 from turnline.core.envelope import JsonObject
@@ -45,13 +47,11 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     opener_takes_turns: bool = True
     """False: the opener only passes the message, and round robin skips it (N8)."""
-    worker: str = ""
-    """Who works on the first turn at once, if it is a step's."""
     max_depth: int = MAX_DEPTH
     max_runs: int = MAX_RUNS
     """The limits of the tree below this channel. A channel with a parent has its parent's."""
     steps: list[Participant] = []
-    """Participants that are not in the directory and are not asked: the steps of a flow."""
+    """Participants that are not in the directory and are not invited: the opener plays them."""
 
 
 def spec_of(
@@ -62,13 +62,14 @@ def spec_of(
     channel_id: str,
     parent: ChannelSpec | None,
     traceparent: str | None = None,
+    log_name: str = "",
 ) -> ChannelSpec:
-    """Return the spec of the channel, with names looked up, or say what is wrong with the request."""
-    request = checked(request)
+    """Return the spec of the channel that a `checked` request asks for, with its names looked up."""
     invited = [directory.resolve(name, asked_by=opener) for name in request.target]
     first = replace(_member(opener), takes_turns=request.opener_takes_turns)
-    members = [first, *(_member(one) for one in invited), *request.steps]
-    members += step_participants(request.knobs.get("graph"))
+    members = [first, *(_member(one) for one in invited)]
+    members += [replace(one, played_by=opener.agent_id) for one in request.steps]
+    members += step_participants(request.knobs.get("graph"), opener.agent_id)
     return ChannelSpec(
         channel_id=channel_id,
         type=request.type,
@@ -86,6 +87,7 @@ def spec_of(
         max_depth=request.max_depth if parent is None else parent.max_depth,
         max_runs=request.max_runs if parent is None else parent.max_runs,
         traceparent=traceparent,
+        log=log_name,
     )
 
 
@@ -119,11 +121,7 @@ def _check_types(request: OpenRequest) -> None:
 
 def _check(request: OpenRequest) -> None:
     if request.channel_id is not None:
-        check_id(request.channel_id, "channel_id")
-        if request.channel_id.startswith("_"):
-            raise BadSpec(
-                "channel_id", found=repr(request.channel_id), expected="one that does not start with '_'"
-            )
+        _check_channel_id(request.channel_id, request.parent_id)
     limits = (("max_depth", request.max_depth, MOST_DEPTH), ("max_runs", request.max_runs, MOST_RUNS))
     for field, limit, most in limits:
         if not 0 <= limit <= most:
@@ -131,6 +129,17 @@ def _check(request: OpenRequest) -> None:
     for field, seconds in (("ttl", request.ttl_seconds), ("ack_timeout", request.ack_timeout_seconds)):
         if seconds is not None and not (isfinite(seconds) and seconds > 0):
             raise BadSpec(field, found=repr(seconds), expected="seconds above 0")
+
+
+def _check_channel_id(channel_id: str, parent_id: str | None) -> None:
+    check_id(channel_id, "channel_id")
+    expected = ""
+    if channel_id.startswith("_"):
+        expected = "one that does not start with '_'"
+    elif is_child_id(channel_id) and parent_id is None:
+        expected = f"one without {CHILD_MARK!r}: such ids are for channels that a turn opens below its own"
+    if expected:
+        raise BadSpec("channel_id", found=repr(channel_id), expected=expected)
 
 
 def _knobs(knobs: JsonObject) -> JsonObject:

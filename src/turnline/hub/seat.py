@@ -7,7 +7,7 @@ distance; this is the one in the hub's own process.
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -15,23 +15,33 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnline.core import event_types as ev
-from turnline.core.channel import ChannelMetadata, ChannelState
-from turnline.core.claims import check_has_turn
-from turnline.core.envelope import Draft, Envelope, JsonObject, shown_to
-from turnline.core.governance import Passport, Registration, may_address
+from turnline.core.channel import ChannelMetadata, ChannelSpec, ChannelState
+from turnline.core.claims import check_claim
+from turnline.core.envelope import Draft, Envelope, JsonObject, shown_to, visible_to
+from turnline.core.governance import Registration, may_address
 from turnline.core.json import copied
 from turnline.core.state import Claim, State, metadata_of
 from turnline.core.study.spent import Spent
-from turnline.core.views import state_for
-from turnline.errors import ClientClosed, NotParticipant
-from turnline.hub.delegation import check_delegation
-from turnline.hub.delivery import is_for_a_step
+from turnline.core.views import Floor, Message, plays, state_for
+from turnline.errors import BadDraft, ClientClosed, EnvelopeIdReused, NotParticipant, OutOfTurn
+from turnline.hub.channels import Entry
 from turnline.hub.hub import Hub
-from turnline.hub.lane import Lane
 from turnline.hub.request import OpenRequest
+from turnline.hub.retry import retry
 from turnline.hub.texts import Listening, TurnText, is_for
+from turnline.hub.timers import NewId
+from turnline.hub.tree import check_delegation
+from turnline.hub.turns import UNITS, Lane
+from turnline.log.joined import Transaction
 
-ENVELOPES_PER_READING: Final = 256
+TURN_LINES: Final = frozenset(
+    {*UNITS, ev.EV_TURN_PAUSED, ev.EV_TURN_RELEASED, ev.EV_TURN_RENEWED, ev.EV_TURN_FAILED}
+)
+"""What the hub writes for the worker of a turn."""
+SIGNS: Final = frozenset({ev.EV_TURN_RENEWED, ev.EV_TURN_RELEASED})
+"""What says of a worker only that it is there, or leaves. It loses its sense with time."""
+OWN_LINES: Final = frozenset({ev.EV_PACKET, ev.EV_HUMAN_REQUESTED})
+"""What the worker of a turn writes as its speaker."""
 
 
 class Reading(Struct, frozen=True):
@@ -40,6 +50,35 @@ class Reading(Struct, frozen=True):
     envelopes: list[Envelope]
     seq: int
     """How far the stretch goes: where to read on from."""
+    is_end: bool = False
+    """Whether the channel had no further line: `read_next` waits for one."""
+
+
+class Claimed(Struct, frozen=True, kw_only=True):
+    """The answer to a claim: what its worker needs to take the turn (N5)."""
+
+    claim: Claim
+    state: State
+    lines: list[Envelope]
+    """What the turn has on the log so far."""
+    ages: list[float] = []
+    """How many seconds ago each of `lines` was written. Setting the clock changes nothing."""
+    gave: Envelope | None = None
+    """The line that gave the floor, as far as the participant may see it; None for a played one's turn."""
+    view: list[Message] | None = None
+    """What the speaker is shown of the conversation; None: its worker reads it (see `turns.work`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Player:
+    """The worker that an engine takes turns as."""
+
+    agent_id: str
+    worker: str
+    lane: Lane
+    new_id: NewId
+    has_heartbeat: bool
+    """Whether other processes work on this log, so that a silent worker has to say that it is alive."""
 
 
 class Peer(Struct, frozen=True, kw_only=True):
@@ -55,15 +94,14 @@ class Peer(Struct, frozen=True, kw_only=True):
 class Seat:
     """One participant's place at a hub of this process."""
 
-    def __init__(self, hub: Hub, registration: Registration, worker: str = "") -> None:
+    def __init__(self, hub: Hub, registration: Registration, worker: str = "", *, log_name: str = "") -> None:
+        """`log_name` marks what is opened from here as this log's own (see `log.origin`)."""
         self._at = hub
+        self._log_name = log_name
         self._has_left = False
         self.registration = registration
+        self.agent_id = registration.agent_id
         self.worker = worker or hub.turns.process.join(f"{registration.agent_id}-{hub.new_id()[-8:]}")
-
-    @property
-    def agent_id(self) -> str:
-        return self.registration.agent_id
 
     @property
     def _hub(self) -> Hub:
@@ -95,10 +133,11 @@ class Seat:
     async def open(self, request: OpenRequest) -> str:
         """Open a channel; below another one (`parent_id`) only as a member of that, and in no circle (T7)."""
         if request.parent_id is not None:
-            parent, me = await self._member(request.parent_id), await self._hub.lookup(self.agent_id)
+            parent = (await self._member(request.parent_id)).state
+            me = await self._hub.lookup(self.agent_id)
             asked = [await self._hub.lookup(name, asked_by=me) for name in request.target]
-            await check_delegation(self._hub.state, parent, me, asked)
-        return await self._hub.open_channel(request, self.agent_id)
+            await check_delegation(self._hub.tree.parent, parent, me, asked)
+        return await self._hub.open_channel(request, self.agent_id, log_name=self._log_name)
 
     async def post(self, channel_id: str, draft: Draft) -> Envelope:
         """Return the envelope `draft` became, or raise what refused it."""
@@ -126,11 +165,27 @@ class Seat:
 
     async def read(self, channel_id: str, after: int) -> Reading:
         """Return what the participant may see behind `after`."""
-        state = await self._member(channel_id)
-        envelopes = (await self._hub.read_recent(channel_id, after))[:ENVELOPES_PER_READING]
-        seq = envelopes[-1].seq if envelopes else after
-        shown = (shown_to(one, self.agent_id) or self._step(one, state) for one in envelopes)
-        return Reading([one for one in shown if one is not None], seq)
+        return await self._read(await self._member(channel_id), after)
+
+    async def read_next(self, channel_id: str, after: int) -> Reading:
+        """Return what the participant may see after line `after`; wait until there is something.
+
+        A reading without envelopes says that nothing more will come: the channel is over.
+        """
+        entry = await self._member(channel_id)
+        with entry.pinned():
+            while True:
+                reading = await self._read(entry, after)
+                if reading.envelopes or not await self._hub.wait_entry(entry, reading.seq):
+                    return reading
+                after = reading.seq
+
+    async def _read(self, entry: Entry, after: int) -> Reading:
+        envelopes = await self._hub.read_entry(entry, after)
+        seq, spec = envelopes[-1].seq if envelopes else after, entry.state.spec
+        shown = (shown_to(one, self.agent_id) or self._played(one, spec) for one in envelopes)
+        found = [one for one in shown if one is not None]
+        return Reading(found, seq, is_end=seq >= entry.state.seq)
 
     def listen(self, channel_id: str) -> Listening:
         """Listen to the words of the turns in flight; a context manager. Members only, as `read` checks."""
@@ -145,95 +200,151 @@ class Seat:
         words = TurnText(channel_id=channel_id, agent_id=self.agent_id, text=text, audience=audience)
         self._hub.texts.tell(words)
 
-    async def wait_beyond(self, channel_id: str, seq: int) -> bool:
-        await self._member(channel_id)
-        return await self._hub.wait_beyond(channel_id, seq)
-
     async def state(self, channel_id: str) -> State:
         """Return what the channel's log adds up to now, as the participant may see it.
 
         Its context variables are the caller's own copy.
         """
-        state = state_for(self.agent_id, await self._member(channel_id))
-        return replace(state, context_vars=copied(state.context_vars))
+        return state_for(self.agent_id, (await self._member(channel_id)).state)
 
     async def metadata(self, channel_id: str) -> ChannelMetadata:
         return metadata_of(await self.state(channel_id))
 
     @property
-    def lane(self) -> Lane:
-        """The lane of the process that works here."""
-        return self._hub.turns.lane
-
-    async def claim(self, channel_id: str, turn: int, *, envelope_id: str = "", alone: bool = False) -> Claim:
-        return await self._hub.turns.claim(
-            channel_id, self.agent_id, worker=self.worker, turn=turn, envelope_id=envelope_id, alone=alone
+    def player(self) -> Player:
+        """The worker that takes turns from here."""
+        return Player(
+            agent_id=self.agent_id,
+            worker=self.worker,
+            lane=self._hub.turns.lane,
+            new_id=self._hub.new_id,
+            has_heartbeat=self._hub.follows,
         )
+
+    async def claim_turn(self, floor: Floor, channel_id: str, *, claim_id: str, alone: bool) -> Claimed:
+        """Claim a turn of the participant, or of one that it plays (N5).
+
+        A claim that came with the floor is taken as it is. Raises `OutOfTurn` for another one's turn.
+        """
+        entry = await self._hub.entry(channel_id)
+        state = entry.state
+        speaker = state.spec.participant(floor.speaker)
+        if speaker is None or self.agent_id != (speaker.played_by or speaker.agent_id):
+            self._check_member(entry)
+            raise OutOfTurn(channel_id, sender=self.agent_id, speaker=str(state.expected_next_speaker))
+        if speaker.played_by:
+            self._check_member(entry)
+        claim = state.claim
+        with entry.pinned():
+            if claim is None or claim.worker != self.worker or state.turn_count + 1 != floor.turn:
+                claim = await self._hub.turns.claim(
+                    channel_id,
+                    floor.speaker,
+                    worker=self.worker,
+                    turn=floor.turn,
+                    envelope_id=claim_id,
+                    alone=alone,
+                )
+            live = entry.state.claim
+            if live is None or live.seq != claim.seq:  # It has landed before, and is over.
+                raise EnvelopeIdReused(channel_id, envelope_id=claim.envelope_id, seq=claim.seq)
+            return await self._answer_claim(claim, entry, is_played=bool(speaker.played_by))
+
+    async def _answer_claim(self, claim: Claim, entry: Entry, *, is_played: bool) -> Claimed:
+        state = entry.state
+        is_fresh = claim.seq == state.floor_seq + 1 == state.seq
+        if is_fresh and is_played:  # A step of a flow needs no line of the log.
+            return Claimed(claim=claim, state=state_for(self.agent_id, state), lines=[])
+        after = state.floor_seq - 1
+        recent = entry.recent(after)
+        gave, *later = await self._hub.read_wal(entry.channel_id, after) if recent is None else recent
+        lines = [one for one in later if one.seq <= state.seq and self._is_for(claim.agent_id, one)]
+        return Claimed(
+            claim=claim,
+            state=state_for(self.agent_id, state),
+            lines=lines,
+            ages=[self._hub.seconds_since(one) for one in lines],
+            gave=shown_to(gave, self.agent_id),
+        )
+
+    def _is_for(self, speaker: str, line: Envelope) -> bool:
+        """Return whether the worker of a turn gets a line: the hub's, and what it or the speaker may see."""
+        return line.sender_id == ev.HUB or visible_to(line, speaker) or visible_to(line, self.agent_id)
+
+    async def write(
+        self,
+        channel_id: str,
+        claim: Claim,
+        event_type: str,
+        data: JsonObject,
+        *,
+        audience: list[str] | None = None,
+        within: Transaction | None = None,
+        envelope_id: str = "",
+    ) -> None:
+        """Write a line of a turn that this participant takes, for itself or for one that it plays.
+
+        A sign of life is not written where no other process looks for one. What the turn has come to is
+        written until the log takes it, or it would be done twice; with a transaction it is rolled back.
+        """
+        is_hubs = event_type in TURN_LINES
+        if not is_hubs and event_type not in OWN_LINES:
+            expected = f"a line of a turn: {', '.join(sorted(TURN_LINES | OWN_LINES))}"
+            raise BadDraft("event_type", found=repr(event_type)[:80], expected=expected)
+        draft = Draft(
+            envelope_id=envelope_id or self._hub.new_id(),
+            sender_id=ev.HUB if is_hubs else claim.agent_id,
+            event_type=event_type,
+            event_data=data if event_type != ev.EV_TURN_FAILED else _failure(claim, data),
+            audience=[] if is_hubs and event_type != ev.EV_TURN_FAILED else audience,
+            claim=claim.seq,
+            claimant=self.agent_id,
+        )
+        if event_type == ev.EV_TURN_RENEWED and not self._hub.follows:
+            check_claim(await self._hub.state(channel_id), draft)
+            return
+        write = partial(self._hub.post, channel_id, draft, within=within)
+        if within is not None or event_type in SIGNS:
+            await write()
+        else:
+            await retry(self._hub.clock, write, f"a line of a turn on {channel_id} is not written yet")
 
     async def wait_unclaimed(self, channel_id: str) -> None:
         await self._hub.turns.wait_unclaimed(channel_id)
 
-    def kept(self, channel_id: str, claim: Claim) -> AbstractAsyncContextManager[None]:
-        """See `Turns.kept`."""
-        return self._hub.turns.kept(channel_id, claim)
-
-    async def renew(self, channel_id: str, claim: int, heard: int) -> int:
-        """See `Turns.renew`."""
-        return await self._hub.turns.renew(channel_id, claim, heard, by=self.agent_id)
-
     async def sleep(self, seconds: float) -> None:
         await self._hub.clock.sleep(seconds)
 
-    async def record(
-        self, channel_id: str, claim: int, event_type: str, data: JsonObject, *, envelope_id: str = ""
-    ) -> None:
-        by = self.agent_id
-        await self._hub.turns.record(channel_id, claim, event_type, data, by=by, envelope_id=envelope_id)
-
-    async def recorded(self, channel_id: str) -> list[Envelope]:
-        """See `Turns.recorded`. Raises `OutOfTurn` for a participant that does not have the turn."""
-        state = await self._member(channel_id)
-        check_has_turn(state, self.agent_id)
-        return await self._hub.turns.recorded(state)
-
     async def usage(self, channel_id: str) -> Spent:
         """Return what the channel and those below it used."""
-        await self._member(channel_id)
-        own, below = await self._hub.tree.spent(channel_id)
+        entry = await self._member(channel_id)
+        own, below = await self._hub.tree.spent(entry.state)
         return own + below.spent
 
     async def summary(self, channel_id: str) -> JsonObject | None:
         await self._member(channel_id)
         return await self._hub.turns.summary(channel_id, self.agent_id)
 
-    async def release(self, channel_id: str, claim: int, *, envelope_id: str = "") -> None:
-        await self._hub.turns.release(channel_id, claim, by=self.agent_id, envelope_id=envelope_id)
+    def _played(self, envelope: Envelope, spec: ChannelSpec) -> Envelope | None:
+        """Return a line that gives the floor to a participant that this one plays, without its data."""
+        return replace(envelope, event_data={}) if plays(self.agent_id, spec, envelope) else None
 
-    async def fail(self, channel_id: str, claim: int, error: JsonObject, *, envelope_id: str = "") -> None:
-        await self._hub.turns.fail(
-            channel_id, claim, agent_id=self.agent_id, error=error, envelope_id=envelope_id
-        )
+    async def _member(self, channel_id: str) -> Entry:
+        """Return a channel that the participant is on. Raises `NotParticipant` for any other."""
+        entry = await self._hub.entry(channel_id)
+        self._check_member(entry)
+        return entry
 
-    async def as_step(self, channel_id: str, step: str) -> Seat:
-        """Return the seat of a step of a channel that this participant has opened: it works on it."""
-        state = await self._member(channel_id)
-        member = state.spec.participant(step)
-        if member is None or member.kind != "step" or state.creator_id != self.agent_id:
-            raise NotParticipant(channel_id, sender=step, participants=[self.registration.name])
-        return Seat(self._hub, Registration(agent_id=step, passport=Passport(name=member.name)), self.worker)
+    def _check_member(self, entry: Entry) -> None:
+        spec = entry.state.spec
+        if spec.participant(self.agent_id) is None:
+            names = [one.name for one in spec.participants]
+            raise NotParticipant(entry.channel_id, sender=self.agent_id, participants=names)
 
-    def _step(self, envelope: Envelope, state: State) -> Envelope | None:
-        """The opener is told that a step has the floor, whoever what was said is for."""
-        if state.creator_id == self.agent_id and is_for_a_step(envelope):
-            return replace(envelope, event_data={})
-        return None
 
-    async def _member(self, channel_id: str) -> State:
-        state = await self._hub.state(channel_id)
-        if state.spec.participant(self.agent_id) is None:
-            names = [one.name for one in state.spec.participants]
-            raise NotParticipant(channel_id, sender=self.agent_id, participants=names)
-        return state
+def _failure(claim: Claim, data: JsonObject) -> JsonObject:
+    """Return why a turn failed. Only the hub says that participants are absent."""
+    return {"agent_id": claim.agent_id, "error": data.get("error", {})}
 
 
 def _peer(one: Registration) -> Peer:

@@ -5,23 +5,28 @@ Every hub of a log sweeps; whose line comes first has fired the timer, and `deci
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import islice
+from typing import Final
 
 from turnline.core.expectations import Deadline
 from turnline.errors import ChannelQuarantined, LogError, Refused
-from turnline.hub.channels import Channels
-from turnline.hub.clock import Clock
-from turnline.hub.entry import Entry
+from turnline.hub.channels import Channels, Entry
 from turnline.hub.opening import first_of
-from turnline.hub.posting import RETRY_SECONDS
-from turnline.hub.timers import Timers
+from turnline.hub.retry import RETRY_SECONDS
+from turnline.hub.timers import Clock, Timers
 
 logger = logging.getLogger(__name__)
 
 Fire = Callable[[str, Deadline], Awaitable[object]]
 """Writes a deadline that has passed onto its channel."""
+
+
+LOOKS_AT_ONCE: Final = 16
+"""Channels that are looked at together. After a long downtime all of them may be due, and each look reads."""
 
 
 class Sweep:
@@ -38,10 +43,17 @@ class Sweep:
         channels = self._timers.take_due()
         try:
             while channels:
-                await self._look(channels[0])
-                channels.popleft()
+                some = list(islice(channels, LOOKS_AT_ONCE))
+                outcomes = await asyncio.gather(*map(self._look, some), return_exceptions=True)
+                failed = {one: error for one, error in zip(some, outcomes, strict=True) if error is not None}
+                for _ in some:
+                    channels.popleft()
+                channels.extend(failed)
+                for error in failed.values():
+                    raise error
+                await asyncio.sleep(0)  # What was in memory took no wait: let others work.
         finally:  # The log may fail; what could not be written is still due.
-            self._timers.put_back(channels)
+            self._timers.look_at(channels)
 
     async def _look(self, channel_id: str) -> None:
         try:

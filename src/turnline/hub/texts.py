@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from turnline.log.bell import Bell
+from turnline.log.base import Bell
 
 MAX_UNHEARD: Final = 1000
 
@@ -24,7 +24,7 @@ class TurnText(Struct, frozen=True, kw_only=True):
     agent_id: str
     text: str
     audience: list[str] | None = None
-    """Who will see the packet: None is everyone. Nobody else is told the words."""
+    """Who will see the packet: None is everyone. Others do not hear the words."""
 
 
 def is_for(agent_id: str, words: TurnText) -> bool:

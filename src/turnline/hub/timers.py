@@ -1,6 +1,6 @@
-"""Timers: what falls due, over all channels.
+"""Time, as a hub has it: the clock, ids that sort by the time they were made, and timers over all channels.
 
-Nothing is stored. After every append the channel's adapter says what falls due
+No deadline is stored. After every append the channel's adapter says what falls due
 next; when it does, the hub posts it, and `decide` has the last word on whether
 the moment it speaks of is still the current one. So with several hubs on one
 log each may try, and at most one succeeds.
@@ -18,20 +18,79 @@ that waits end. A clock that is ahead cannot be told from a process that was dow
 
 from __future__ import annotations
 
+import asyncio
+import secrets
+import time
+from base64 import b32hexencode
 from collections import deque
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from heapq import heapify, heappop, heappush
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
 from turnline.core.envelope import Envelope
 from turnline.core.expectations import Deadline
 from turnline.core.state import State
-from turnline.hub.clock import Clock
-from turnline.hub.entry import Entry
-from turnline.log.bell import Bell
+from turnline.hub.channels import Entry
+from turnline.log.base import Bell
+
+
+class Clock(Protocol):
+    """Two times and a sleep."""
+
+    def now(self) -> datetime:
+        """The time people read, in UTC. It may be set back."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that only grow; what durations are measured with."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    """The machine's."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+NewId = Callable[[], str]
+
+_CHANCE_BITS: Final = 80
+_SECRET_BYTES: Final = 16
+_BYTES: Final = 16
+
+
+def sortable_ids(clock: Clock) -> NewId:
+    """Return a source of 26-character ids: milliseconds, then chance. Ids of one source strictly grow."""
+    last = 0
+
+    def new_id() -> str:
+        nonlocal last
+        milliseconds = int(clock.now().timestamp() * 1000)
+        value = (milliseconds << _CHANCE_BITS) | secrets.randbits(_CHANCE_BITS)
+        # Two ids of one millisecond, or a clock set back: count on from the last one.
+        last = value if value > last else last + 1
+        # The hex alphabet of base 32 sorts as the bytes do.
+        return b32hexencode(last.to_bytes(_BYTES, "big")).rstrip(b"=").decode().lower()
+
+    return new_id
+
+
+def secret_id() -> str:
+    """Return an id of 128 random bits. A sortable id can be computed from its neighbour; this one cannot."""
+    return secrets.token_hex(_SECRET_BYTES)
+
 
 BEHIND: Final = timedelta(hours=1)
 """A clock that is further behind the newest line was set back, or belongs to another machine."""
@@ -70,7 +129,7 @@ class Moments:
         self._next[channel_id] = at
         heappush(self._heap, (at, channel_id))
         self._forget_stale()
-        return self._heap[0][1] == channel_id
+        return self._heap[0] == (at, channel_id)
 
     def first(self) -> datetime | None:
         self._drop_stale()
@@ -97,8 +156,10 @@ class Moments:
 class Timers:
     """The deadlines of one hub."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, absences: Callable[[State], Sequence[Deadline]] | None = None) -> None:
+        """`absences` says what is due because a participant was removed; see `core.expectations`."""
         self._clock = clock
+        self._absences = absences
         self._start = clock.now()
         self._started = clock.monotonic()
         self.awake_since = self._start
@@ -106,8 +167,6 @@ class Timers:
         self._ahead: dict[str, _Shifts] = {}
         self._since: dict[str, datetime] = {}
         """Channel -> when it was met, where its deadlines can only be counted from then."""
-        self._met: dict[str, int] = {}
-        """Channel -> the last line that was met; an entry may be forgotten, and read again."""
         self._pauses: dict[str, int] = {}
         """Channel -> the line of the pause that it was met in."""
         self._rest: dict[str, timedelta] = {}
@@ -141,21 +200,28 @@ class Timers:
 
     def met(self, entry: Entry) -> None:
         """The channel's last line has landed just now, with all that was not met before."""
-        channel_id, state, now = entry.channel_id, entry.state, self.now()
-        first = max(self._met.pop(channel_id, 0), entry.told_seq) + 1
-        if state.is_over:
+        channel_id, state, now, first = entry.channel_id, entry.state, self.now(), entry.told_seq + 1
+        if entry.is_over:
             for kept in (self._ahead, self._since, self._pauses, self._rest):
                 kept.pop(channel_id, None)
             return
-        self._met[channel_id] = state.seq
         ahead = state.last_at - now
         ahead = ahead if abs(ahead) >= SAME_TIME else _NOTHING
         if first == 1 and max(abs(ahead), state.last_at - state.created_at) >= SAME_TIME:
-            self._since[channel_id] = now  # Of lines before the last one nobody knows when they landed.
+            self._since[channel_id] = now  # When the lines before the last one were written is unknown.
         known = self._ahead.get(channel_id, ())
         if abs(ahead - _ahead_at(known, state.seq)) >= SAME_TIME:
             known = self._ahead[channel_id] = (*_needed(known, state), (first, ahead))
-        self._measure_rest(state, known)
+        self._measure_rest(channel_id, state, known)
+
+    def expect(self, channel_id: str, at: datetime | None) -> None:
+        """Note when to look at a channel that has not been read: nothing on it falls due before `at`.
+
+        By either clock: the index does not say which one the deadline follows.
+        """
+        for moments in (self._moments, self._wall_moments):
+            if moments.set(channel_id, at):
+                self.sooner.ring()
 
     def watch(self, entry: Entry) -> None:
         """Note when the channel has to be looked at next."""
@@ -170,10 +236,11 @@ class Timers:
         due = [*self._moments.take(self.now()), *self._wall_moments.take(self._clock.now())]
         return deque(dict.fromkeys(due))
 
-    def put_back(self, channels: Iterable[str]) -> None:
-        """These were taken and could not be looked at."""
+    def look_at(self, channels: Iterable[str]) -> None:
+        """Have these channels looked at as soon as possible."""
         for channel_id in channels:
-            self._moments.set(channel_id, self.now())
+            if self._moments.set(channel_id, self.now()):
+                self.sooner.ring()
 
     def due(self, entry: Entry) -> list[Deadline]:
         """Return what has fallen due on the channel."""
@@ -184,9 +251,16 @@ class Timers:
         return max(min((self._left(one) for one in self._due(entry)), default=0.0), 0.0)
 
     def seconds_since(self, line: Envelope) -> float:
-        """Return how long ago a line was written."""
-        ahead = _ahead_at(self._ahead.get(line.channel_id, ()), line.seq)
-        return max((self.now() - (line.created_at - ahead)).total_seconds(), 0.0)
+        """Return how long ago a line was written.
+
+        A line of the past that seems to come from the future was written by a clock that is ahead. It counts
+        from when this hub first met a line of that time; otherwise it would not age until the clocks agree.
+        """
+        known, now = self._ahead.get(line.channel_id, ()), self.now()
+        at = line.created_at - _ahead_at(known, line.seq)
+        if at > now and known and line.seq < known[0][0]:
+            at = line.created_at - known[0][1]
+        return max((now - at).total_seconds(), 0.0)
 
     def pause_until_next(self, at_most_seconds: float) -> float:
         """Return the seconds until something falls due, or until it is time to look anyway.
@@ -206,9 +280,9 @@ class Timers:
         now = self._clock.now() if deadline.follows_wall else self.now()
         return (deadline.at - now).total_seconds()
 
-    def _measure_rest(self, state: State, known: _Shifts) -> None:
+    def _measure_rest(self, channel_id: str, state: State, known: _Shifts) -> None:
         """Note how long a pause was, for a TTL does not count it. Its lines are wrong after a jump."""
-        channel_id, live = state.channel_id, 0 if state.pause is None else state.pause.seq
+        live = 0 if state.pause is None else state.pause.seq
         before = self._pauses.pop(channel_id, 0)
         if live:
             self._pauses[channel_id] = live
@@ -218,6 +292,10 @@ class Timers:
 
     def _due(self, entry: Entry) -> Sequence[Deadline]:
         """Return what falls due on the channel, by the timers' own time, or by the clock (`follows_wall`)."""
+        absences = [] if self._absences is None else self._absences(entry.state)
+        return [*absences, *self._measured(entry)]
+
+    def _measured(self, entry: Entry) -> Sequence[Deadline]:
         known, awake_since = self._ahead.get(entry.channel_id, ()), self.awake_since
         awake_since = max(awake_since, self._since.get(entry.channel_id, awake_since))
         if not known:
@@ -236,7 +314,9 @@ class Timers:
 def _needed(known: _Shifts, state: State) -> _Shifts:
     """Return the last changes of clock, and those that the channel's deadlines are measured by."""
     pause = 0 if state.pause is None else state.pause.seq
-    measured = {_shift_at(known, seq) for seq in (1, state.floor_line, state.spoken_seq, pause)}
+    answers = (one.answer_seq for one in state.questions.values())
+    lines = (1, state.floor_line, state.spoken_seq, pause, *answers)
+    measured = {_shift_at(known, seq) for seq in lines}
     return tuple(one for one in known if one in measured or one in known[-_KEPT:])
 
 

@@ -11,6 +11,7 @@ nats://a:4222,b:4222/name  a stream of these servers; see `nats_address`
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from turnline.errors import LogUnavailable, MissingExtra, UnknownName
@@ -38,6 +39,12 @@ def open_log(address: str) -> Log:
         _SCHEMES,
         do=f"Or give the path of a file that ends in {PLAIN_SUFFIX!r}.",
     )
+
+
+def from_anywhere(address: str) -> str:
+    """Return the address of an open log as another terminal needs it: the path of a file is absolute."""
+    scheme, _, path = address.partition(":///")
+    return f"{scheme}:///{Path(path).absolute()}" if scheme == "sqlite" else address
 
 
 def has_database(address: str) -> bool:

@@ -1,4 +1,4 @@
-"""The one door to durable storage.
+"""The one door to durable storage, and the bell that says that something was appended.
 
 A log keeps, for each channel, a gapless sequence of envelopes. Nothing else in
 the system is stored; everything else is folded from here.
@@ -9,14 +9,21 @@ when every test in it passes.
 
 from __future__ import annotations
 
+import asyncio
+from asyncio import AbstractEventLoop, Future
 from collections.abc import AsyncIterator, Sequence
+from threading import Lock
 from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from turnline.core.channel import ChannelFilter, ChannelRow
+from turnline.core.codec import erased_lines
 from turnline.core.envelope import Envelope
-from turnline.core.event_types import EV_CHANNEL_CLOSED
+from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_PAYLOAD_ERASED
+from turnline.errors import CorruptRecord
 from turnline.log.joined import SharedDatabase, Transaction
+from turnline.threads import call_in
 
 DEFINITION_PREFIX: Final = "_flow-"
 """Ids of channels that hold a flow definition each; its digest follows."""
@@ -35,7 +42,32 @@ class Head(Struct, frozen=True, kw_only=True):
     """Where the last append stands among all appends of this log; what `tail` goes on from."""
 
 
-class Log(Protocol):
+class Index(Protocol):
+    """The channels of a log by what is known of them, without reading lines (Y7)."""
+
+    async def rows(
+        self, where: ChannelFilter, *, after: ChannelRow | None = None, limit: int
+    ) -> list[ChannelRow]:
+        """Return the newest channels for which `where` holds, those created last first.
+
+        `after` is the last row of the page before. Channels that were created at the same time come in an
+        order of the log's own. In tables a page costs what it shows, not what is on the log.
+        """
+        ...
+
+    async def row(self, channel_id: str) -> ChannelRow | None:
+        """Return what the index says of a channel; None for one that it does not list."""
+        ...
+
+    async def without_row(self, *, after: str = "", limit: int) -> list[str]:
+        """Return ids after `after`, in order, of channels that have lines and no row.
+
+        The hub's own channels have none and are left out. For the others `log.rows` makes them again.
+        """
+        ...
+
+
+class Log(Index, Protocol):
     """An append-only sequence of envelopes per channel."""
 
     address: str
@@ -43,16 +75,21 @@ class Log(Protocol):
     durability: str
     """What a returned append survives, for people: `none`, `process` (its crash), `power` (its loss), ..."""
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         """Write all of `envelopes`, durably, or none of them.
+
+        `row` is what the index says of the channel from then on, in the same transaction (Y7). Without
+        one, as for the hub's own channels, the channel is in no list of the index.
 
         `after` is the seq the caller believes is last; the envelopes carry the
         seqs that follow it. Raises `LogConflict` when it is not; the caller
         reads, folds and decides again. Raises `DuplicateEnvelope` when the
         channel has one of the ids already, at any seq. Raises `LogUnavailable`
         when the storage failed; sending the same ids again is safe. When this
-        returns, the envelopes survive whatever `durability` promises. No
-        envelopes is nothing to do.
+        returns, the envelopes survive whatever `durability` promises. Without
+        envelopes only the row is written, if there is one and the channel has lines.
         """
         ...
 
@@ -96,6 +133,23 @@ class Log(Protocol):
 
 
 @runtime_checkable
+class Erases(Protocol):
+    """The ability to erase content and keep the chain (Y2). Every log of ours has it."""
+
+    async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+        """Append `note`, a `payload.erased`, and delete the content of the lines that it names.
+
+        The channel's snapshot goes with it. Raises what `append` raises. Where the two are not one
+        transaction, the note comes first, and `erase` with no note to write finishes the deletion.
+        """
+        ...
+
+    async def compact(self) -> None:
+        """Make deleted bytes disappear from the storage's files. Raises `LogUnavailable` if it cannot."""
+        ...
+
+
+@runtime_checkable
 class Snapshots(Protocol):
     """The optional ability to keep folded states beside the log.
 
@@ -125,7 +179,13 @@ class JoinsTransactions(Protocol):
         ...
 
     async def append_within(
-        self, transaction: Transaction, channel_id: str, envelopes: Sequence[Envelope], *, after: int
+        self,
+        transaction: Transaction,
+        channel_id: str,
+        envelopes: Sequence[Envelope],
+        *,
+        after: int,
+        row: ChannelRow | None = None,
     ) -> None:
         """Do what `append` does and commit `transaction`, both or neither.
 
@@ -158,6 +218,83 @@ def check_append(channel_id: str, envelopes: Sequence[Envelope], *, after: int) 
             )
 
 
-def closes(envelope: Envelope) -> bool:
-    """Whether a channel whose last envelope is `envelope` is closed."""
-    return envelope.event_type == EV_CHANNEL_CLOSED
+_LAST: Final = frozenset({EV_CHANNEL_CLOSED, EV_PAYLOAD_ERASED})
+"""Only lines that say what was erased follow `channel.closed` (Y1)."""
+
+
+def closes(event_type: str) -> bool:
+    """Return whether a channel whose last line is of this type is closed."""
+    return event_type in _LAST
+
+
+class Erasures:
+    """Lines without their content, and the lines that say that it was erased."""
+
+    def __init__(self, channel_id: str) -> None:
+        self._channel_id = channel_id
+        self._missing: set[int] = set()
+
+    def add(self, envelope: Envelope) -> None:
+        if envelope.is_erased:
+            self._missing.add(envelope.seq)
+        elif envelope.event_type == EV_PAYLOAD_ERASED and self._missing:
+            for first, last in erased_lines(envelope):
+                self._missing = {seq for seq in self._missing if not first <= seq <= last}
+
+    def check(self) -> None:
+        """Raise `CorruptRecord` at the first line whose content is missing and was not erased."""
+        if self._missing:
+            because = "its content is missing, and no later line says that it was erased"
+            raise CorruptRecord(self._channel_id, seq=min(self._missing), because=because)
+
+
+class Bell:
+    """A count that grows, and those who wait for it to grow, in any event loop and any thread.
+
+        seen = bell.rung; look; await bell.wait(seen)
+
+    A ring between the look and the wait is not missed, because the wait compares
+    the count it is given. A bell says that something happened, never what.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._waiting: list[tuple[AbstractEventLoop, Future[None]]] = []
+        self.rung = 0
+
+    def ring(self) -> None:
+        """Wake everyone who waits. Safe from any thread."""
+        with self._lock:
+            self.rung += 1
+            waiting, self._waiting = self._waiting, []
+        for loop in {loop for loop, _ in waiting}:
+            call_in(loop, _wake, [future for owner, future in waiting if owner is loop])
+
+    async def wait(self, seen: int, *, timeout_seconds: float | None = None) -> None:
+        """Return when the bell has been rung more than `seen` times, or the time is up."""
+        future = self._enter(seen)
+        if future is None:
+            return
+        try:
+            await asyncio.wait((future,), timeout=timeout_seconds)
+        finally:
+            self._leave(future)
+
+    def _enter(self, seen: int) -> Future[None] | None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self.rung != seen:
+                return None
+            future = loop.create_future()
+            self._waiting.append((loop, future))
+            return future
+
+    def _leave(self, future: Future[None]) -> None:
+        with self._lock:
+            self._waiting = [entry for entry in self._waiting if entry[1] is not future]
+
+
+def _wake(futures: list[Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

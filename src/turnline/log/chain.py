@@ -1,7 +1,9 @@
 """The chain of one channel, followed record by record.
 
-Rule: a record that comes out of here is the one that was written: at its place, behind its
+Rule 1: a record that comes out of here is the one that was written: at its place, after its
 predecessor, under its own name, and only once.
+
+Rule 2: content that is missing was erased, and a later line says so (Y1). Otherwise it is damage.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from turnline.core.codec import NO_HASH, Kept, Record, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord
+from turnline.log.base import Erasures
 
 
 class Chain:
@@ -18,18 +21,17 @@ class Chain:
         self.channel_id = channel_id
         self.seq = 0
         self.hash = NO_HASH
+        self.erasures = Erasures(channel_id)
         self._ids: set[str] = set()
 
     def add(self, record: Record) -> Envelope:
         """Return the envelope of the next record. Raises `CorruptRecord` if it is not the next one."""
         envelope = unseal(self.channel_id, record, previous=self.hash, seq=self.seq + 1)
-        found = (envelope.channel_id, envelope.seq, envelope.envelope_id)
-        expected = (self.channel_id, record.seq, record.envelope_id)
-        if found != expected:
-            raise self._damage(f"found the envelope {found}, expected {expected}")
         if record.envelope_id in self._ids:
-            raise self._damage(f"found the id {record.envelope_id!r}, which an earlier one has")
+            because = f"found the id {record.envelope_id!r}, which an earlier one has"
+            raise CorruptRecord(self.channel_id, seq=record.seq, because=because)
         self._ids.add(record.envelope_id)
+        self.erasures.add(envelope)
         self.seq, self.hash = record.seq, record.hash
         return envelope
 
@@ -37,7 +39,4 @@ class Chain:
         """The same, with the bytes, to be appended elsewhere."""
         envelope = self.add(record)
         fields = {name: getattr(envelope, name) for name in Envelope.__struct_fields__}
-        return Kept(**fields, body=record.body)
-
-    def _damage(self, because: str) -> CorruptRecord:
-        return CorruptRecord(self.channel_id, seq=self.seq + 1, because=because)
+        return Kept(**fields, head=record.head, payload=record.payload)

@@ -17,11 +17,10 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from turnline.core.envelope import SCHEMA_VERSION, Envelope
-from turnline.core.event_types import HUB
-from turnline.errors import LogConflict, LogUnavailable, MissingExtra, UnknownName
+from turnline.errors import MissingExtra, UnknownName
 from turnline.log.address import PLAIN_SUFFIX
 from turnline.log.base import Log
+from turnline.log.system_channel import SystemChannel, SystemLine
 
 PROBE_CHANNEL: Final = "_doctor"
 EV_PROBE: Final = "doctor.probe"
@@ -69,26 +68,11 @@ async def check_up(address: str, watch: Watch) -> Checkup:
 
 async def probe(log: Log, watch: Watch, *, envelope_id: str) -> float:
     """Append one record to `_doctor` and return how many seconds it took to be acknowledged."""
-    for _ in range(PROBES):
-        head = await log.head(PROBE_CHANNEL)
-        after = head.seq if head else 0
-        envelope = Envelope(
-            schema_version=SCHEMA_VERSION,
-            envelope_id=envelope_id,
-            channel_id=PROBE_CHANNEL,
-            seq=after + 1,
-            sender_id=HUB,
-            event_type=EV_PROBE,
-            audience=[],
-            created_at=watch.now(),
-        )
-        begun = watch.seconds()
-        try:
-            await log.append(PROBE_CHANNEL, [envelope], after=after)
-        except LogConflict:
-            continue
-        return watch.seconds() - begun
-    raise LogUnavailable(log.address, because=f"others kept appending to {PROBE_CHANNEL!r}")
+    channel = SystemChannel(log, PROBE_CHANNEL, watch.now, lambda: envelope_id, max_conflicts=PROBES)
+    await channel.catch_up()
+    begun = watch.seconds()
+    await channel.append(lambda: [SystemLine(EV_PROBE, {})])
+    return watch.seconds() - begun
 
 
 def skew(here: datetime, there: datetime) -> list[Finding]:

@@ -1,6 +1,7 @@
 """The file a log is moved in: JSON lines, the same for every backend.
 
-    header      the format and its version; where the log was
+    header      the format and its version; where the log was; which data models it has rows of
+    row         one row of a data model; all of them come before the first channel
     channel     a channel begins: how many records it has, and the hash of the last
     record      its channel, seq, id, hash, and its exact bytes, as text
     left_out    a channel that could not be read to its end, and why
@@ -14,7 +15,7 @@ Rule 2: memory is bounded: a channel is given out in parts (`Part`), never as a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import BinaryIO, Final
 
@@ -22,11 +23,12 @@ import msgspec
 from msgspec import Struct
 
 from turnline.core.codec import Kept, Record
+from turnline.core.envelope import JsonObject
 from turnline.errors import BadExport, CorruptRecord
 from turnline.log.chain import Chain
 
 FORMAT: Final = "turnline-log"
-VERSION: Final = 1
+VERSION: Final = 2
 DIGEST_BYTES: Final = 32
 MAX_LINE_BYTES: Final = 128 * 1024 * 1024
 PART_BYTES: Final = 512 * 1024
@@ -34,7 +36,16 @@ PART_BYTES: Final = 512 * 1024
 PART_RECORDS: Final = 1_000
 
 
-class Header(Struct, frozen=True, kw_only=True, tag="header", tag_field="line"):
+class ModelHead(Struct, frozen=True, kw_only=True):
+    """A data model that the file has rows of."""
+
+    name: str
+    version: str
+    columns: dict[str, str]
+    """Their names and types, in order."""
+
+
+class Header(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="header", tag_field="line"):
     """The first line."""
 
     format: str
@@ -42,6 +53,14 @@ class Header(Struct, frozen=True, kw_only=True, tag="header", tag_field="line"):
     source: str = ""
     """The address of the log, for people."""
     exported_at: str = ""
+    models: list[ModelHead] = []
+
+
+class RowLine(Struct, frozen=True, kw_only=True, tag="row", tag_field="line"):
+    """One row of a data model."""
+
+    model: str
+    values: JsonObject
 
 
 class ChannelLine(Struct, frozen=True, kw_only=True, tag="channel", tag_field="line"):
@@ -52,14 +71,16 @@ class ChannelLine(Struct, frozen=True, kw_only=True, tag="channel", tag_field="l
     hash: str
 
 
-class RecordLine(Struct, frozen=True, kw_only=True, tag="record", tag_field="line"):
+class RecordLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="record", tag_field="line"):
     """One record."""
 
     channel: str
     seq: int
     id: str
     hash: str
-    body: str
+    head: str
+    payload: bytes | None = None
+    """Absent: the line has no content, or it was erased."""
 
 
 class LeftOut(Struct, frozen=True, kw_only=True, tag="left_out", tag_field="line"):
@@ -70,16 +91,17 @@ class LeftOut(Struct, frozen=True, kw_only=True, tag="left_out", tag_field="line
     because: str
 
 
-class End(Struct, frozen=True, kw_only=True, tag="end", tag_field="line"):
+class End(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="end", tag_field="line"):
     """The last line."""
 
     channels: int
     records: int
     left_out: int
     digest: str
+    rows: int = 0
 
 
-Line = Header | ChannelLine | RecordLine | LeftOut | End
+Line = Header | RowLine | ChannelLine | RecordLine | LeftOut | End
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
@@ -94,7 +116,14 @@ class Part(Struct, frozen=True, kw_only=True):
     """Where the first of them stands."""
 
 
-Piece = Header | Part | LeftOut | End
+class Rows(Struct, frozen=True, kw_only=True):
+    """Some rows of one data model."""
+
+    model: str
+    rows: list[JsonObject]
+
+
+Piece = Header | Rows | Part | LeftOut | End
 
 
 class ExportWriter:
@@ -103,10 +132,17 @@ class ExportWriter:
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
         self._digest = blake2b(digest_size=DIGEST_BYTES)
-        self.channels = self.records = self.left_out = 0
+        self.channels = self.records = self.left_out = self.rows = 0
 
-    def begin(self, *, source: str, exported_at: str) -> None:
-        self._line(Header(format=FORMAT, version=VERSION, source=source, exported_at=exported_at))
+    def begin(self, *, source: str, exported_at: str, models: Sequence[ModelHead] = ()) -> None:
+        header = Header(
+            format=FORMAT, version=VERSION, source=source, exported_at=exported_at, models=list(models)
+        )
+        self._line(header)
+
+    def row(self, model: str, values: JsonObject) -> None:
+        self.rows += 1
+        self._line(RowLine(model=model, values=values))
 
     def channel(self, channel_id: str, *, records: int, hash_: bytes) -> None:
         self.channels += 1
@@ -120,7 +156,8 @@ class ExportWriter:
                 seq=record.seq,
                 id=record.envelope_id,
                 hash=record.hash.hex(),
-                body=record.body.decode(),
+                head=record.head.decode(),
+                payload=record.payload,
             )
         )
 
@@ -129,8 +166,15 @@ class ExportWriter:
         self._line(LeftOut(channel=channel_id, seq=seq, because=because))
 
     def end(self) -> None:
-        digest = self._digest.hexdigest()
-        self._line(End(channels=self.channels, records=self.records, left_out=self.left_out, digest=digest))
+        self._line(
+            End(
+                channels=self.channels,
+                records=self.records,
+                left_out=self.left_out,
+                rows=self.rows,
+                digest=self._digest.hexdigest(),
+            )
+        )
 
     def _line(self, line: Line) -> None:
         written = _encoder.encode(line) + b"\n"
@@ -147,38 +191,60 @@ class _Reading:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._number = 0
-        self._digest = blake2b(digest_size=DIGEST_BYTES)
+        self._digest = self._before = blake2b(digest_size=DIGEST_BYTES)
+        """Of the lines so far, and of those before the last one."""
+        self._bytes = 0
+        """Of the last line."""
         self._channels: set[str] = set()
-        self._records = self._left_out = 0
+        self._records = self._left_out = self._rows = 0
+        self._models: set[str] = set()
 
     def pieces(self) -> Iterator[Piece]:
-        yield self._header()
+        header = self._header()
+        self._models = {model.name for model in header.models}
+        yield header
+        line = self._next()
+        while isinstance(line, RowLine):
+            rows, model, size = [self._row(line)], line.model, self._bytes
+            line = self._next()
+            while isinstance(line, RowLine) and line.model == model and size < PART_BYTES:
+                rows.append(self._row(line))
+                size += self._bytes
+                line = self._next()
+            yield Rows(model=model, rows=rows)
         while True:
-            before = self._digest.hexdigest()
-            match line := self._next():
+            match line:
                 case ChannelLine():
                     yield from self._channel(line)
                 case LeftOut():
                     self._left_out += 1
                     yield line
                 case End():
-                    self._check_end(line, before)
+                    self._check_end(line)
                     yield line
                     return
                 case _:
                     raise self._bad(
                         f"a {type(line).__struct_config__.tag!r} where a channel or the end belongs"
                     )
+            line = self._next()
 
     def _header(self) -> Header:
         line = self._next()
         if not isinstance(line, Header) or line.format != FORMAT:
             raise self._bad(f"expected the header of a {FORMAT!r} file")
-        if line.version > VERSION:
+        if line.version != VERSION:
             raise self._bad(
-                f"version {line.version} is newer than this program's {VERSION}; upgrade turnline"
+                f"its version is {line.version}, this program reads {VERSION}; "
+                "use the version of turnline that wrote it"
             )
         return line
+
+    def _row(self, line: RowLine) -> JsonObject:
+        if line.model not in self._models:
+            raise self._bad(f"a row of {line.model!r}, a data model that the header does not name")
+        self._rows += 1
+        return line.values
 
     def _channel(self, line: ChannelLine) -> Iterator[Part]:
         if line.channel in self._channels:
@@ -198,11 +264,13 @@ class _Reading:
             record = self._record(chain, end)
             try:
                 envelopes.append(chain.keep(record))
+                if chain.seq == end:
+                    chain.erasures.check()
             except CorruptRecord as error:
                 because = f"record {error.seq} of channel {chain.channel_id!r}: {error.because}"
                 raise self._bad(because) from error
             records.append(record)
-            size += len(record.body)
+            size += record.size
         self._records += len(records)
         return Part(channel_id=chain.channel_id, records=records, envelopes=envelopes, line=first)
 
@@ -214,14 +282,18 @@ class _Reading:
             hash_ = bytes.fromhex(line.hash)
         except ValueError:
             raise self._bad("its hash is not one") from None
-        return Record(seq=line.seq, envelope_id=line.id, body=line.body.encode(), hash=hash_)
+        return Record(
+            seq=line.seq, envelope_id=line.id, head=line.head.encode(), hash=hash_, payload=line.payload
+        )
 
-    def _check_end(self, line: End, digest: str) -> None:
-        found = (len(self._channels), self._records, self._left_out)
-        if found != (line.channels, line.records, line.left_out):
-            expected = f"{line.channels} and {line.records}"
-            raise self._bad(f"found {found[0]} channels and {found[1]} records, expected {expected}")
-        if digest != line.digest:
+    def _check_end(self, line: End) -> None:
+        found = (len(self._channels), self._records, self._left_out, self._rows)
+        if found != (line.channels, line.records, line.left_out, line.rows):
+            expected = f"{line.channels}, {line.records} and {line.rows}"
+            raise self._bad(
+                f"found {found[0]} channels, {found[1]} records and {found[3]} rows, expected {expected}"
+            )
+        if self._before.hexdigest() != line.digest:
             raise self._bad("the digest of the lines before it is another one")
         if self._file.read(1):
             self._number += 1
@@ -235,6 +307,7 @@ class _Reading:
                 "the file ends here, before its end line" if len(text) < MAX_LINE_BYTES else "it is too long"
             )
             raise self._bad(because)
+        self._before, self._bytes = self._digest.copy(), len(text)
         self._digest.update(text)
         try:
             return _decoder.decode(text)

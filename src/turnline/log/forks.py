@@ -25,11 +25,12 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from turnline.core.channel import ForkedFrom
+from turnline.core.channel import ChannelFilter, ChannelRow, ForkedFrom
+from turnline.core.codec import erased_lines
 from turnline.core.envelope import Envelope
-from turnline.core.event_types import EV_CHANNEL_FORKED
-from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict
-from turnline.log.base import Head, JoinsTransactions, Log, Snapshots, check_append
+from turnline.core.event_types import EV_CHANNEL_FORKED, EV_PAYLOAD_ERASED
+from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
+from turnline.log.base import Erases, Head, JoinsTransactions, Log, Snapshots, check_append
 from turnline.log.joined import SharedDatabase, Transaction
 
 SUFFIX: Final = "-fork"
@@ -82,14 +83,16 @@ class ForkingLog:
             because = f"it is a fork of {origin.channel!r} at {origin.seq}, which has no such line"
             raise CorruptRecord(channel_id, seq=seq + 1, because=because)
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         origin = await self._origin_of(channel_id, envelopes)
         if origin is None:
-            await self._inner.append(channel_id, envelopes, after=after)
+            await self._inner.append(channel_id, envelopes, after=after, row=row)
             return
         own = await self._own(channel_id, origin, envelopes, after)
         try:
-            await self._inner.append(channel_id, own, after=after - origin.seq)
+            await self._inner.append(channel_id, own, after=after - origin.seq, row=row)
         except LogConflict as conflict:
             raise _shifted(conflict, after, origin) from conflict
 
@@ -107,7 +110,7 @@ class ForkingLog:
                     yield line
         async with reading(self._inner.read(channel_id, after=max(after - before, 0))) as lines:
             async for line in lines:
-                yield replace(line, seq=line.seq + before) if before else line
+                yield replace(_shift_lines(line, before), seq=line.seq + before) if before else line
 
     async def find(self, channel_id: str, envelope_id: str) -> Envelope | None:
         found, origin = await self._inner.find(channel_id, envelope_id), await self.origin(channel_id)
@@ -128,6 +131,17 @@ class ForkingLog:
         heads = await self._inner.channels(closed=closed, after=after, limit=limit)
         return [await self._numbered_on(head) for head in heads]
 
+    async def rows(
+        self, where: ChannelFilter, *, after: ChannelRow | None = None, limit: int
+    ) -> list[ChannelRow]:
+        return await self._inner.rows(where, after=after, limit=limit)
+
+    async def row(self, channel_id: str) -> ChannelRow | None:
+        return await self._inner.row(channel_id)
+
+    async def without_row(self, *, after: str = "", limit: int) -> list[str]:
+        return await self._inner.without_row(after=after, limit=limit)
+
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         async with reading(self._inner.tail(after=after)) as heads:
             async for head in heads:
@@ -135,6 +149,20 @@ class ForkingLog:
 
     async def close(self) -> None:
         await self._inner.close()
+
+    async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+        """Erase lines of the channel's own. Those that a fork has from its origin are the origin's."""
+        origin = await self.origin(channel_id)
+        before = 0 if origin is None else origin.seq
+        inner = self._inner
+        if not isinstance(inner, Erases):
+            raise LogUnavailable(self.address, because="it cannot erase")
+        own = replace(_shift_lines(note, -before), seq=note.seq - before)
+        await inner.erase(channel_id, own, after=after - before, row=row)
+
+    async def compact(self) -> None:
+        if isinstance(self._inner, Erases):
+            await self._inner.compact()
 
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
         if self._snapshots is not None:
@@ -191,15 +219,21 @@ class JoiningForkingLog(ForkingLog):
         return self._joins.database
 
     async def append_within(
-        self, transaction: Transaction, channel_id: str, envelopes: Sequence[Envelope], *, after: int
+        self,
+        transaction: Transaction,
+        channel_id: str,
+        envelopes: Sequence[Envelope],
+        *,
+        after: int,
+        row: ChannelRow | None = None,
     ) -> None:
         origin = await self._origin_of(channel_id, envelopes)
         if origin is None:
-            await self._joins.append_within(transaction, channel_id, envelopes, after=after)
+            await self._joins.append_within(transaction, channel_id, envelopes, after=after, row=row)
             return
         own = await self._own(channel_id, origin, envelopes, after)
         try:
-            await self._joins.append_within(transaction, channel_id, own, after=after - origin.seq)
+            await self._joins.append_within(transaction, channel_id, own, after=after - origin.seq, row=row)
         except LogConflict as conflict:
             raise _shifted(conflict, after, origin) from conflict
 
@@ -223,6 +257,14 @@ def _inherited(line: Envelope, channel_id: str, origin: ForkedFrom) -> Envelope:
         return replace(line, channel_id=channel_id)
     said = {"channel_id": channel_id, "forked_from": msgspec.to_builtins(origin)}
     return replace(line, channel_id=channel_id, event_data={**line.event_data, **said})
+
+
+def _shift_lines(line: Envelope, by: int) -> Envelope:
+    """Return a `payload.erased` with the numbers that a fork, or the log below it, gives the lines."""
+    if line.event_type != EV_PAYLOAD_ERASED or not by:
+        return line
+    lines = [[first + by, last + by] for first, last in erased_lines(line)]
+    return replace(line, event_data={**line.event_data, "lines": lines})
 
 
 def _shifted(conflict: LogConflict, after: int, origin: ForkedFrom) -> LogConflict:

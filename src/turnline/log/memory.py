@@ -8,14 +8,21 @@ object again: `close` lets go of nothing, and several hubs may share one.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from secrets import token_bytes
 from threading import Lock
 
-from turnline.core.codec import NO_HASH, Record, seal, unseal
+from msgspec.structs import replace
+
+from turnline.core.channel import ChannelFilter, ChannelRow, age, matches
+from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, seal_all, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import DuplicateEnvelope, LogConflict
-from turnline.log.base import Head, check_append, closes
-from turnline.log.bell import Bell
+from turnline.log.base import Bell, Erasures, Head, check_append, closes
+
+
+def _new_salt() -> bytes:
+    return token_bytes(SALT_BYTES)
 
 
 class MemoryLog:
@@ -25,7 +32,9 @@ class MemoryLog:
     durability = "none"
     """It ends with the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, new_salt: Callable[[], bytes] = _new_salt) -> None:
+        """`new_salt` returns random bytes for each append; a simulation gives a source of its own."""
+        self._new_salt = new_salt
         self.records: dict[str, list[Record]] = {}
         """What is kept, by channel. Public, so that a test can damage it."""
         self._ids: dict[str, dict[str, int]] = {}
@@ -33,26 +42,36 @@ class MemoryLog:
         self._appends: list[
             str
         ] = []  # The channel of each append; an append's position is its place, from 1.
+        self._rows: dict[str, ChannelRow] = {}
         self._snapshots: dict[str, tuple[int, bytes]] = {}
         self._lock = Lock()
         self._bell = Bell()
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         check_append(channel_id, envelopes, after=after)
-        if not envelopes:
-            return
         with self._lock:
-            self._append(channel_id, envelopes, after)
-        self._bell.ring()
+            if envelopes:
+                self._append(channel_id, envelopes, after)
+                self._rows.pop(channel_id, None)
+            if row is not None:
+                self._set_row(channel_id, row, after + len(envelopes))
+        if envelopes:
+            self._bell.ring()
 
     async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
         records = self.records.get(channel_id, [])
         previous = records[after - 1].hash if 0 < after <= len(records) else NO_HASH
+        erasures = Erasures(channel_id)
         while after < len(records):
             record = records[after]
             after += 1
-            yield unseal(channel_id, record, previous=previous, seq=after)
+            envelope = unseal(channel_id, record, previous=previous, seq=after)
+            erasures.add(envelope)
+            yield envelope
             previous = record.hash
+        erasures.check()
 
     async def find(self, channel_id: str, envelope_id: str) -> Envelope | None:
         seq = self._ids.get(channel_id, {}).get(envelope_id)
@@ -72,6 +91,19 @@ class MemoryLog:
         first = bisect_right(names, after)
         return [self._heads[name] for name in names[first:][:limit]]
 
+    async def rows(
+        self, where: ChannelFilter, *, after: ChannelRow | None = None, limit: int
+    ) -> list[ChannelRow]:
+        found = sorted((row for row in self._rows.values() if matches(row, where)), key=age, reverse=True)
+        return [row for row in found if after is None or age(row) < age(after)][:limit]
+
+    async def row(self, channel_id: str) -> ChannelRow | None:
+        return self._rows.get(channel_id)
+
+    async def without_row(self, *, after: str = "", limit: int) -> list[str]:
+        missing = self._heads.keys() - self._rows.keys()
+        return sorted(name for name in missing if name > after and not name.startswith("_"))[:limit]
+
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         while True:
             seen = self._bell.rung
@@ -84,6 +116,16 @@ class MemoryLog:
     async def close(self) -> None:
         """Do nothing: the next hub finds this log as the last one left it."""
 
+    async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+        await self.append(channel_id, [note], after=after, row=row)
+        records = self.records[channel_id]
+        for first, last in erased_lines(note):
+            records[first - 1 : last] = [replace(one, payload=None) for one in records[first - 1 : last]]
+        self._snapshots.pop(channel_id, None)
+
+    async def compact(self) -> None:
+        """Do nothing: there is no file."""
+
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
         self._snapshots[channel_id] = (seq, bytes(body))
 
@@ -93,18 +135,24 @@ class MemoryLog:
     async def delete_snapshots(self) -> None:
         self._snapshots.clear()
 
+    def _set_row(self, channel_id: str, row: ChannelRow, after: int) -> None:
+        found = len(self.records.get(channel_id, ()))
+        if found != after:
+            raise LogConflict(channel_id, after=after, found=found)
+        if found:
+            self._rows[channel_id] = row
+
     def _append(self, channel_id: str, envelopes: Sequence[Envelope], after: int) -> None:
         records = self.records.get(channel_id, [])
         if len(records) != after:
             raise LogConflict(channel_id, after=after, found=len(records))
-        ids = self._ids.get(channel_id, {})
-        added: list[Record] = []
-        previous = records[-1].hash if records else NO_HASH
+        ids, new = self._ids.get(channel_id, {}), set[str]()
         for envelope in envelopes:
-            if envelope.envelope_id in ids or any(r.envelope_id == envelope.envelope_id for r in added):
+            if envelope.envelope_id in ids or envelope.envelope_id in new:
                 raise DuplicateEnvelope(channel_id, envelope_id=envelope.envelope_id)
-            added.append(seal(envelope, previous))
-            previous = added[-1].hash
+            new.add(envelope.envelope_id)
+        previous = records[-1].hash if records else NO_HASH
+        added = seal_all(envelopes, previous, salt=self._new_salt())
         # From here on nothing can fail, so all of them are kept, or none were.
         self.records.setdefault(channel_id, records).extend(added)
         self._ids.setdefault(channel_id, ids).update((r.envelope_id, r.seq) for r in added)
@@ -112,6 +160,6 @@ class MemoryLog:
         self._heads[channel_id] = Head(
             channel_id=channel_id,
             seq=added[-1].seq,
-            closed=closes(envelopes[-1]),
+            closed=closes(envelopes[-1].event_type),
             position=len(self._appends),
         )

@@ -31,13 +31,15 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from itertools import count
+from secrets import token_bytes
 from typing import Final
 from uuid import uuid4
 
-from turnline.core.codec import unseal
+from turnline.core.channel import ChannelFilter, ChannelRow
+from turnline.core.codec import SALT_BYTES, seal_all, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
-from turnline.log.base import Head, check_append
+from turnline.log.base import Erasures, Head, check_append
 from turnline.log.nats_address import NatsAddress
 from turnline.log.nats_channel import SHORT, Channel, Place
 from turnline.log.nats_connection import NATS_RAISES, Connection, Refused, reason
@@ -50,13 +52,14 @@ from turnline.log.nats_message import (
     channel_of,
     head_of,
     headers_of,
+    headers_of_row,
     pack,
-    sealed,
     summary,
     token,
     unpack,
 )
 from turnline.log.nats_reader import MAX_FILTERS, Reader
+from turnline.log.nats_rows import RowCache, first_line
 from turnline.log.nats_stream import open_streams
 
 PATIENCE_SECONDS: Final = 20.0
@@ -74,6 +77,7 @@ class Session:
         self.connection = Connection(address, patience_seconds=patience_seconds)
         self.reader = Reader(self.connection, address.stream)
         self.index = Index(self.connection)
+        self.rows = RowCache(self.reader, self.index.reader, self._first_line)
         self.durability = ""
         self._channels: OrderedDict[str, Channel] = OrderedDict()
         self._opening = asyncio.Lock()
@@ -85,6 +89,9 @@ class Session:
                 durability = await open_streams(self.connection)
                 await self.index.complete(self.reader)
                 self.durability = durability
+
+    async def _first_line(self, channel_id: str) -> Envelope | None:
+        return await first_line(self.reader, channel_id)
 
     def channel(self, channel_id: str) -> Channel:
         """Return what is known of a channel, perhaps nothing yet."""
@@ -125,41 +132,53 @@ class NatsLog:
         """Connect, make or check the streams and set `durability`. Raises `LogUnavailable`."""
         await self._session()
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
+        """See `Log.append`. The row travels in the headers, without labels (`nats_rows`)."""
         check_append(channel_id, envelopes, after=after)
-        if envelopes:
+        if envelopes or row is not None:
             with self._told():
-                await self._append(channel_id, envelopes, after=after)
+                await self._append(channel_id, envelopes, after=after, row=row)
 
-    async def _append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def _append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None
+    ) -> None:
         session = await self._session()
         channel = session.channel(channel_id)
         async with channel.appending:
-            if channel.seq < after or channel.damage:
+            if channel.seq < after or channel.damage or not envelopes:
                 # A channel only grows: one that is known to be longer needs no question.
                 await channel.catch_up(session.reader)
             if channel.seq != after:
                 raise LogConflict(channel_id, after=after, found=channel.seq)
             channel.undamaged()
             _refuse_known(channel, envelopes)
-            await self._write(session, channel, envelopes)
+            if envelopes:
+                await self._write(session, channel, envelopes, row)
+            elif row is not None and after > 0:
+                await session.index.save_row(row, channel_id, seq=after)
 
     async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
         session = await self._session()
         channel = session.channel(channel_id)
         whole = await channel.catch_up(session.reader)
         damage, places, previous = channel.damage, channel.since(after), b""
+        erasures = Erasures(channel_id)
         async with aclosing(_messages(session.reader, channel, places, whole)) as messages:
             async for message in messages:
                 before, records = unpack(channel_id, message, seq=after + 1)
                 previous = previous or before
                 for record in records:
                     if record.seq > after:
-                        yield unseal(channel_id, record, previous=previous, seq=after + 1)
+                        envelope = unseal(channel_id, record, previous=previous, seq=after + 1)
+                        erasures.add(envelope)
+                        yield envelope
                         after = record.seq
                     previous = record.hash
         if damage is not None and damage.seq > after:
             raise damage
+        erasures.check()
 
     async def find(self, channel_id: str, envelope_id: str) -> Envelope | None:
         session = await self._session()
@@ -206,6 +225,18 @@ class NatsLog:
                 await self._forget_closed(session, found)
         return heads[:limit]
 
+    async def rows(
+        self, where: ChannelFilter, *, after: ChannelRow | None = None, limit: int
+    ) -> list[ChannelRow]:
+        """See `Index.rows`, and `nats_rows` for what a page costs here."""
+        return await (await self._session()).rows.rows(where, after=after, limit=limit)
+
+    async def row(self, channel_id: str) -> ChannelRow | None:
+        return await (await self._session()).rows.row(channel_id)
+
+    async def without_row(self, *, after: str = "", limit: int) -> list[str]:
+        return await (await self._session()).rows.without_row(after=after, limit=limit)
+
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         """See `Log.tail`. Ends when the log is closed; raises `LogUnavailable` when its servers are away."""
         try:
@@ -213,6 +244,8 @@ class NatsLog:
             scan = session.reader.scan(f"{session.reader.stream}.*", after=after, headers_only=True)
             async with aclosing(scan) as messages:
                 async for message in messages:
+                    session.rows.note(message, behind=after)
+                    after = message.position
                     yield head_of(message)
         except LogUnavailable:
             if not self._closed:
@@ -278,23 +311,32 @@ class NatsLog:
             if head.closed:
                 await session.index.close(head.channel_id)
 
-    async def _write(self, session: Session, channel: Channel, envelopes: Sequence[Envelope]) -> None:
+    async def _write(
+        self, session: Session, channel: Channel, envelopes: Sequence[Envelope], row: ChannelRow | None
+    ) -> None:
         # Others who read may move the channel on while this waits, so all of it is said at once.
         expected = channel.position
-        records = sealed(envelopes, channel.hash)
+        records = seal_all(envelopes, channel.hash, salt=token_bytes(SALT_BYTES))
         told = summary(envelopes, records)
         payload = pack(records, channel.hash)
-        headers = headers_of(told) | {
-            MESSAGE_ID: f"{token(channel.channel_id)}:{self._writer}:{next(self._appends)}",
-            EXPECTED_POSITION: str(expected),
-            EXPECTED_STREAM: session.reader.stream,
-        }
+        of_row = {} if row is None else headers_of_row(row)
+        headers = (
+            headers_of(told)
+            | of_row
+            | {
+                MESSAGE_ID: f"{token(channel.channel_id)}:{self._writer}:{next(self._appends)}",
+                EXPECTED_POSITION: str(expected),
+                EXPECTED_STREAM: session.reader.stream,
+            }
+        )
         opens = not told.closed and (channel.closed or not channel.places)
         await self._refuse_large(session, payload, headers)
         if opens:
             await session.index.open(channel.channel_id)
         position = await self._land(session, channel, payload, headers, after=told.first - 1)
         await channel.landed(told, position=position, behind=expected)
+        if row is not None and not of_row:
+            await session.index.save_row(row, channel.channel_id, seq=told.last)
         if told.closed:
             await session.index.close(channel.channel_id)
 

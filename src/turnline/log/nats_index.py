@@ -2,6 +2,7 @@
 
     <stream>_index.open.<channel>        there before the channel's first append, gone after its last
     <stream>_index.snapshot.<channel>    a cache with checksums of its own
+    <stream>_index.row.<channel>         the channel's row, if it was not written with an append
     <stream>_index.whole                 every open channel is in the index
 
 Rule: whatever is open is in the index, so a list of open channels costs only
@@ -14,14 +15,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
+from turnline.core.channel import ChannelRow
 from turnline.errors import LogUnavailable
 from turnline.log.nats_connection import Answer, Connection, Refused
-from turnline.log.nats_message import channel_of, head_of, token
+from turnline.log.nats_message import SEQ, channel_of, head_of, row_alone_of, token
 from turnline.log.nats_reader import Reader
 from turnline.log.nats_stream import index_of
 from turnline.log.sqlite_work import snapshot_checksum
 
-SEQ: Final = "Turnline-Seq"
 CHECKSUM: Final = "Turnline-Checksum"
 HEADER_BYTES: Final = 1_024
 """What a snapshot's message takes besides its body, at most."""
@@ -33,12 +34,12 @@ class Index:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._stream = index_of(connection.address.stream)
-        self._reader = Reader(connection, self._stream)
+        self.reader = Reader(connection, self._stream)
 
     async def complete(self, log: Reader) -> None:
         """Make the index whole, if it was made after channels were: once in a log's life."""
         whole = f"{self._stream}.whole"
-        if await self._reader.last(whole) is not None:
+        if await self.reader.last(whole) is not None:
             return
         subjects = await log.subjects(f"{log.stream}.*")
         for message in await log.last_of_each(subjects):
@@ -56,7 +57,7 @@ class Index:
 
     async def open_channels(self) -> list[str]:
         """Return every open channel, and perhaps some that are not."""
-        return [channel_of(subject) for subject in await self._reader.subjects(f"{self._stream}.open.*")]
+        return [channel_of(subject) for subject in await self.reader.subjects(f"{self._stream}.open.*")]
 
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
         if len(body) + HEADER_BYTES > await self._connection.max_payload():
@@ -65,12 +66,18 @@ class Index:
         await self._put(self._snapshot(channel_id), body, headers)
 
     async def load_snapshot(self, channel_id: str) -> tuple[int, bytes] | None:
-        message = await self._reader.last(self._snapshot(channel_id))
+        message = await self.reader.last(self._snapshot(channel_id))
         if message is None or not message.headers.get(SEQ, "").isdecimal():
             return None
         seq = int(message.headers[SEQ])
         checksum = snapshot_checksum(channel_id, seq, message.payload).hex()
         return (seq, message.payload) if message.headers.get(CHECKSUM) == checksum else None
+
+    async def save_row(self, row: ChannelRow, channel_id: str, *, seq: int) -> None:
+        """Keep a row for the append that ended at `seq`. One that is too large is not kept."""
+        payload, headers = row_alone_of(row, seq)
+        if len(payload) + HEADER_BYTES <= await self._connection.max_payload():
+            await self._put(f"{self._stream}.row.{token(channel_id)}", payload, headers)
 
     async def delete_snapshots(self) -> None:
         await self._purge(f"{self._stream}.snapshot.*")

@@ -16,13 +16,15 @@ from urllib.parse import quote, unquote
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple, replace
 
-from turnline.core.codec import Record, seal
+from turnline.core.channel import ChannelRow
+from turnline.core.codec import Record
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord
 from turnline.log.base import Head, closes
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 MAX_SUBJECT_CHARACTERS: Final = 1_000
 """A server cuts the connection of whoever sends a line of more than 4 KiB."""
 MAX_IDS_CHARACTERS: Final = 16_000
@@ -36,7 +38,14 @@ LAST: Final = "Turnline-Last"
 HASH: Final = "Turnline-Hash"
 CLOSED: Final = "Turnline-Closed"
 IDS: Final = "Turnline-Ids"
+ROW: Final = "Turnline-Row"
+"""The channel's row in the index, without labels."""
+LABELLED: Final = "Turnline-Labelled"
+SEQ: Final = "Turnline-Seq"
+MAX_ROW_CHARACTERS: Final = 16_000
+"""A row that needs more is written alone, after the append."""
 
+_ROW_SAFE: Final = ' "{}[],:_.-+/'
 _EMPTY_NAME: Final = "%"
 """Stands for the channel whose name is empty; no other name is written so."""
 
@@ -62,14 +71,24 @@ class Summary(Struct, frozen=True, kw_only=True):
     """None: there are too many for a header; they are in the payload."""
 
 
+class RowHeaders(Struct, frozen=True):
+    """A channel's row as headers have it."""
+
+    row: ChannelRow
+    """Without labels, which are about people."""
+    has_labels: bool
+
+
 class _Payload(Struct, array_like=True, frozen=True):
     version: int
     previous: bytes
-    records: list[tuple[int, str, bytes, bytes]]
+    records: list[tuple[int, str, bytes, bytes, bytes | None]]
 
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Payload)
+_row_encoder = msgspec.json.Encoder()
+_row_decoder = msgspec.json.Decoder(ChannelRow)
 
 
 def token(channel_id: str) -> str:
@@ -88,16 +107,8 @@ def channel_of(subject: str) -> str:
     return "" if written == _EMPTY_NAME else unquote(written)
 
 
-def sealed(envelopes: Sequence[Envelope], previous: bytes) -> list[Record]:
-    records: list[Record] = []
-    for envelope in envelopes:
-        records.append(seal(envelope, previous))
-        previous = records[-1].hash
-    return records
-
-
 def pack(records: Sequence[Record], previous: bytes) -> bytes:
-    rows = [(record.seq, record.envelope_id, record.body, record.hash) for record in records]
+    rows = [astuple(record) for record in records]
     return _encoder.encode(_Payload(FORMAT, previous, rows))
 
 
@@ -118,7 +129,7 @@ def summary(envelopes: Sequence[Envelope], records: Sequence[Record]) -> Summary
         first=records[0].seq,
         last=records[-1].seq,
         hash=records[-1].hash,
-        closed=closes(envelopes[-1]),
+        closed=closes(envelopes[-1].event_type),
         ids=tuple(record.envelope_id for record in records),
     )
 
@@ -132,6 +143,37 @@ def headers_of(told: Summary) -> dict[str, str]:
     }
     ids = ",".join(quote(envelope_id, safe="") for envelope_id in told.ids or ())
     return headers if len(ids) > MAX_IDS_CHARACTERS else headers | {IDS: ids}
+
+
+def headers_of_row(row: ChannelRow) -> dict[str, str]:
+    """Return a row as headers, without its labels. Nothing if it is too large."""
+    written = quote(_row_encoder.encode(replace(row, labels={})), safe=_ROW_SAFE)
+    if len(written) > MAX_ROW_CHARACTERS:
+        return {}
+    return {ROW: written, LABELLED: "yes" if row.labels else "no"}
+
+
+def row_alone_of(row: ChannelRow, seq: int) -> tuple[bytes, dict[str, str]]:
+    """Return the payload and the headers of a row that is written alone, for the append up to `seq`."""
+    payload = _row_encoder.encode(replace(row, labels={}))
+    return payload, {SEQ: str(seq), LABELLED: "yes" if row.labels else "no"}
+
+
+def row_in(message: Message) -> RowHeaders | None:
+    """Return the row of a message; None if it has none, or one that cannot be read."""
+    written = message.headers.get(ROW)
+    body = message.payload if written is None and SEQ in message.headers else unquote(written or "").encode()
+    try:
+        row = _row_decoder.decode(body)
+    except ValueError:
+        return None
+    return RowHeaders(row, message.headers.get(LABELLED) == "yes")
+
+
+def row_alone_in(message: Message) -> tuple[int, RowHeaders] | None:
+    """Return a row that was written alone, and the seq that it is for; None if it cannot be read."""
+    row, seq = row_in(message), message.headers.get(SEQ, "")
+    return None if row is None or not seq.isdecimal() else (int(seq), row)
 
 
 def summary_of(message: Message) -> Summary:

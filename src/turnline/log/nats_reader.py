@@ -116,6 +116,10 @@ class Reader:
         """Yield the subject's messages behind a position and go on waiting. Raises `LogUnavailable`."""
         return self._scan([subject], _behind(after), headers_only=headers_only)
 
+    def scan_newest(self, matching: str) -> AsyncGenerator[Message]:
+        """Yield the last message of each subject, without its payload, in order. Raises `LogUnavailable`."""
+        return self._scan([matching], {"deliver_policy": "last_per_subject"}, headers_only=True)
+
     async def up_to(self, position: int, messages: AsyncGenerator[Message]) -> AsyncGenerator[Message]:
         """Yield what a scan gives until the message at `position`, which is known to be there."""
         async with aclosing(messages):

@@ -7,17 +7,30 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from turnline.core.channel import ChannelRow
 from turnline.core.codec import NO_HASH, Record
 from turnline.errors import CorruptRecord
 from turnline.log.nats_address import NatsAddress
 from turnline.log.nats_channel import SHORT
 from turnline.log.nats_connection import Answer, Connection, Refused, server_version
-from turnline.log.nats_message import Message, Summary, channel_of, summary_of, token, unpack
+from turnline.log.nats_message import (
+    Message,
+    Summary,
+    channel_of,
+    row_alone_in,
+    row_in,
+    summary_of,
+    token,
+    unpack,
+)
 from turnline.log.nats_reader import Reader
+from turnline.log.nats_rows import first_line, read_labels
 from turnline.log.nats_stream import NO_STREAM, StreamConfig, durability_of, index_of
 from turnline.log.records import Indexed
 
@@ -110,7 +123,18 @@ class NatsRecords:
         if listed and self._index_is_whole:
             entry = f"{self._index.stream}.open.{token(channel_id)}"
             listed = await self._index.last(entry) is not None
-        return Indexed(seq=told.last, hash=told.hash, closed=told.closed, listed=listed)
+        row = await self._row(channel_id, last, told)
+        return Indexed(seq=told.last, hash=told.hash, closed=told.closed, listed=listed, row=row)
+
+    async def _row(self, channel_id: str, last: Message, told: Summary) -> ChannelRow | None:
+        """Return the row that counts, with its labels (`nats_rows`)."""
+        alone = await self._index.last(f"{self._index.stream}.row.{token(channel_id)}")
+        found = None if alone is None else row_alone_in(alone)
+        current = found[1] if found is not None and found[0] == told.last else row_in(last)
+        if current is None or not current.has_labels:
+            return None if current is None else current.row
+        labels = await read_labels(channel_id, partial(first_line, self._reader))
+        return replace(current.row, labels=labels)
 
     async def damage(self) -> list[str]:
         return []

@@ -16,6 +16,7 @@ from msgspec import Struct
 from turnline.core.codec import NO_HASH, Record, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord
+from turnline.log.base import Erasures
 
 
 class Page(Struct, frozen=True, kw_only=True):
@@ -39,13 +40,17 @@ async def in_order(
 ) -> AsyncIterator[Envelope]:
     """Yield the envelopes behind `after`. Raises `CorruptRecord` where one is not what was written."""
     more, end = True, 0
+    erasures = Erasures(channel_id)
     while more:
         page = await ask(channel_id, after)
         previous = page.previous
         for record in page.records:
-            yield unseal(channel_id, record, previous=previous, seq=after + 1)
+            envelope = unseal(channel_id, record, previous=previous, seq=after + 1)
+            erasures.add(envelope)
+            yield envelope
             previous, after = record.hash, record.seq
         more, end = page.more, page.end
     if after < end:
         because = f"it is missing, though the channel goes on to {end}"
         raise CorruptRecord(channel_id, seq=after + 1, because=because)
+    erasures.check()

@@ -15,23 +15,24 @@ An outage is a `LogUnavailable` for whoever asks meanwhile. The log goes on with
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import psycopg
 
-from turnline.core.codec import unseal
+from turnline.core.channel import ChannelFilter, ChannelRow
+from turnline.core.codec import erased_lines, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log import postgres_reader as queries
-from turnline.log.base import Head, check_append
-from turnline.log.bell import Bell
-from turnline.log.joined import SharedDatabase, Transaction, under_savepoint
+from turnline.log.base import Bell, Head, check_append
+from turnline.log.joined import SharedDatabase, Statements, Transaction, under_savepoint
 from turnline.log.pages import NOTHING, Page, in_order
 from turnline.log.postgres_bell import PostgresBell
-from turnline.log.postgres_joined import PREPARE, JoinedAppend
+from turnline.log.postgres_joined import COMPACTED, PREPARE, JoinedAppend
 from turnline.log.postgres_reader import DAMAGE, Query, Reader
 from turnline.log.postgres_schema import TABLE_NAMES
 from turnline.log.postgres_server import ANSWER_SECONDS, PostgresServer
@@ -48,7 +49,7 @@ class PostgresLog:
     """See `turnline.log.base.Log`, `Snapshots` and `JoinsTransactions`.
 
     Connects, and makes the tables if there are none. Raises `LogUnavailable` for a server that does
-    not answer or lets nobody in, a standby, and tables that are something else or of a newer format.
+    not answer or lets nobody in, a standby, and tables that are something else or of another format.
     """
 
     def __init__(self, address: str, *, poll_seconds: float = POLL_SECONDS) -> None:
@@ -63,11 +64,13 @@ class PostgresLog:
         self._ends = Ends()
         self._writer = Writer(self._server, self._ends, committed=self._committed)
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         check_append(channel_id, envelopes, after=after)
         check_names(channel_id, envelopes)
-        if envelopes:
-            await self._writer.submit(channel_id, envelopes, after=after)
+        if envelopes or row is not None:
+            await self._writer.submit(channel_id, envelopes, after=after, row=row)
 
     @property
     def database(self) -> SharedDatabase:
@@ -76,17 +79,23 @@ class PostgresLog:
         )
 
     async def append_within(
-        self, transaction: Transaction, channel_id: str, envelopes: Sequence[Envelope], *, after: int
+        self,
+        transaction: Transaction,
+        channel_id: str,
+        envelopes: Sequence[Envelope],
+        *,
+        after: int,
+        row: ChannelRow | None = None,
     ) -> None:
         check_append(channel_id, envelopes, after=after)
         check_names(channel_id, envelopes)
         if not envelopes or not transaction.has_writes:
             # With nothing to commit beside them, the envelopes may share a commit with others.
-            await self.append(channel_id, envelopes, after=after)
+            await self.append(channel_id, envelopes, after=after, row=row)
             return
         if self._closed:
             raise LogUnavailable(self.address, because="it has been closed")
-        work = JoinedAppend(channel_id, envelopes, after=after, ends=self._ends)
+        work = JoinedAppend(channel_id, envelopes, after=after, row=row, ends=self._ends)
         try:
             await transaction.commit_with(under_savepoint(work.write))
         except psycopg.Error as error:
@@ -94,6 +103,36 @@ class PostgresLog:
                 raise self._server.unavailable(error) from None
         work.committed()
         self._committed()
+
+    async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+        check_append(channel_id, [note], after=after)
+        work = JoinedAppend(channel_id, [note], after=after, row=row, ends=self._ends)
+        try:
+            await asyncio.to_thread(self._erase, work, erased_lines(note))
+        except psycopg.Error as error:
+            if not await self._landed(work):
+                raise self._server.unavailable(error) from None
+        work.committed()
+        self._committed()
+
+    def _erase(self, work: JoinedAppend, lines: Sequence[tuple[int, int]]) -> None:
+        with psycopg.connect(self._server.url) as connection:
+            for statement in PREPARE:
+                connection.execute(statement)
+            work.erase(cast("Statements", connection), lines)  # Only SQLite asks for `lastrowid`.
+
+    async def compact(self) -> None:
+        """Write the tables again without what was deleted. Nobody can use the log meanwhile."""
+        try:
+            await asyncio.to_thread(self._compact)
+        except psycopg.Error as error:
+            raise self._server.unavailable(error) from None
+
+    def _compact(self) -> None:
+        with psycopg.connect(self._server.url, autocommit=True) as connection:
+            for name in COMPACTED:
+                connection.execute(f"VACUUM (FULL) turnline_{name}")
+            connection.execute("CHECKPOINT")
 
     def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
         return in_order(channel_id, self._page, after=after)
@@ -119,6 +158,19 @@ class PostgresLog:
         self, *, closed: bool | None = None, after: str = "", limit: int | None = None
     ) -> list[Head]:
         return await self._ask(partial(queries.heads_by_name, closed=closed, after=after, limit=limit))
+
+    async def rows(
+        self, where: ChannelFilter, *, after: ChannelRow | None = None, limit: int
+    ) -> list[ChannelRow]:
+        return await self._ask(partial(queries.rows, where=where, after=after, limit=limit))
+
+    async def row(self, channel_id: str) -> ChannelRow | None:
+        if not is_name(channel_id):
+            return None
+        return await self._ask(partial(queries.row_of, channel_id=channel_id))
+
+    async def without_row(self, *, after: str = "", limit: int) -> list[str]:
+        return await self._ask(partial(queries.without_row, after=after, limit=limit))
 
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         """See `Log.tail`. Waits through an outage; ends when the log is closed."""

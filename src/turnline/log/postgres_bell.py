@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 
 from turnline.errors import LogUnavailable
-from turnline.log.bell import Bell
+from turnline.log.base import Bell
 from turnline.log.postgres_server import PostgresServer
 
 REST_SECONDS: Final = 0.01

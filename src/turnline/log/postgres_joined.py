@@ -19,6 +19,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.errors import LogError
 from turnline.log.joined import Statements
@@ -38,13 +39,27 @@ _PROMISES: Final = (
 )
 _LANDED: Final = "SELECT hash FROM turnline_records WHERE channel = %s AND seq = %s AND envelope_id = %s"
 
+_FORGET_ROW: Final = "UPDATE turnline_heads SET created = NULL, row = NULL WHERE channel = %s"
+"""The next row is written as a first one is, with its labels."""
+_ERASE: Final = "UPDATE turnline_records SET payload = NULL WHERE channel = %s AND seq BETWEEN %s AND %s"
+COMPACTED: Final = ("records", "heads", "labels", "members", "snapshots")
+"""Tables in which something of a line's content is kept."""
+
 
 class JoinedAppend:
     """One append, written by the connection of somebody's transaction."""
 
-    def __init__(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, ends: Ends) -> None:
+    def __init__(
+        self,
+        channel_id: str,
+        envelopes: Sequence[Envelope],
+        *,
+        after: int,
+        row: ChannelRow | None,
+        ends: Ends,
+    ) -> None:
         nobody = asyncio.get_running_loop().create_future()
-        self._work = Append(channel_id, envelopes, after=after, answer=nobody)
+        self._work = Append(channel_id, envelopes, after=after, row=row, answer=nobody)
         self._ends = ends
         self._work.seal(ends.hash_at(channel_id, after))
 
@@ -61,6 +76,15 @@ class JoinedAppend:
                 raise refusal
             self._work.seal(answer.hash)
         raise LogError(f"the end of channel {self._work.channel_id!r} could not be made out")
+
+    def erase(self, connection: Statements, lines: Sequence[tuple[int, int]]) -> None:
+        """Append the line that says what is erased, and delete the content of those lines (Y2)."""
+        channel_id = self._work.channel_id
+        connection.execute(_FORGET_ROW, (channel_id,))
+        self.write(connection)
+        for first, last in lines:
+            connection.execute(_ERASE, (channel_id, first, last))
+        connection.execute("DELETE FROM turnline_snapshots WHERE channel = %s", (channel_id,))
 
     def committed(self) -> None:
         """Take note of the channel's new end."""

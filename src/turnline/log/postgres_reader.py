@@ -13,9 +13,12 @@ from typing import Any, Final, TypeVar
 from psycopg import AsyncConnection
 from psycopg.errors import DataCorrupted, IndexCorrupted
 
+from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import NO_HASH, Record
 from turnline.log.base import Head
+from turnline.log.listing import needs_codes, page_query, read_row, read_rows
 from turnline.log.pages import Page
+from turnline.log.postgres_schema import DIALECT
 from turnline.log.postgres_server import ConnectionLost, PostgresServer, Row
 from turnline.log.sqlite_work import snapshot_checksum
 
@@ -27,22 +30,23 @@ PAGE_BYTES: Final = 4 * 1024 * 1024
 DAMAGE: Final = (DataCorrupted, IndexCorrupted)
 
 _PAGE: Final = f"""
-SELECT head.seq, before.hash, page.seq, page.envelope_id, page.body, page.hash, page.more
+SELECT head.seq, before.hash, page.seq, page.envelope_id, page.head, page.hash, page.payload, page.more
 FROM (SELECT) AS one
 LEFT JOIN turnline_heads AS head ON head.channel = %(channel)s
 LEFT JOIN turnline_records AS before ON before.channel = %(channel)s AND before.seq = %(after)s
 LEFT JOIN LATERAL (
     SELECT *, lead(seq) OVER (ORDER BY seq) IS NOT NULL AS more FROM (
-        SELECT seq, envelope_id, body, hash,
-            sum(octet_length(body)) OVER (ORDER BY seq) - octet_length(body) AS bytes_before
-        FROM turnline_records WHERE channel = %(channel)s AND seq > %(after)s
+        SELECT seq, envelope_id, head, hash, payload, sum(size) OVER (ORDER BY seq) - size AS bytes_before
+        FROM turnline_records,
+            LATERAL (SELECT octet_length(head) + coalesce(octet_length(payload), 0) AS size) AS sized
+        WHERE channel = %(channel)s AND seq > %(after)s
         ORDER BY seq LIMIT {PAGE_RECORDS}
     ) AS records
 ) AS page ON page.bytes_before < {PAGE_BYTES}
 ORDER BY page.seq
 """
 _FIND: Final = """
-SELECT record.seq, record.envelope_id, record.body, record.hash, before.hash
+SELECT record.seq, record.envelope_id, record.head, record.hash, record.payload, before.hash
 FROM turnline_records AS record
 LEFT JOIN turnline_records AS before ON before.channel = record.channel AND before.seq = record.seq - 1
 WHERE record.channel = %s AND record.envelope_id = %s
@@ -78,8 +82,8 @@ async def page(connection: AsyncConnection[Row], channel_id: str, after: int) ->
     """Return the records behind `after`, up to a page's limits."""
     rows = await _rows(connection, _PAGE, {"channel": channel_id, "after": after})
     end, previous, *_ = rows[0]
-    records = [_record(row[2:6]) for row in rows if row[2] is not None]
-    more = bool(records) and (rows[-1][6] or len(records) == PAGE_RECORDS)
+    records = [_record(row[2:7]) for row in rows if row[2] is not None]
+    more = bool(records) and (rows[-1][7] or len(records) == PAGE_RECORDS)
     # A record that should be there and is not leaves its follower without a chain, and unreadable.
     return Page(records=records, more=more, end=end or 0, previous=previous or NO_HASH)
 
@@ -89,7 +93,7 @@ async def record_with(
 ) -> tuple[Record, bytes] | None:
     """Return the record with this id and the hash of the one before it."""
     for row in await _rows(connection, _FIND, (channel_id, envelope_id)):
-        return _record(row[:4]), row[4] or NO_HASH
+        return _record(row[:5]), row[5] or NO_HASH
     return None
 
 
@@ -104,6 +108,31 @@ async def heads_by_name(
     query = f"{_HEAD} WHERE channel > %s AND {_OPEN[closed]} ORDER BY channel LIMIT %s"
     rows = await _rows(connection, query, (await horizon(connection), after, limit))
     return [_head(row) for row in rows]
+
+
+async def rows(
+    connection: AsyncConnection[Row], where: ChannelFilter, after: ChannelRow | None, limit: int
+) -> list[ChannelRow]:
+    """Return a page of the index."""
+    codes = [code for (code,) in await _rows(connection, DIALECT.codes, ())] if needs_codes(where) else []
+    query, values = page_query(DIALECT, where, after=after, limit=limit, codes=codes)
+    return read_rows(body for _, _, body in await _rows(connection, query, values))
+
+
+async def row_of(connection: AsyncConnection[Row], channel_id: str) -> ChannelRow | None:
+    query = "SELECT row FROM turnline_heads WHERE channel = %s AND created IS NOT NULL"
+    for (body,) in await _rows(connection, query, (channel_id,)):
+        return read_row(body)
+    return None
+
+
+async def without_row(connection: AsyncConnection[Row], after: str, limit: int) -> list[str]:
+    """Return channels without a row, by id; the hub's own never have one."""
+    query = """
+        SELECT channel FROM turnline_heads
+        WHERE created IS NULL AND channel > %s AND left(channel, 1) <> '_' ORDER BY channel LIMIT %s
+    """
+    return [name for (name,) in await _rows(connection, query, (after, limit))]
 
 
 async def heads_by_position(connection: AsyncConnection[Row], after: int) -> list[Head]:
@@ -154,8 +183,8 @@ async def _rows(connection: AsyncConnection[Row], query: str, parameters: Any) -
 
 
 def _record(row: Row) -> Record:
-    seq, envelope_id, body, hash_ = row
-    return Record(seq=seq, envelope_id=envelope_id, body=body, hash=hash_)
+    seq, envelope_id, head, hash_, payload = row
+    return Record(seq=seq, envelope_id=envelope_id, head=head, hash=hash_, payload=payload)
 
 
 def _head(row: Row) -> Head:

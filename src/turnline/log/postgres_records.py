@@ -12,6 +12,7 @@ from psycopg import AsyncConnection
 from turnline.core.codec import Record
 from turnline.errors import CorruptRecord
 from turnline.log import postgres_reader as queries
+from turnline.log.listing import COLUMNS, contradiction_in, read_row
 from turnline.log.postgres_reader import DAMAGE, Query, Reader
 from turnline.log.postgres_server import ReadOnlyServer, Row
 from turnline.log.records import Indexed
@@ -34,7 +35,12 @@ SELECT channel FROM (
     (SELECT channel FROM turnline_heads WHERE channel > %(after)s ORDER BY channel LIMIT {PAGE_CHANNELS})
 ) AS both_of_them ORDER BY channel LIMIT {PAGE_CHANNELS}
 """
-_INDEXED: Final = "SELECT seq, hash, closed FROM turnline_heads WHERE channel = %s"
+_INDEXED: Final = f"""
+SELECT seq, hash, closed, {", ".join(COLUMNS)},
+    ARRAY (SELECT label FROM turnline_labels AS one WHERE one.channel = head.channel),
+    ARRAY (SELECT participant FROM turnline_members AS one WHERE one.channel = head.channel)
+FROM turnline_heads AS head WHERE channel = %s
+"""
 _FACTS: Final = """
 SELECT current_setting('server_version'), current_database(),
     pg_size_pretty(pg_total_relation_size('turnline_records')), pg_is_in_recovery()
@@ -76,8 +82,16 @@ class PostgresRecords:
             more = page.more
 
     async def indexed(self, channel_id: str) -> Indexed | None:
-        for seq, hash_, closed in await self._ask(partial(_rows, query=_INDEXED, parameters=(channel_id,))):
-            return Indexed(seq=seq, hash=hash_, closed=closed, listed=not closed)
+        for found in await self._ask(partial(_rows, query=_INDEXED, parameters=(channel_id,))):
+            seq, hash_, closed, *columns, labels, members = found
+            return Indexed(
+                seq=seq,
+                hash=hash_,
+                closed=closed,
+                listed=not closed,
+                row=None if columns[0] is None else read_row(columns[-1]),
+                contradiction=contradiction_in(columns, labels, members),
+            )
         return None
 
     async def damage(self) -> list[str]:

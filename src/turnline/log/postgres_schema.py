@@ -2,7 +2,9 @@
 
     turnline_records    the log. (channel, seq) and (channel, envelope_id) are unique; the last
                         record of each append has its position
-    turnline_heads      where each channel ends; its rows are what appends queue up for
+    turnline_heads      where each channel ends, and its row of the index (Y7); what appends queue up for
+    turnline_labels     label -> channels that have it, and
+    turnline_members    participant -> channels that it is on: for lists
     turnline_snapshots  a cache with checksums of its own
     turnline_append     compare-and-append, for many channels in one call
     turnline_tail       the appends behind a position, as far as nothing can come between them
@@ -20,7 +22,7 @@ of those names, and of what has been given out, is finished: no commit can come 
 that each statement needs a snapshot of its own, which is what READ COMMITTED gives. Transactions
 that are not the log's hold up nothing, however long they take.
 
-Rule 3: tables that are not a Turnline log's, or are of a newer format, are not touched.
+Rule 3: tables that are not a Turnline log's, or are of another format, are not touched.
 """
 
 from __future__ import annotations
@@ -30,10 +32,14 @@ from typing import Any, Final
 from psycopg import Connection
 from psycopg.errors import InsufficientPrivilege
 
+from turnline.log.listing import Dialect
+
 TABLE_NAMES: Final = frozenset(
-    {"turnline_format", "turnline_records", "turnline_heads", "turnline_snapshots"}
+    {"turnline_format", "turnline_records", "turnline_heads", "turnline_labels", "turnline_members"}
+    | {"turnline_snapshots"}
 )
-FORMAT: Final = 1
+DIALECT: Final = Dialect(prefix="turnline_", place="%s", channel="{}")
+FORMAT: Final = 2
 """Of the tables and functions. Not the envelopes' schema version, which each of them carries."""
 _CREATION_LOCK: Final = 0x5457_4C47  # "TWLG"
 
@@ -44,7 +50,8 @@ CREATE TABLE turnline_records (
     seq bigint NOT NULL,
     envelope_id text COLLATE "C" NOT NULL,
     hash bytea NOT NULL,
-    body bytea NOT NULL,
+    head bytea NOT NULL,
+    payload bytea,
     position bigint,
     PRIMARY KEY (channel, seq),
     UNIQUE (channel, envelope_id)
@@ -56,9 +63,33 @@ CREATE TABLE turnline_heads (
     seq bigint NOT NULL,
     hash bytea NOT NULL,
     closed boolean NOT NULL,
-    position bigint NOT NULL
+    position bigint NOT NULL,
+    created bigint,
+    type text COLLATE "C",
+    flow text COLLATE "C",
+    parent text COLLATE "C",
+    origin text COLLATE "C",
+    speaker text COLLATE "C",
+    waiting text COLLATE "C",
+    deadline bigint,
+    code text COLLATE "C",
+    row bytea
 ) WITH (fillfactor = 70);
 CREATE INDEX turnline_open_heads ON turnline_heads (channel) WHERE NOT closed;
+CREATE TABLE turnline_labels (
+    label text COLLATE "C" NOT NULL,
+    created bigint NOT NULL,
+    channel text COLLATE "C" NOT NULL,
+    PRIMARY KEY (label, created, channel)
+);
+CREATE INDEX turnline_labels_channel ON turnline_labels (channel);
+CREATE TABLE turnline_members (
+    participant text COLLATE "C" NOT NULL,
+    created bigint NOT NULL,
+    channel text COLLATE "C" NOT NULL,
+    PRIMARY KEY (participant, created, channel)
+);
+CREATE INDEX turnline_members_channel ON turnline_members (channel);
 CREATE TABLE turnline_snapshots (
     channel text COLLATE "C" PRIMARY KEY,
     seq bigint NOT NULL,
@@ -115,27 +146,33 @@ END $$;
 
 CREATE FUNCTION turnline_append(
     channels text[], afters bigint[], previouses bytea[], closings boolean[], counts integer[],
-    ids text[], hashes bytea[], bodies bytea[]
+    ids text[], hashes bytea[], heads bytea[], payloads bytea[],
+    createds bigint[], types text[], flows text[], parents text[], origins text[],
+    speakers text[], waitings text[], deadlines bigint[], codes text[], row_bodies bytea[],
+    label_counts integer[], labels text[], member_counts integer[], members text[]
 ) RETURNS TABLE (outcome text, found_seq bigint, found_hash bytea, found_id text)
 LANGUAGE plpgsql AS $$
 DECLARE
     low integer := 1;
     high integer;
+    label_low integer := 1;
+    member_low integer := 1;
     is_new boolean;
-    nothing bytea := decode(repeat('00', 16), 'hex');
+    had_row boolean;
+    nothing bytea := decode(repeat('00', 32), 'hex');
     place bigint;
 BEGIN
     PERFORM turnline_enter();
     FOR i IN 1 .. cardinality(channels) LOOP
         high := low + counts[i] - 1;
-        SELECT head.seq, head.hash INTO found_seq, found_hash
+        SELECT head.seq, head.hash, head.created IS NOT NULL INTO found_seq, found_hash, had_row
         FROM turnline_heads AS head WHERE head.channel = channels[i] FOR UPDATE;
         is_new := NOT FOUND;
         IF is_new AND afters[i] = 0 THEN
             -- Whoever begins a channel holds its head before the records are looked at, too.
             INSERT INTO turnline_heads VALUES (channels[i], 0, nothing, false, 0) ON CONFLICT DO NOTHING;
             is_new := FOUND;
-            SELECT head.seq, head.hash INTO found_seq, found_hash
+            SELECT head.seq, head.hash, head.created IS NOT NULL INTO found_seq, found_hash, had_row
             FROM turnline_heads AS head WHERE head.channel = channels[i] FOR UPDATE;
         ELSIF is_new THEN
             found_seq := 0;
@@ -157,21 +194,44 @@ BEGIN
                 SELECT FROM turnline_records AS record
                 WHERE record.channel = channels[i] AND record.seq = found_seq + 1
             ) THEN 'record without head'
+            WHEN closings[i] IS NULL THEN 'row'
             WHEN found_hash <> previouses[i] OR counts[i] = 0 THEN 'other hash'
             ELSE 'written'
         END;
-        IF outcome = 'written' THEN
+        IF outcome = 'row' AND found_seq > 0 THEN
+            UPDATE turnline_heads AS head
+            SET created = createds[i], type = types[i], flow = flows[i], parent = parents[i],
+                origin = origins[i], speaker = speakers[i], waiting = waitings[i],
+                deadline = deadlines[i], code = codes[i], row = row_bodies[i]
+            WHERE head.channel = channels[i];
+        ELSIF outcome = 'written' THEN
             place := nextval('turnline_positions');
             UPDATE turnline_heads AS head
-            SET seq = afters[i] + counts[i], hash = hashes[high], closed = closings[i], position = place
+            SET seq = afters[i] + counts[i], hash = hashes[high], closed = closings[i], position = place,
+                created = createds[i], type = types[i], flow = flows[i], parent = parents[i],
+                origin = origins[i], speaker = speakers[i], waiting = waitings[i],
+                deadline = deadlines[i], code = codes[i], row = row_bodies[i]
             WHERE head.channel = channels[i];
             INSERT INTO turnline_records
-            SELECT channels[i], afters[i] + n, ids[low + n - 1], hashes[low + n - 1], bodies[low + n - 1],
-                CASE WHEN n = counts[i] THEN place END
+            SELECT channels[i], afters[i] + n, ids[low + n - 1], hashes[low + n - 1], heads[low + n - 1],
+                payloads[low + n - 1], CASE WHEN n = counts[i] THEN place END
             FROM generate_series(1, counts[i]) AS n;
-        ELSIF is_new THEN
-            DELETE FROM turnline_heads AS head WHERE head.channel = channels[i] AND head.seq = 0;
         END IF;
+        IF is_new AND outcome <> 'written' THEN
+            DELETE FROM turnline_heads AS head WHERE head.channel = channels[i] AND head.seq = 0;
+        ELSIF (outcome = 'row' OR outcome = 'written' AND NOT had_row) AND createds[i] IS NOT NULL THEN
+            -- Labels and members never change: they are written with the first row, and with a row alone.
+            DELETE FROM turnline_labels AS label WHERE label.channel = channels[i];
+            DELETE FROM turnline_members AS member WHERE member.channel = channels[i];
+            INSERT INTO turnline_labels
+            SELECT DISTINCT label, createds[i], channels[i]
+            FROM unnest(labels[label_low:label_low + label_counts[i] - 1]) AS label;
+            INSERT INTO turnline_members
+            SELECT DISTINCT member, createds[i], channels[i]
+            FROM unnest(members[member_low:member_low + member_counts[i] - 1]) AS member;
+        END IF;
+        label_low := label_low + label_counts[i];
+        member_low := member_low + member_counts[i];
         low := high + 1;
         RETURN NEXT;
     END LOOP;
@@ -180,7 +240,11 @@ END $$;
 
 APPEND: Final = """
 SELECT outcome, found_seq, found_hash, found_id FROM turnline_append(
-    %b::text[], %b::bigint[], %b::bytea[], %b::boolean[], %b::integer[], %b::text[], %b::bytea[], %b::bytea[]
+    %b::text[], %b::bigint[], %b::bytea[], %b::boolean[], %b::integer[],
+    %b::text[], %b::bytea[], %b::bytea[], %b::bytea[],
+    %b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[],
+    %b::text[], %b::text[], %b::bigint[], %b::text[], %b::bytea[],
+    %b::integer[], %b::text[], %b::integer[], %b::text[]
 )
 """
 
@@ -209,11 +273,11 @@ def refusal(connection: Connection[Any]) -> str:
     found = _format(connection)
     if not found:
         return "it has no tables of a Turnline log"
-    return (
-        f"its format {found} is newer than this program's {FORMAT}; upgrade turnline"
-        if found > FORMAT
-        else ""
-    )
+    if found != FORMAT:
+        return (
+            f"its format is {found}, this program reads {FORMAT}; use the version of turnline that wrote it"
+        )
+    return ""
 
 
 def _create(connection: Connection[Any]) -> str:
@@ -225,6 +289,7 @@ def _create(connection: Connection[Any]) -> str:
     if not _value(connection, "SELECT current_schema() IS NOT NULL"):
         return "its search_path names no schema to make tables in"
     connection.execute(_TABLES)
+    connection.execute(DIALECT.indexes.encode())
     connection.execute(_FUNCTIONS)
     connection.execute("INSERT INTO turnline_format VALUES (%s)", (FORMAT,))
     return ""

@@ -10,18 +10,24 @@ from __future__ import annotations
 from asyncio import Future
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from secrets import token_bytes
 from typing import Any, Final
 
 from msgspec import Struct
 
-from turnline.core.codec import NO_HASH, Record, seal
+from turnline.core.channel import ChannelRow
+from turnline.core.codec import NO_HASH, SALT_BYTES, Record, seal_all
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogError
 from turnline.log.base import closes
+from turnline.log.joined import SqlValue
+from turnline.log.listing import COLUMNS, columns_of, labels_of, members_of
 
 MAX_ENDS: Final = 50_000
 MAX_NAME_BYTES: Final = 1000
 """Of a channel's or an envelope's id. A page of an index has no room for more."""
+
+_NO_COLUMNS: Final[tuple[SqlValue, ...]] = (None,) * len(COLUMNS)
 
 Again = None
 """The hash was another one, or was asked for; it is known now."""
@@ -57,17 +63,25 @@ class Answer(Struct, frozen=True):
 
 
 class Append:
-    """One caller's envelopes, and who waits for their outcome."""
+    """One caller's envelopes and the channel's row, and who waits for their outcome."""
 
     def __init__(
-        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, answer: Future[None]
+        self,
+        channel_id: str,
+        envelopes: Sequence[Envelope],
+        *,
+        after: int,
+        row: ChannelRow | None = None,
+        answer: Future[None],
     ) -> None:
         self.channel_id = channel_id
+        self.row = row
         self.envelopes = tuple(envelopes)
         self.after = after
         self.is_settled = False
         self.is_written = False
         self._answer = answer
+        self._salt = token_bytes(SALT_BYTES)
         self.twice = _twice(envelope.envelope_id for envelope in envelopes)
         """An id that it has twice, so that it can never be written; empty if it has none."""
         self.sent: Sequence[Record] = ()
@@ -83,19 +97,16 @@ class Append:
         if previous is None or self.twice:
             self.sent = ()
             return
-        records = []
-        for envelope in self.envelopes:
-            records.append(seal(envelope, previous))
-            previous = records[-1].hash
-        self.sent = records
+        self.sent = seal_all(self.envelopes, previous, salt=self._salt)
 
     @property
-    def closes(self) -> bool:
-        return closes(self.envelopes[-1])
+    def closes(self) -> bool | None:
+        """Whether it closes the channel; None if it has no envelopes and only sets the row."""
+        return closes(self.envelopes[-1].event_type) if self.envelopes else None
 
     @property
     def size(self) -> int:
-        return sum(len(record.body) for record in self.sent)
+        return sum(record.size for record in self.sent)
 
     def settle(self, outcome: Exception | None) -> None:
         """Tell the caller, unless it no longer waits. None: it is committed."""
@@ -128,6 +139,9 @@ class Append:
 def parameters(works: Sequence[Append]) -> tuple[list[Any], ...]:
     """Return what `turnline_append` is called with."""
     records = [record for work in works for record in work.sent]
+    rows = [_NO_COLUMNS if work.row is None else columns_of(work.row) for work in works]
+    labels = [[] if work.row is None else labels_of(work.row) for work in works]
+    members = [[] if work.row is None else members_of(work.row) for work in works]
     return (
         [work.channel_id for work in works],
         [work.after for work in works],
@@ -136,7 +150,13 @@ def parameters(works: Sequence[Append]) -> tuple[list[Any], ...]:
         [len(work.sent) for work in works],
         [record.envelope_id for record in records],
         [record.hash for record in records],
-        [record.body for record in records],
+        [record.head for record in records],
+        [record.payload for record in records],
+        *map(list, zip(*rows, strict=True)),
+        [len(one) for one in labels],
+        [label for one in labels for label in one],
+        [len(one) for one in members],
+        [member for one in members for member in one],
     )
 
 

@@ -28,6 +28,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.errors import LogUnavailable
 from turnline.log.postgres_schema import APPEND
@@ -76,15 +77,17 @@ class Writer:
         self._closing = False
         self._stats = WriterStats()
 
-    async def submit(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
-        """Write `envelopes`, or raise why not. They are written even if their caller no longer waits."""
+    async def submit(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None
+    ) -> None:
+        """Write `envelopes` and `row`, or raise why not, also if their caller no longer waits."""
         if self._closing:
             raise LogUnavailable(self._server.address, because="it has been closed")
         if len(self._waiting) >= MAX_WAITING:
             because = f"{MAX_WAITING} writes are waiting already"
             raise LogUnavailable(self._server.address, because=because)
         answer = asyncio.get_running_loop().create_future()
-        self._waiting.append(Append(channel_id, envelopes, after=after, answer=answer))
+        self._waiting.append(Append(channel_id, envelopes, after=after, row=row, answer=answer))
         if self._running < LANES:
             self._running += 1
             lane = asyncio.create_task(self._run())
@@ -158,6 +161,8 @@ class Writer:
         for work, answer in zip(works, await self._call(works), strict=True):
             if answer.outcome == "written":
                 self._ends.keep(work.channel_id, work.sent[-1].seq, work.sent[-1].hash)
+                work.settle(None)
+            elif answer.outcome == "row":
                 work.settle(None)
             else:
                 self._ends.keep(work.channel_id, answer.seq, answer.hash)

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from turnline.core.channel import ChannelRow
 from turnline.core.codec import Record
 from turnline.errors import LogUnavailable, MissingExtra, UnknownName
 from turnline.log.address import PLAIN_SUFFIX
@@ -25,7 +26,7 @@ from turnline.log.memory import MemoryLog
 
 
 class Indexed(Struct, frozen=True, kw_only=True):
-    """Where a channel ends, by the index."""
+    """What the index says of a channel: where it ends, and its row."""
 
     seq: int
     hash: bytes | None
@@ -33,6 +34,10 @@ class Indexed(Struct, frozen=True, kw_only=True):
     closed: bool
     listed: bool
     """Whether a list of open channels would name it."""
+    row: ChannelRow | None = None
+    """What lists show of it; None if it is in none."""
+    contradiction: str = ""
+    """What parts of the index say differently; empty if they agree."""
 
 
 class Records(Protocol):
@@ -85,7 +90,8 @@ class MemoryRecords:
         head = await self._log.head(channel_id)
         if head is None:
             return None
-        return Indexed(seq=head.seq, hash=None, closed=head.closed, listed=not head.closed)
+        row = await self._log.row(channel_id)
+        return Indexed(seq=head.seq, hash=None, closed=head.closed, listed=not head.closed, row=row)
 
     async def damage(self) -> list[str]:
         return []

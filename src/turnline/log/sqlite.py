@@ -21,17 +21,17 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Final, TypeVar
 
+from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log import sqlite_reader as queries
-from turnline.log.base import Head, check_append
-from turnline.log.bell import Bell
+from turnline.log.base import Bell, Head, check_append
 from turnline.log.joined import SharedDatabase, Transaction, under_savepoint
 from turnline.log.pages import Page, in_order
 from turnline.log.sqlite_file import MOUNTS, SQLITE_RAISES, TABLE_NAMES, Durability, LogFile, reason
 from turnline.log.sqlite_reader import Reader
-from turnline.log.sqlite_work import Append, DeleteSnapshots, SaveSnapshot
+from turnline.log.sqlite_work import Append, DeleteSnapshots, Erase, SaveSnapshot
 from turnline.log.sqlite_writer import SYNC_FAILURES, Writer, WriterStats
 
 BUSY_TIMEOUT_SECONDS: Final = 10.0
@@ -46,7 +46,7 @@ class SqliteLog:
     """See `turnline.log.base.Log`, `Snapshots` and `JoinsTransactions`.
 
     Opens the file, or makes it and its folder. Raises `LogUnavailable` for a
-    file that is something else, is of a newer format, cannot be written, or is
+    file that is something else, is of another format, cannot be written, or is
     on a network file system.
     """
 
@@ -70,10 +70,12 @@ class SqliteLog:
         self._reader = Reader(file)
         self._writer = Writer(file, committed=self._bell.ring)
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         check_append(channel_id, envelopes, after=after)
-        if envelopes:
-            await self._writer.submit(Append(channel_id, envelopes, after=after))
+        if envelopes or row is not None:
+            await self._writer.submit(Append(channel_id, envelopes, after=after, row=row))
 
     @property
     def database(self) -> SharedDatabase:
@@ -86,16 +88,22 @@ class SqliteLog:
         )
 
     async def append_within(
-        self, transaction: Transaction, channel_id: str, envelopes: Sequence[Envelope], *, after: int
+        self,
+        transaction: Transaction,
+        channel_id: str,
+        envelopes: Sequence[Envelope],
+        *,
+        after: int,
+        row: ChannelRow | None = None,
     ) -> None:
         check_append(channel_id, envelopes, after=after)
         if not envelopes or not transaction.has_writes:
             # With nothing to commit beside them, the envelopes may share a commit with others.
-            await self.append(channel_id, envelopes, after=after)
+            await self.append(channel_id, envelopes, after=after, row=row)
             return
         if self._closed:
             raise LogUnavailable(self.address, because="it has been closed")
-        work = Append(channel_id, envelopes, after=after)
+        work = Append(channel_id, envelopes, after=after, row=row)
         try:
             await transaction.commit_with(under_savepoint(work.write))
         except SQLITE_RAISES as error:
@@ -124,6 +132,17 @@ class SqliteLog:
     ) -> list[Head]:
         return await self._ask(partial(queries.heads_by_name, closed=closed, after=after, limit=limit))
 
+    async def rows(
+        self, where: ChannelFilter, *, after: ChannelRow | None = None, limit: int
+    ) -> list[ChannelRow]:
+        return await self._ask(partial(queries.rows, where=where, after=after, limit=limit))
+
+    async def row(self, channel_id: str) -> ChannelRow | None:
+        return await self._ask(partial(queries.row_of, channel_id=channel_id))
+
+    async def without_row(self, *, after: str = "", limit: int) -> list[str]:
+        return await self._ask(partial(queries.without_row, after=after, limit=limit))
+
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         """See `Log.tail`. Ends when the log is closed."""
         with self._ends_when_closed():
@@ -150,6 +169,13 @@ class SqliteLog:
     def outage(self) -> str:
         """See `TellsOutage`."""
         return self.stats().read_only
+
+    async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+        check_append(channel_id, [note], after=after)
+        await self._writer.submit(Erase(channel_id, note, after=after, row=row))
+
+    async def compact(self) -> None:
+        await asyncio.to_thread(self._file.compact)
 
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
         await self._writer.submit(SaveSnapshot(channel_id, seq=seq, body=body))
@@ -179,7 +205,9 @@ class SqliteLog:
         except SQLITE_RAISES as error:
             because = reason(error)
             if queries.is_damage(error):
-                because += "; its index is made anew when the table `heads` is dropped and the log opened"
+                because += (
+                    "; its index is made anew when the table `turnline_heads` is dropped and the log opened"
+                )
             raise LogUnavailable(self.address, because=because) from error
 
     @contextmanager

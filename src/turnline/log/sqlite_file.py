@@ -1,20 +1,31 @@
 """The file of a `SqliteLog`: what is in it, and how it is opened or refused.
 
+    names        channel id -> the number that stands for it in the other tables. `mark` is a hash of the id:
+                 an id that is damaged is found by it, so its channel is not taken for one that never was
     records      the log. (channel, seq) and (channel, envelope_id) are unique;
                  position grows with every record of the file and never changes
-    heads        where each channel ends: an index, rebuilt from the records when it is empty
-    snapshots    a cache with checksums of its own
+    contents     position -> payload. Rows are only added at the end, so no byte of one is copied into a page
+                 that a later deletion does not reach (Y2)
+    heads        where each channel ends, and its row of the index (Y7); rebuilt from the records when empty
+    labels       label -> channels that have it, and
+    members      participant -> channels that it is on: for lists
+    snapshots    by channel id; a cache with checksums of its own
 
-Rule 1: a file that is not a Turnline log, or is one of a newer format, is not
+Their names begin with `turnline_`: a project keeps its own tables in the same file.
+
+Rule 1: a file that is not a Turnline log, or is one of another format, is not
 touched: who it belongs to is asked before anything is written.
 
 Rule 2: whatever cannot be opened is a `LogUnavailable` that says why.
+
+Rule 3: only its owner can read a file or a folder that is made here, whatever the umask.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -22,9 +33,10 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Final, Literal
 
-from turnline.core.codec import decode
+from turnline.core.codec import read_structure
 from turnline.errors import LogUnavailable
 from turnline.log.base import closes
+from turnline.log.listing import Dialect
 from turnline.log.turnstile import Turnstile
 
 Durability = Literal["power", "process"]
@@ -33,7 +45,7 @@ SYNCHRONOUS: Final[dict[str, str]] = {"power": "FULL", "process": "NORMAL"}
 """FULL: every commit is synced. NORMAL: only checkpoints are, so a power cut may undo the last commits."""
 
 APPLICATION_ID: Final = 0x54574C47  # "TWLG"
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Of the tables, kept as `user_version`. Not the envelopes' schema version, which each of them carries."""
 
 MAX_LEFTOVER_WAL_BYTES: Final = 64 * 1024 * 1024
@@ -43,6 +55,9 @@ WAL_SWITCH_PAUSE_SECONDS: Final = 0.05
 SQLITE_RAISES: Final = (sqlite3.Error, UnicodeDecodeError)
 """The second when its message quotes damaged text."""
 
+PRIVATE_FOLDER: Final = 0o700
+PRIVATE_FILE: Final = 0o600
+
 MOUNTS: Final = Path("/proc/mounts")
 NETWORK_FILE_SYSTEMS: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "ncpfs", "afs", "ceph", "glusterfs", "lustre", "davfs"}
@@ -50,35 +65,78 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
 )
 
 _TABLES: Final = """
-CREATE TABLE records (
-    position INTEGER PRIMARY KEY,
-    channel TEXT NOT NULL,
+CREATE TABLE turnline_names (
+    channel INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    mark INTEGER NOT NULL
+);
+CREATE INDEX turnline_marks ON turnline_names (mark);
+CREATE TABLE turnline_records (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    channel INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     envelope_id TEXT NOT NULL,
     hash BLOB NOT NULL,
-    body BLOB NOT NULL,
+    head BLOB NOT NULL,
     UNIQUE (channel, seq),
     UNIQUE (channel, envelope_id)
 );
+CREATE TABLE turnline_contents (
+    position INTEGER PRIMARY KEY,
+    payload BLOB NOT NULL
+);
 """
 _CACHES: Final = """
-CREATE TABLE IF NOT EXISTS heads (
-    channel TEXT PRIMARY KEY,
+CREATE TABLE IF NOT EXISTS turnline_heads (
+    channel INTEGER PRIMARY KEY,
     seq INTEGER NOT NULL,
     hash BLOB NOT NULL,
     closed INTEGER NOT NULL,
-    position INTEGER NOT NULL
+    position INTEGER NOT NULL,
+    created INTEGER,
+    type TEXT,
+    flow TEXT,
+    parent TEXT,
+    origin TEXT,
+    speaker TEXT,
+    waiting TEXT,
+    deadline INTEGER,
+    code TEXT,
+    row BLOB
+);
+CREATE INDEX IF NOT EXISTS turnline_open_heads ON turnline_heads (channel) WHERE NOT closed;
+CREATE TABLE IF NOT EXISTS turnline_labels (
+    label TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    channel INTEGER NOT NULL,
+    PRIMARY KEY (label, created, channel)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS open_heads ON heads (channel) WHERE closed = 0;
-CREATE TABLE IF NOT EXISTS snapshots (
+CREATE TABLE IF NOT EXISTS turnline_members (
+    participant TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    channel INTEGER NOT NULL,
+    PRIMARY KEY (participant, created, channel)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS turnline_labels_channel ON turnline_labels (channel);
+CREATE INDEX IF NOT EXISTS turnline_members_channel ON turnline_members (channel);
+CREATE TABLE IF NOT EXISTS turnline_snapshots (
     channel TEXT PRIMARY KEY,
     seq INTEGER NOT NULL,
     checksum BLOB NOT NULL,
     body BLOB NOT NULL
 );
 """
-_CACHE_NAMES: Final = {"heads", "open_heads", "snapshots"}
-TABLE_NAMES: Final = frozenset({"records"} | _CACHE_NAMES)
+DIALECT: Final = Dialect(
+    prefix="turnline_",
+    place="?",
+    channel="coalesce((SELECT channel FROM turnline_names WHERE id = {}), 0)",
+    aside="+",
+)
+_CACHE_NAMES: Final = {
+    f"turnline_{name}" for name in ("heads", "open_heads", "labels", "members", "snapshots")
+}
+_LOG_NAMES: Final = {f"turnline_{name}" for name in ("names", "marks", "records", "contents")}
+TABLE_NAMES: Final = frozenset(_LOG_NAMES | _CACHE_NAMES)
 _LET: Final = "let this user write the file and its folder"
 _DO: Final = {
     sqlite3.SQLITE_BUSY: "another program keeps it to itself, where it should hold it for moments only. End "
@@ -88,6 +146,9 @@ _DO: Final = {
     sqlite3.SQLITE_CANTOPEN: _LET,
 }
 """What SQLite found -> what to do about it."""
+
+
+_making: Final = threading.Lock()
 
 
 class LogFile:
@@ -123,7 +184,16 @@ class LogFile:
             # Only macOS knows it: there a plain fsync leaves the data in the drive's cache.
             f"PRAGMA fullfsync = {int(self.durability == 'power')}",
             f"PRAGMA journal_size_limit = {MAX_LEFTOVER_WAL_BYTES}",
+            "PRAGMA secure_delete = ON",  # What is deleted is overwritten with zeros (Y2).
         )
+
+    def compact(self) -> None:
+        """Bring what is in the -wal file into the file, and cut the former. Raises `LogUnavailable`."""
+        with self.told(), closing(self._connect()) as connection:
+            (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            because = "another connection reads or writes it, so its -wal file cannot be cut; try again"
+            raise LogUnavailable(self.address, because=because)
 
     def connect(self) -> Connection:
         """Return a new connection, usable from any one thread at a time. Raises `LogUnavailable`."""
@@ -154,7 +224,7 @@ class LogFile:
         if str(self.path) in {":memory:", "."}:
             raise LogUnavailable(self.address, because="it would be kept in memory only; use MemoryLog")
         try:
-            _make_folder(self.path.absolute().parent)
+            make_private_folder(self.path.absolute().parent)
             if self.path.is_dir():
                 raise LogUnavailable(self.address, because="it is a folder; name a file in it")
             if self.path.exists() and not os.access(self.path, os.W_OK):
@@ -169,6 +239,10 @@ class LogFile:
                 because=f"it is on a network file system ({kind}), whose locks and syncs cannot be relied "
                 f"on; use a local disk, or PostgreSQL",
             )
+        try:
+            make_private_file(self.path)
+        except OSError as error:
+            raise LogUnavailable(self.address, because=f"{error.strerror}: {error.filename}") from error
 
 
 def check_owner(connection: Connection, address: str) -> None:
@@ -177,13 +251,18 @@ def check_owner(connection: Connection, address: str) -> None:
     tables = _number(connection, "SELECT count(*) FROM sqlite_schema")
     if owner != APPLICATION_ID and (owner or tables):
         raise LogUnavailable(address, because="it is an SQLite database, but not a Turnline log")
-    if owner and not _number(connection, "SELECT count(*) FROM sqlite_schema WHERE name = 'records'"):
+    if owner and not _number(
+        connection, "SELECT count(*) FROM sqlite_schema WHERE name = 'turnline_records'"
+    ):
         # Making the table anew would give an empty log in the place of a damaged one.
         raise LogUnavailable(address, because="its records are not there; restore it from a backup")
     found = _number(connection, "PRAGMA user_version")
-    if found > FORMAT:
-        because = f"its format {found} is newer than this program's {FORMAT}; upgrade turnline"
-        raise LogUnavailable(address, because=because)
+    if owner and found != FORMAT:
+        raise LogUnavailable(
+            address,
+            because=f"its format is {found}, this program reads {FORMAT}; "
+            "use the version of turnline that wrote it",
+        )
 
 
 def file_system(path: Path, mounts: str) -> str:
@@ -211,11 +290,22 @@ def code(error: Exception) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def _make_folder(folder: Path) -> None:
+def make_private_file(path: Path) -> None:
+    """Create an empty file that its owner alone can read, unless it is there. Raises `OSError`.
+
+    SQLite gives its `-wal` and `-shm` the mode of the file.
+    """
+    # Closing the file drops the locks of this process on it: no connection may be open by then.
+    with _making, suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create a folder that its owner alone can enter, and those above it, unless they are there."""
     if folder.exists():
         return
-    _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    make_private_folder(folder.parent)
+    folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
     # A log in a folder that a power cut forgets would be forgotten with it.
     descriptor = os.open(folder.parent, os.O_RDONLY)
     with suppress(OSError):
@@ -239,14 +329,14 @@ def _enter_wal_mode(connection: Connection) -> None:
 
 def _create(connection: Connection) -> None:
     names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-    if "records" in names and names >= _CACHE_NAMES:
+    if "turnline_records" in names and names >= _CACHE_NAMES:
         return
     connection.execute("BEGIN IMMEDIATE")
     if not _number(connection, "PRAGMA application_id"):
         _run_all(connection, _TABLES)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {FORMAT}")
-    _run_all(connection, _CACHES)
+    _run_all(connection, _CACHES + DIALECT.indexes)
     connection.execute("COMMIT")
 
 
@@ -257,23 +347,23 @@ def _run_all(connection: Connection, script: str) -> None:
 
 
 def _rebuild_heads(connection: Connection) -> None:
-    if not _is_empty(connection, "heads") or _is_empty(connection, "records"):
+    if not _is_empty(connection, "turnline_heads") or _is_empty(connection, "turnline_records"):
         return
     connection.execute("BEGIN IMMEDIATE")
-    last = "SELECT channel, max(seq) AS seq FROM records GROUP BY channel"
+    last = "SELECT channel, max(seq) AS seq FROM turnline_records GROUP BY channel"
     rows = connection.execute(
-        f"SELECT channel, seq, hash, body, position FROM records JOIN ({last}) USING (channel, seq)"
+        f"SELECT channel, seq, hash, head, position FROM turnline_records JOIN ({last}) USING (channel, seq)"
     )
     connection.executemany(
-        "INSERT OR REPLACE INTO heads (channel, seq, hash, closed, position) VALUES (?, ?, ?, ?, ?)",
-        ((channel, seq, hash_, _closes(body), position) for channel, seq, hash_, body, position in rows),
+        "INSERT OR REPLACE INTO turnline_heads (channel, seq, hash, closed, position) VALUES (?, ?, ?, ?, ?)",
+        ((channel, seq, hash_, _closes(head), position) for channel, seq, hash_, head, position in rows),
     )
     connection.execute("COMMIT")
 
 
-def _closes(body: bytes) -> bool:
+def _closes(head: bytes) -> bool:
     try:
-        return closes(decode(body))
+        return closes(read_structure(head).type)
     except ValueError:  # Damaged: counted as open, so that somebody looks at it and is told.
         return False
 

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from sqlite3 import Connection
 from threading import Lock, local
 from typing import Final, TypeVar
 
+from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import NO_HASH, Record
 from turnline.errors import LogUnavailable
 from turnline.log.base import Head
-from turnline.log.pages import Page
-from turnline.log.sqlite_file import SQLITE_RAISES, LogFile, code
-from turnline.log.sqlite_work import snapshot_checksum
+from turnline.log.listing import needs_codes, page_query, read_row, read_rows
+from turnline.log.pages import NOTHING, Page
+from turnline.log.sqlite_file import DIALECT, SQLITE_RAISES, LogFile, code
+from turnline.log.sqlite_work import number_of, snapshot_checksum
 
 READERS: Final = 4
 PAGE_RECORDS: Final = 256
@@ -37,11 +39,20 @@ def _number(column: str) -> str:
     return f"coalesce(CAST({column} AS INTEGER), 0)"
 
 
-_RECORD: Final = f"{_number('seq')}, {_blob('envelope_id')}, {_blob('body')}, {_blob('hash')}"
-_HEAD: Final = ", ".join(
-    (_blob("heads.channel"), _number("heads.seq"), _number("heads.closed"), _number("heads.position"))
+_RECORD: Final = (
+    f"{_number('seq')}, {_blob('envelope_id')}, {_blob('head')}, {_blob('hash')}, CAST(payload AS BLOB)"
 )
-_OPEN: Final = {None: "TRUE", False: "closed = 0", True: "closed <> 0"}
+_RECORDS: Final = "turnline_records LEFT JOIN turnline_contents USING (position)"
+_HEAD: Final = ", ".join(
+    (
+        _blob("turnline_names.id"),
+        *map(_number, ("turnline_heads.seq", "turnline_heads.closed", "turnline_heads.position")),
+    )
+)
+_HEADS: Final = "turnline_names JOIN turnline_heads USING (channel)"
+_SOME_HEADS: Final = "turnline_heads CROSS JOIN turnline_names USING (channel)"
+"""For questions about few channels: with CROSS, SQLite begins with an index of heads, not with all names."""
+_OPEN: Final = {None: "TRUE", False: "NOT closed", True: "closed"}
 
 T = TypeVar("T")
 
@@ -88,58 +99,104 @@ class Reader:
 
 def page(connection: Connection, channel_id: str, after: int) -> Page:
     """Return the records behind `after`, up to a page's limits. Raises `sqlite3.DatabaseError`."""
+    channel = number_of(connection, channel_id)
+    if channel is None:
+        return NOTHING
     # The head first: what is appended in between makes more records, never fewer.
-    head = head_of(connection, channel_id)
-    query = f"SELECT {_RECORD} FROM records WHERE channel = ? AND seq > ? ORDER BY seq LIMIT {PAGE_RECORDS}"
+    query = f"SELECT {_number('seq')} FROM turnline_heads WHERE channel = ?"
+    end = connection.execute(query, (channel,)).fetchone()
+    where = f"channel = ? AND seq > ? ORDER BY seq LIMIT {PAGE_RECORDS}"
+    query = f"SELECT {_RECORD} FROM {_RECORDS} WHERE {where}"
     records: list[Record] = []
     size = 0
     try:
-        with closing(connection.execute(query, (channel_id, after))) as rows:
+        with closing(connection.execute(query, (channel, after))) as rows:
             while size < PAGE_BYTES and (found := rows.fetchone()):
                 records.append(_record(found))
-                size += len(records[-1].body)
+                size += records[-1].size
     except SQLITE_RAISES:
         if not records:
             raise
         size = PAGE_BYTES  # What was read is told first; asking again meets the damage at once.
     more = size >= PAGE_BYTES or len(records) == PAGE_RECORDS
-    previous = _hash_at(connection, channel_id, after)
-    return Page(records=records, more=more, end=head.seq if head else 0, previous=previous)
+    previous = _hash_at(connection, channel, after)
+    return Page(records=records, more=more, end=end[0] if end else 0, previous=previous)
 
 
 def record_with(connection: Connection, channel_id: str, envelope_id: str) -> tuple[Record, bytes] | None:
     """Return the record with this id and the hash of the one before it."""
-    query = f"SELECT {_RECORD} FROM records WHERE channel = ? AND envelope_id = ?"
-    row = connection.execute(query, (channel_id, envelope_id)).fetchone()
-    if row is None:
+    channel = number_of(connection, channel_id)
+    query = f"SELECT {_RECORD} FROM {_RECORDS} WHERE channel = ? AND envelope_id = ?"
+    row = connection.execute(query, (channel, envelope_id)).fetchone()
+    if channel is None or row is None:
         return None
     record = _record(row)
-    return record, _hash_at(connection, channel_id, record.seq - 1)
+    return record, _hash_at(connection, channel, record.seq - 1)
 
 
 def head_of(connection: Connection, channel_id: str) -> Head | None:
-    row = connection.execute(f"SELECT {_HEAD} FROM heads WHERE channel = ?", (channel_id,)).fetchone()
+    channel = number_of(connection, channel_id)
+    row = connection.execute(f"SELECT {_HEAD} FROM {_HEADS} WHERE channel = ?", (channel,)).fetchone()
     return None if row is None else _head(row)
 
 
 def heads_by_name(connection: Connection, closed: bool | None, after: str, limit: int | None) -> list[Head]:
-    query = f"SELECT {_HEAD} FROM heads WHERE channel > ? AND {_OPEN[closed]} ORDER BY channel LIMIT ?"
+    heads = _SOME_HEADS if closed is False else _HEADS
+    query = f"SELECT {_HEAD} FROM {heads} WHERE id > ? AND {_OPEN[closed]} ORDER BY id LIMIT ?"
     return [_head(row) for row in connection.execute(query, (after, -1 if limit is None else limit))]
+
+
+def rows(
+    connection: Connection, where: ChannelFilter, after: ChannelRow | None, limit: int
+) -> list[ChannelRow]:
+    """Return a page of the index."""
+    with _one_state(connection):
+        codes = [code for (code,) in connection.execute(DIALECT.codes)] if needs_codes(where) else []
+        query, values = page_query(DIALECT, where, after=after, limit=limit, codes=codes)
+        return read_rows(body for _, _, body in connection.execute(query, values))
+
+
+@contextmanager
+def _one_state(connection: Connection) -> Iterator[None]:
+    """Let several queries see the same commit."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def row_of(connection: Connection, channel_id: str) -> ChannelRow | None:
+    query = f"SELECT {_blob('row')} FROM {_HEADS} WHERE id = ? AND created IS NOT NULL"
+    found = connection.execute(query, (channel_id,)).fetchone()
+    return None if found is None else read_row(found[0])
+
+
+def without_row(connection: Connection, after: str, limit: int) -> list[str]:
+    """Return channels without a row, by id; the hub's own never have one."""
+    query = f"""
+        SELECT {_blob("id")} FROM {_SOME_HEADS}
+        WHERE created IS NULL AND id > ? AND substr(id, 1, 1) <> '_' ORDER BY id LIMIT ?
+    """
+    return [_text(name) for (name,) in connection.execute(query, (after, limit))]
 
 
 def heads_by_position(connection: Connection, after: int) -> list[Head]:
     """Return the heads of the channels appended to behind `after`, in the order of their last append."""
     query = f"""
         SELECT {_HEAD}
-        FROM records JOIN heads ON heads.channel = records.channel AND heads.position = records.position
-        WHERE records.position > ? ORDER BY records.position LIMIT {PAGE_RECORDS}
+        FROM turnline_records JOIN turnline_heads
+        ON turnline_heads.channel = turnline_records.channel
+        AND turnline_heads.position = turnline_records.position
+        JOIN turnline_names ON turnline_names.channel = turnline_heads.channel
+        WHERE turnline_records.position > ? ORDER BY turnline_records.position LIMIT {PAGE_RECORDS}
     """
     return [_head(row) for row in connection.execute(query, (after,))]
 
 
 def snapshot_of(connection: Connection, channel_id: str) -> tuple[int, bytes] | None:
     try:
-        query = "SELECT seq, checksum, CAST(body AS BLOB) FROM snapshots WHERE channel = ?"
+        query = "SELECT seq, checksum, CAST(body AS BLOB) FROM turnline_snapshots WHERE channel = ?"
         row = connection.execute(query, (channel_id,)).fetchone()
     except SQLITE_RAISES:  # A cache that cannot be read is an empty one.
         return None
@@ -154,16 +211,16 @@ def is_damage(error: Exception) -> bool:
     return code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} or isinstance(error, UnicodeError)
 
 
-def _hash_at(connection: Connection, channel_id: str, seq: int) -> bytes:
-    query = f"SELECT {_blob('hash')} FROM records WHERE channel = ? AND seq = ?"
-    row = connection.execute(query, (channel_id, seq)).fetchone()
+def _hash_at(connection: Connection, channel: int, seq: int) -> bytes:
+    query = f"SELECT {_blob('hash')} FROM turnline_records WHERE channel = ? AND seq = ?"
+    row = connection.execute(query, (channel, seq)).fetchone()
     # A record that should be there and is not leaves its follower without a chain, and unreadable.
     return NO_HASH if row is None else row[0]
 
 
-def _record(row: tuple[int, bytes, bytes, bytes]) -> Record:
-    seq, envelope_id, body, hash_ = row
-    return Record(seq=seq, envelope_id=_text(envelope_id), body=body, hash=hash_)
+def _record(row: tuple[int, bytes, bytes, bytes, bytes | None]) -> Record:
+    seq, envelope_id, head, hash_, payload = row
+    return Record(seq=seq, envelope_id=_text(envelope_id), head=head, hash=hash_, payload=payload)
 
 
 def _head(row: tuple[bytes, int, int, int]) -> Head:

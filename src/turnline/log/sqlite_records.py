@@ -17,6 +17,7 @@ from urllib.parse import quote
 from turnline.core.codec import Record
 from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log import sqlite_reader as queries
+from turnline.log.listing import COLUMNS, contradiction_in, read_row
 from turnline.log.records import Indexed
 from turnline.log.sqlite_file import MOUNTS, SQLITE_RAISES, check_owner, file_system, reason
 
@@ -25,11 +26,18 @@ MAX_FAULTS: Final = 10
 """Of the file's own check; whoever has ten needs a backup, not the eleventh."""
 
 _CHANNELS: Final = """
-SELECT coalesce(CAST(channel AS BLOB), x'')
-FROM (SELECT DISTINCT channel FROM records UNION SELECT channel FROM heads)
-ORDER BY channel
+SELECT coalesce(CAST(id AS BLOB), x'')
+FROM turnline_names
+ORDER BY id
 """
-_INDEXED: Final = "SELECT seq, CAST(hash AS BLOB), closed FROM heads WHERE channel = ?"
+_NAMELESS: Final = """
+SELECT count(*) FROM (SELECT DISTINCT channel FROM turnline_records)
+WHERE channel IS NULL OR channel NOT IN (SELECT channel FROM turnline_names)
+"""
+_INDEXED: Final = f"""
+SELECT seq, CAST(hash AS BLOB), closed, channel, {", ".join(COLUMNS)}
+FROM turnline_names JOIN turnline_heads USING (channel) WHERE id = ?
+"""
 _FACTS: Final = {
     "journal mode": "PRAGMA journal_mode",
     "page bytes": "PRAGMA page_size",
@@ -77,15 +85,9 @@ class SqliteRecords:
 
     async def indexed(self, channel_id: str) -> Indexed | None:
         try:
-            row = await self._query(lambda connection: connection.execute(_INDEXED, (channel_id,)).fetchone())
+            return await self._query(partial(_indexed, channel_id=channel_id))
         except SQLITE_RAISES as error:
             raise self._blamed(channel_id, 0, error) from error
-        if row is None:
-            return None
-        seq, hash_, closed = row
-        return Indexed(
-            seq=seq if isinstance(seq, int) else 0, hash=hash_ or b"", closed=bool(closed), listed=not closed
-        )
 
     async def damage(self) -> list[str]:
         try:
@@ -94,7 +96,7 @@ class SqliteRecords:
             )
         except SQLITE_RAISES as error:
             return [reason(error)]
-        return [fault for (fault,) in rows if fault != "ok"]
+        return [fault for (fault,) in rows if fault != "ok"] + await self._ask(_nameless)
 
     async def facts(self) -> dict[str, str]:
         return await self._ask(self._facts)
@@ -106,8 +108,12 @@ class SqliteRecords:
     def _check(self) -> None:
         check_owner(self._connection, self.address)
         tables = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_schema")}
-        if not tables >= {"records", "heads"}:
-            because = "it is empty" if not tables else "its index `heads` is not there; a hub makes it anew"
+        if not tables >= {"turnline_records", "turnline_heads"}:
+            because = (
+                "it is empty"
+                if not tables
+                else "its index `turnline_heads` is not there; a hub makes it anew"
+            )
             raise LogUnavailable(self.address, because=because)
 
     def _facts(self, connection: Connection) -> dict[str, str]:
@@ -144,6 +150,32 @@ class SqliteRecords:
             yield
         except SQLITE_RAISES as error:
             raise LogUnavailable(self.address, because=reason(error)) from error
+
+
+def _indexed(connection: Connection, channel_id: str) -> Indexed | None:
+    found = connection.execute(_INDEXED, (channel_id,)).fetchone()
+    if found is None:
+        return None
+    seq, hash_, closed, channel, *columns = found
+    labels, members = (
+        [one for (one,) in connection.execute(f"SELECT {column} FROM {table} WHERE channel = ?", (channel,))]
+        for column, table in (("label", "turnline_labels"), ("participant", "turnline_members"))
+    )
+    body = columns[-1] if isinstance(columns[-1], bytes) else None
+    return Indexed(
+        seq=seq if isinstance(seq, int) else 0,
+        hash=hash_ or b"",
+        closed=bool(closed),
+        listed=not closed,
+        row=None if columns[0] is None else read_row(body),
+        contradiction=contradiction_in(columns, labels, members),
+    )
+
+
+def _nameless(connection: Connection) -> list[str]:
+    """Return what is wrong with records whose channel has no name."""
+    found = connection.execute(_NAMELESS).fetchone()[0]
+    return [f"{found} channels have records and no name in the table `turnline_names`"] if found else []
 
 
 def _connect(path: Path) -> Connection:

@@ -9,26 +9,54 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from hashlib import blake2b
+from hashlib import blake2b, sha256
+from secrets import token_bytes
 from typing import Final, Protocol
 
-from turnline.core.codec import NO_HASH, Record, seal
+from turnline.core.channel import ChannelRow
+from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, seal_all
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict
 from turnline.log.base import closes
 from turnline.log.joined import Statements
+from turnline.log.listing import COLUMNS, FIXED_COLUMNS, columns_of, labels_of, members_of
 
 _HEAD: Final = """
-SELECT heads.seq, heads.hash, records.hash
-FROM heads LEFT JOIN records ON records.channel = heads.channel AND records.seq = heads.seq
-WHERE heads.channel = ?
+SELECT head.seq, head.hash, record.hash, head.created IS NOT NULL
+FROM turnline_heads AS head
+LEFT JOIN turnline_records AS record ON record.channel = head.channel AND record.seq = head.seq
+WHERE head.channel = ?
 """
-_INSERT: Final = "INSERT INTO records (channel, seq, envelope_id, hash, body) VALUES (?, ?, ?, ?, ?)"
+_NUMBER: Final = """
+SELECT
+    (SELECT channel FROM turnline_names WHERE id = ?),
+    (SELECT CAST(id AS BLOB) FROM turnline_names WHERE mark = ?)
+"""
+"""One statement: between two of them another program may name the channel."""
+_NAME: Final = "INSERT INTO turnline_names (id, mark) VALUES (?, ?)"
+_INSERT: Final = "INSERT INTO turnline_records (channel, seq, envelope_id, hash, head) VALUES (?, ?, ?, ?, ?)"
+_CONTENT: Final = "INSERT INTO turnline_contents (position, payload) VALUES (?, ?)"
 _SET_HEAD: Final = """
-INSERT INTO heads (channel, seq, hash, closed, position) VALUES (?, ?, ?, ?, ?)
+INSERT INTO turnline_heads (channel, seq, hash, closed, position) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (channel) DO UPDATE
 SET seq = excluded.seq, hash = excluded.hash, closed = excluded.closed, position = excluded.position
 """
+
+
+_DROP_ROW: Final = "UPDATE turnline_heads SET created = NULL, row = NULL WHERE channel = ?"
+"""A row that the append has not brought up to date would be wrong."""
+
+
+_SET_ROW: Final = f"UPDATE turnline_heads SET {', '.join(f'{one} = ?' for one in COLUMNS)} WHERE channel = ?"
+_MOVES: Final = ", ".join(f"{one} = ?" for one in COLUMNS[FIXED_COLUMNS:])
+_MOVE_ROW: Final = f"UPDATE turnline_heads SET {_MOVES} WHERE channel = ?"
+_ERASE: Final = """
+DELETE FROM turnline_contents WHERE position IN (
+    SELECT position FROM turnline_records WHERE channel = ? AND seq BETWEEN ? AND ?
+)
+"""
+_LABEL: Final = "INSERT OR IGNORE INTO turnline_labels (label, created, channel) VALUES (?, ?, ?)"
+_MEMBER: Final = "INSERT OR IGNORE INTO turnline_members (participant, created, channel) VALUES (?, ?, ?)"
 
 
 class Work(Protocol):
@@ -44,43 +72,102 @@ class Work(Protocol):
 
 
 class Append:
-    """Envelopes behind a channel's last one."""
+    """Envelopes behind a channel's last one, and the channel's row in the index."""
 
-    def __init__(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    def __init__(
+        self,
+        channel_id: str,
+        envelopes: Sequence[Envelope],
+        *,
+        after: int,
+        row: ChannelRow | None = None,
+        replaces_row: bool = False,
+    ) -> None:
         self._channel_id = channel_id
+        self._row = row
+        self._replaces_row = replaces_row
+        """Whether also what never changes by itself is written, such as labels."""
         self._envelopes = tuple(envelopes)
         self._after = after
+        self._salt = token_bytes(SALT_BYTES)
 
     def write(self, connection: Statements) -> None:
-        seq, previous = _end(connection, self._channel_id)
+        channel, seq, previous, has_row = _end(connection, self._channel_id)
         if seq != self._after:
             raise LogConflict(self._channel_id, after=self._after, found=seq)
+        if channel is None and self._envelopes:
+            channel = connection.execute(_NAME, (self._channel_id, _mark(self._channel_id))).lastrowid
+        if self._envelopes:
+            self._write_records(connection, channel, previous)
+        if self._row is None and has_row:
+            connection.execute(_DROP_ROW, (channel,))
+        if self._row is not None and channel is not None:
+            is_move = has_row and bool(self._envelopes) and not self._replaces_row
+            write_row(connection, channel, self._row, is_move=is_move)
+
+    def _write_records(self, connection: Statements, channel: int | None, previous: bytes) -> None:
         position = None
-        for envelope in self._envelopes:
-            record = seal(envelope, previous)
-            position = self._insert(connection, record)
+        for record in seal_all(self._envelopes, previous, salt=self._salt):
+            position = self._insert(connection, channel, record)
             previous = record.hash
         last = self._envelopes[-1]
-        connection.execute(_SET_HEAD, (self._channel_id, last.seq, previous, closes(last), position))
+        connection.execute(_SET_HEAD, (channel, last.seq, previous, closes(last.event_type), position))
 
     def landed(self, connection: Statements) -> bool:
         # All of an append lands or none of it does, so its last envelope speaks for the others.
+        if not self._envelopes:
+            return False
         last = self._envelopes[-1]
-        query = "SELECT 1 FROM records WHERE channel = ? AND seq = ? AND envelope_id = ?"
-        return (
-            connection.execute(query, (self._channel_id, last.seq, last.envelope_id)).fetchone() is not None
-        )
+        channel = number_of(connection, self._channel_id)
+        query = "SELECT 1 FROM turnline_records WHERE channel = ? AND seq = ? AND envelope_id = ?"
+        return connection.execute(query, (channel, last.seq, last.envelope_id)).fetchone() is not None
 
-    def _insert(self, connection: Statements, record: Record) -> int | None:
-        row = (self._channel_id, record.seq, record.envelope_id, record.hash, record.body)
+    def _insert(self, connection: Statements, channel: int | None, record: Record) -> int | None:
+        row = (channel, record.seq, record.envelope_id, record.hash, record.head)
         try:
-            return connection.execute(_INSERT, row).lastrowid
+            position = connection.execute(_INSERT, row).lastrowid
         except sqlite3.IntegrityError as error:
-            if _knows(connection, self._channel_id, record.envelope_id):
+            if _knows(connection, channel, record.envelope_id):
                 raise DuplicateEnvelope(self._channel_id, envelope_id=record.envelope_id) from error
             raise CorruptRecord(
                 self._channel_id, seq=record.seq, because="it is there, but the channel's head is before it"
             ) from error
+        if record.payload is not None:
+            connection.execute(_CONTENT, (position, record.payload))
+        return position
+
+
+def write_row(connection: Statements, channel: int, row: ChannelRow, *, is_move: bool) -> None:
+    """Write what the index says of a channel. A row that moves keeps what never changes."""
+    columns = columns_of(row)
+    if is_move:
+        connection.execute(_MOVE_ROW, (*columns[FIXED_COLUMNS:], channel))
+        return
+    connection.execute(_SET_ROW, (*columns, channel))
+    connection.execute("DELETE FROM turnline_labels WHERE channel = ?", (channel,))
+    connection.execute("DELETE FROM turnline_members WHERE channel = ?", (channel,))
+    for label in labels_of(row):
+        connection.execute(_LABEL, (label, columns[0], channel))
+    for member in members_of(row):
+        connection.execute(_MEMBER, (member, columns[0], channel))
+
+
+class Erase:
+    """A line that names other lines, and the end of their content."""
+
+    def __init__(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+        self._append = Append(channel_id, [note], after=after, row=row, replaces_row=True)
+        self._channel_id = channel_id
+        self._lines = erased_lines(note)
+
+    def write(self, connection: Statements) -> None:
+        self._append.write(connection)
+        for first, last in self._lines:
+            connection.execute(_ERASE, (number_of(connection, self._channel_id), first, last))
+        connection.execute("DELETE FROM turnline_snapshots WHERE channel = ?", (self._channel_id,))
+
+    def landed(self, connection: Statements) -> bool:
+        return self._append.landed(connection)
 
 
 class SaveSnapshot:
@@ -91,11 +178,12 @@ class SaveSnapshot:
 
     def write(self, connection: Statements) -> None:
         connection.execute(
-            "INSERT OR REPLACE INTO snapshots (channel, seq, checksum, body) VALUES (?, ?, ?, ?)", self._row
+            "INSERT OR REPLACE INTO turnline_snapshots (channel, seq, checksum, body) VALUES (?, ?, ?, ?)",
+            self._row,
         )
 
     def landed(self, connection: Statements) -> bool:
-        query = "SELECT 1 FROM snapshots WHERE channel = ? AND seq = ? AND checksum = ?"
+        query = "SELECT 1 FROM turnline_snapshots WHERE channel = ? AND seq = ? AND checksum = ?"
         return connection.execute(query, self._row[:3]).fetchone() is not None
 
 
@@ -103,34 +191,59 @@ class DeleteSnapshots:
     """Forget every folded state."""
 
     def write(self, connection: Statements) -> None:
-        connection.execute("DELETE FROM snapshots")
+        connection.execute("DELETE FROM turnline_snapshots")
 
     def landed(self, connection: Statements) -> bool:
-        return connection.execute("SELECT 1 FROM snapshots LIMIT 1").fetchone() is None
+        return connection.execute("SELECT 1 FROM turnline_snapshots LIMIT 1").fetchone() is None
 
 
 def snapshot_checksum(channel_id: str, seq: int, body: bytes) -> bytes:
     return blake2b(f"{len(channel_id)}:{channel_id}{seq}:".encode() + body, digest_size=16).digest()
 
 
-def _end(connection: Statements, channel_id: str) -> tuple[int, bytes]:
-    """Return the seq and the hash that the channel ends with."""
-    row = connection.execute(_HEAD, (channel_id,)).fetchone()
+def number_of(connection: Statements, channel_id: str) -> int | None:
+    """Return the number that stands for a channel; None for one that is not there.
+
+    Raises `CorruptRecord` if it is there and its name is damaged.
+    """
+    mark = _mark(channel_id)
+    channel, marked = connection.execute(_NUMBER, (channel_id, mark)).fetchone()
+    if channel is not None:
+        return int(channel)
+    # Another id may have the same mark by chance. A damaged one does not fit its own.
+    if marked is not None and (
+        marked == channel_id.encode() or _mark(marked.decode(errors="replace")) != mark
+    ):
+        because = "the channel's name is damaged in the table `turnline_names`"
+        raise CorruptRecord(channel_id, seq=1, because=because)
+    return None
+
+
+def _mark(channel_id: str) -> int:
+    return int.from_bytes(sha256(channel_id.encode()).digest()[:8], signed=True)
+
+
+def _end(connection: Statements, channel_id: str) -> tuple[int | None, int, bytes, bool]:
+    """Return the channel's number, the seq and the hash that it ends with, and whether it has a row."""
+    channel = number_of(connection, channel_id)
+    if channel is None:
+        return None, 0, NO_HASH, False
+    row = connection.execute(_HEAD, (channel,)).fetchone()
     if row is None:
-        return _end_without_head(connection, channel_id)
-    seq, head_hash, record_hash = row
+        return channel, *_end_without_head(connection, channel), False
+    seq, head_hash, record_hash, has_row = row
     if head_hash != record_hash:
         # Chaining on either would acknowledge an envelope that nobody can read back.
         raise CorruptRecord(channel_id, seq=seq, because="it is not the one the channel's head names")
-    return seq, record_hash
+    return channel, seq, record_hash, bool(has_row)
 
 
-def _end_without_head(connection: Statements, channel_id: str) -> tuple[int, bytes]:
-    query = "SELECT seq, hash FROM records WHERE channel = ? ORDER BY seq DESC LIMIT 1"
-    row = connection.execute(query, (channel_id,)).fetchone()
+def _end_without_head(connection: Statements, channel: int) -> tuple[int, bytes]:
+    query = "SELECT seq, hash FROM turnline_records WHERE channel = ? ORDER BY seq DESC LIMIT 1"
+    row = connection.execute(query, (channel,)).fetchone()
     return (0, NO_HASH) if row is None else (row[0], row[1])
 
 
-def _knows(connection: Statements, channel_id: str, envelope_id: str) -> bool:
-    query = "SELECT 1 FROM records WHERE channel = ? AND envelope_id = ?"
-    return connection.execute(query, (channel_id, envelope_id)).fetchone() is not None
+def _knows(connection: Statements, channel: int | None, envelope_id: str) -> bool:
+    query = "SELECT 1 FROM turnline_records WHERE channel = ? AND envelope_id = ?"
+    return connection.execute(query, (channel, envelope_id)).fetchone() is not None

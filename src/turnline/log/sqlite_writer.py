@@ -32,9 +32,9 @@ from msgspec.structs import replace
 
 from turnline.core.json import MAX_BYTES
 from turnline.errors import LogUnavailable
-from turnline.log.bell import call_in
 from turnline.log.sqlite_file import FORMAT, LogFile, code, reason
 from turnline.log.sqlite_work import Work
+from turnline.threads import call_in, resolve
 
 MAX_BATCH: Final = 256
 """Works committed together."""
@@ -244,9 +244,4 @@ def _answer(batch: Sequence[_Ticket], outcomes: Sequence[Outcome]) -> None:
 
 def _resolve(answers: list[tuple[Future[None], Outcome]]) -> None:
     for answer, outcome in answers:
-        if answer.done():  # Its caller was cancelled and no longer waits.
-            continue
-        if outcome is None:
-            answer.set_result(None)
-        else:
-            answer.set_exception(outcome)
+        resolve(answer, None, outcome)

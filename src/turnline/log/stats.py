@@ -85,7 +85,7 @@ class _Counted:
         self.newest = at if self.newest is None else max(self.newest, at)
 
     def end(self, size: ChannelSize, last: Envelope | None) -> None:
-        if last is not None and closes(last):
+        if last is not None and closes(last.event_type):
             self.closed += 1
         else:
             self.open += 1
@@ -102,7 +102,7 @@ async def _count(records: Records, channel_id: str, counted: _Counted) -> None:
         async with aclosing(records.read(channel_id)) as found:
             async for record in found:
                 last = chain.add(record)
-                size += len(record.body)
+                size += record.size
                 counted.add(last)
     except CorruptRecord:
         counted.damaged.append(channel_id)

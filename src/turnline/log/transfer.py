@@ -12,23 +12,83 @@ A longer one comes in parts, each behind the last, so a second import goes on wh
 ended. No hub may use the log before the import is done.
 
 Rule 4: marks of trust stay with their log (`flow.trust`): no export has them, no import takes them.
+
+Rule 5: rows of data models come first, all of them or none (`flow.data.transfer`). So no line is on a log
+that lacks the rows it was written with, and a file whose rows are refused leaves the log as it was.
+
+Rule 6: a file that is not trusted adds nothing to a channel of this log (`log.origin`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
+import msgspec
 from msgspec import Struct, field
 
-from turnline.errors import ChannelDiffers, CorruptRecord, LogConflict, UnknownChannel
+from turnline.core.adapter import Adapters
+from turnline.core.adapters import built_in
+from turnline.core.envelope import Envelope, JsonObject
+from turnline.errors import (
+    ChannelDiffers,
+    ChannelGuarded,
+    CorruptRecord,
+    ImportRefused,
+    LogConflict,
+    RowsRefused,
+    UnknownChannel,
+)
 from turnline.log.base import MARK_PREFIX, Log
 from turnline.log.chain import Chain
-from turnline.log.export_file import End, ExportWriter, Header, LeftOut, Part, Piece, read_export
+from turnline.log.export_file import (
+    End,
+    ExportWriter,
+    Header,
+    LeftOut,
+    ModelHead,
+    Part,
+    Piece,
+    Rows,
+    read_export,
+)
+from turnline.log.origin import is_of_a_run, lists_with, names_in, names_of
 from turnline.log.records import Records
+from turnline.log.rows import rebuild_rows
 from turnline.log.verify import Progress
+
+
+class RowSource(Protocol):
+    """Rows to export."""
+
+    @property
+    def models(self) -> Sequence[ModelHead]: ...
+
+    def rows(self) -> AsyncIterator[tuple[str, JsonObject]]:
+        """Yield each row, with its model's name: one model after the other."""
+        ...
+
+
+class RowTarget(Protocol):
+    """Where the rows of a file go, in one transaction."""
+
+    written: int
+    known: int
+    """Rows that were there already."""
+
+    async def take(self, rows: Rows) -> None:
+        """Write the rows that are missing. Raises `RowsRefused` for one that is there and differs."""
+        ...
+
+    async def finish(self) -> None:
+        """Commit."""
+        ...
+
+
+OpenRows = Callable[[Sequence[ModelHead]], Awaitable[RowTarget]]
+"""Opens where rows of these models go. Raises `RowsRefused` if there is no place for them."""
 
 
 class Exported(Struct, frozen=True, kw_only=True):
@@ -37,6 +97,7 @@ class Exported(Struct, frozen=True, kw_only=True):
     channels: int
     records: int
     left_out: list[CorruptRecord]
+    rows: int = 0
 
 
 class Imported(Struct, frozen=True, kw_only=True):
@@ -53,7 +114,11 @@ class Imported(Struct, frozen=True, kw_only=True):
     """Channels in the file that servers write for themselves: their ids begin with `_`."""
     left_out: list[LeftOut] = field(default_factory=list)
     """Channels the export could not read."""
-    refused: list[ChannelDiffers] = field(default_factory=list)
+    refused: list[ImportRefused] = field(default_factory=list)
+    runs: dict[str, int] = field(default_factory=dict)
+    """Channels of runs, and forks, that were not refused -> how many records the file has of each."""
+    rows_written: int = 0
+    rows_known: int = 0
 
 
 async def export_log(
@@ -62,11 +127,16 @@ async def export_log(
     *,
     exported_at: str,
     channels: Collection[str] = (),
+    rows: RowSource | None = None,
     progress: Progress = lambda channels, done: None,
 ) -> Exported:
     """Write the log, or only `channels` of it, as a file. Raises `LogUnavailable` and `UnknownChannel`."""
     writer = ExportWriter(write)
-    writer.begin(source=records.address, exported_at=exported_at)
+    models = () if rows is None else rows.models
+    writer.begin(source=records.address, exported_at=exported_at, models=models)
+    if rows is not None:
+        async for model, values in rows.rows():
+            writer.row(model, values)
     left_out: list[CorruptRecord] = []
     wanted = set(channels)
     async for channel_id in records.channels():
@@ -82,7 +152,7 @@ async def export_log(
     if wanted:
         raise UnknownChannel(min(wanted))
     writer.end()
-    return Exported(channels=writer.channels, records=writer.records, left_out=left_out)
+    return Exported(channels=writer.channels, records=writer.records, left_out=left_out, rows=writer.rows)
 
 
 async def _export(records: Records, channel_id: str, writer: ExportWriter) -> None:
@@ -105,16 +175,17 @@ async def _followed(records: Records, channel_id: str) -> Chain:
     async with aclosing(records.read(channel_id)) as found:
         async for record in found:
             chain.add(record)
-            _text(chain, record.body)
+            _check_text(chain, record.head)
+    chain.erasures.check()
     if index is not None and index.seq > chain.seq:
         because = f"it is missing, though the channel goes on to {index.seq}"
         raise CorruptRecord(channel_id, seq=chain.seq + 1, because=because)
     return chain
 
 
-def _text(chain: Chain, body: bytes) -> None:
+def _check_text(chain: Chain, head: bytes) -> None:
     try:
-        body.decode()
+        head.decode()
     except UnicodeDecodeError as error:
         raise CorruptRecord(chain.channel_id, seq=chain.seq, because=f"it is no text: {error}") from error
 
@@ -128,15 +199,27 @@ def check_export(file: BinaryIO) -> End:
 
 
 async def import_log(
-    file: BinaryIO, log: Log, there: Records, *, progress: Progress = lambda channels, done: None
+    file: BinaryIO,
+    log: Log,
+    there: Records,
+    *,
+    open_rows: OpenRows | None = None,
+    is_trusted: bool = False,
+    adapters: Adapters | None = None,
+    progress: Progress = lambda channels, done: None,
 ) -> Imported:
     """Bring what is in `file` onto `log`; `there` is the same log, to look at.
 
+    Rows of data models go where `open_rows` says; without it, a file that has some is refused.
+    A file that `is_trusted` may also add to channels of this log. The index gets the rows of channels whose
+    type is one of `adapters` (the built-in ones); the others get theirs when their program opens a hub.
     Raises `BadExport`: what came before the bad line is on the log. Raises what `append` raises.
     """
-    taking = _Taking(log, there)
+    taking = _Taking(log, there, None if is_trusted else await names_of(log))
     pieces = read_export(file)
+    rows = _TakingRows(open_rows)
     while (piece := await asyncio.to_thread(_next, pieces)) is not None:
+        await rows.see(piece)
         match piece:
             case Part() if piece.channel_id.startswith(MARK_PREFIX):
                 pass  # A mark counts on its own log only.
@@ -145,28 +228,59 @@ async def import_log(
                 progress(taking.channels, taking.records)
             case LeftOut():
                 taking.left_out.append(piece)
-            case Header() | End():
+            case Header() | Rows() | End():
                 pass
-    return taking.done()
+    await rebuild_rows(log, adapters or built_in(), only_known=True)
+    return rows.count(taking.done())
 
 
 def _next(pieces: Iterator[Piece]) -> Piece | None:
     return next(pieces, None)
 
 
+class _TakingRows:
+    """The rows of an import under way: committed before the first channel."""
+
+    def __init__(self, open_rows: OpenRows | None) -> None:
+        self._open = open_rows
+        self._target: RowTarget | None = None
+        self._is_finished = False
+
+    async def see(self, piece: Piece) -> None:
+        """Take what a piece has for the data models. Raises `RowsRefused`."""
+        if isinstance(piece, Header) and piece.models:
+            if self._open is None:
+                raise RowsRefused(["there is no database for them. Import with `turnline log import --dir`."])
+            self._target = await self._open(piece.models)
+        elif self._target is not None and isinstance(piece, Rows):
+            await self._target.take(piece)
+        elif self._target is not None and not self._is_finished:
+            await self._target.finish()
+            self._is_finished = True
+
+    def count(self, done: Imported) -> Imported:
+        if self._target is None:
+            return done
+        written, known = self._target.written, self._target.known
+        return msgspec.structs.replace(done, rows_written=written, rows_known=known)
+
+
 class _Taking:
     """An import under way."""
 
-    def __init__(self, log: Log, there: Records) -> None:
+    def __init__(self, log: Log, there: Records, guarded: Collection[str] | None) -> None:
+        """`guarded` are the names of this log; None if the file is trusted."""
         self.left_out: list[LeftOut] = []
         self.channels = self.records = self._written = self._known_before = 0
-        self._refused: list[ChannelDiffers] = []
+        self._refused: list[ImportRefused] = []
+        self._runs: dict[str, int] = {}
+        self._guarded = guarded
         self._own: list[str] = []
         self._log = log
         self._there = there
         self._channel_id: str | None = None
         self._known = 0
-        self._is_refused = False
+        self._is_refused = self._is_guarded = False
 
     def done(self) -> Imported:
         return Imported(
@@ -177,21 +291,26 @@ class _Taking:
             own=self._own,
             left_out=self.left_out,
             refused=self._refused,
+            runs=self._runs,
         )
 
     async def take(self, part: Part) -> None:
         if part.channel_id != self._channel_id:
-            await self._begin(part.channel_id)
+            await self._begin(part.channel_id, part.envelopes[0])
         self.records += len(part.records)
         if self._is_refused:
             return
         try:
             await self._take(part)
-        except ChannelDiffers as error:
+        except ImportRefused as error:
             self._is_refused = True
             self._refused.append(error)
+            self._runs.pop(part.channel_id, None)
+        else:
+            if part.channel_id in self._runs:
+                self._runs[part.channel_id] = part.records[-1].seq
 
-    async def _begin(self, channel_id: str) -> None:
+    async def _begin(self, channel_id: str, first: Envelope) -> None:
         head = await self._log.head(channel_id)
         self.channels += 1
         if channel_id.startswith("_"):
@@ -199,11 +318,22 @@ class _Taking:
         self._channel_id = channel_id
         self._known = head.seq if head else 0
         self._is_refused = False
+        self._is_guarded = await self._guards(channel_id, first)
+        if is_of_a_run(first) and not channel_id.startswith("_"):
+            self._runs[channel_id] = 0
+
+    async def _guards(self, channel_id: str, first: Envelope) -> bool:
+        if self._guarded is None:
+            return False
+        is_trusted_here = self._known > 0 and await lists_with(self._log, channel_id)
+        return bool(is_trusted_here) or not names_in(first).isdisjoint(self._guarded)
 
     async def _take(self, part: Part) -> None:
         while True:
             await self._compare(part)
             new = [envelope for envelope in part.envelopes if envelope.seq > self._known]
+            if new and self._is_guarded:
+                raise ChannelGuarded(part.channel_id, seq=new[0].seq)
             try:
                 await self._log.append(part.channel_id, new, after=part.records[-1].seq - len(new))
             except LogConflict as conflict:  # Somebody else appended: perhaps a second import of the same.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Lock
 
-from turnline.log.bell import call_in
+from turnline.threads import call_in
 
 
 class Place:

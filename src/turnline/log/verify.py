@@ -1,6 +1,6 @@
 """Whether a log is what was written to it (rules 2, 5 and 7 of the faults page).
 
-    each channel    the chain, no gap, ids, times, the fold; then what the index says of its end
+    each channel    the chain, no gap, ids, times, the fold; then what the index says of it
     the storage     what the backend itself finds wrong
 
 Rule 1: the first bad record of a channel is told and ends that channel; the others are looked at
@@ -15,23 +15,22 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from turnline.core.adapter import Adapters, AnyAdapter
-from turnline.core.channel import ChannelSpec
+from turnline.core.adapter import Adapters
+from turnline.core.channel import ChannelRow
 from turnline.core.codec import Record
 from turnline.core.directory import DIRECTORY_CHANNEL, Directory, fold_directory
 from turnline.core.envelope import Envelope
-from turnline.core.event_types import EV_CHANNEL_INVITE
-from turnline.core.state import State
-from turnline.errors import CorruptRecord, LogUnavailable, UnknownName
+from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_PAYLOAD_ERASED
+from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log.base import closes
 from turnline.log.chain import Chain
 from turnline.log.forks import ForkingLog
 from turnline.log.memory import MemoryLog
 from turnline.log.records import Indexed, Records
+from turnline.log.rows import ChannelFold
 
 Progress = Callable[[int, int], None]
 """Told of the channels and records done so far."""
@@ -102,20 +101,28 @@ class _Wrong(Exception):
         super().__init__(found)
 
 
-class _UnknownType(Exception):
-    """A channel type that its program brought along."""
-
-
 class _Look:
     """A channel as far as it was looked at."""
 
     def __init__(self, channel_id: str, adapters: Adapters) -> None:
         self.chain = Chain(channel_id)
-        self.unknown_type = ""
         self._last: Envelope | None = None
+        self._is_over = False
+        """Whether `channel.closed` was read."""
         self._before = 0
         """How many lines of another channel a fork has before its own."""
-        self._folding = _Directory() if channel_id == DIRECTORY_CHANNEL else _Fold(adapters)
+        self._folding = _Directory() if channel_id == DIRECTORY_CHANNEL else ChannelFold(adapters)
+
+    @property
+    def unknown_type(self) -> str:
+        return "" if isinstance(self._folding, _Directory) else self._folding.unknown_type
+
+    @property
+    def row(self) -> ChannelRow | None:
+        """The row that the index has to have; None if it cannot be told from the lines."""
+        if isinstance(self._folding, _Directory) or not self._folding.is_folded:
+            return None
+        return self._folding.row()
 
     @property
     def seq(self) -> int:
@@ -123,7 +130,7 @@ class _Look:
 
     @property
     def is_closed(self) -> bool:
-        return self._last is not None and closes(self._last)
+        return self._last is not None and closes(self._last.event_type)
 
     async def inherit(self, past: ForkingLog) -> None:
         """Fold what a fork has from another channel. Raises `CorruptRecord` if that cannot be read."""
@@ -146,10 +153,15 @@ class _Look:
         return _Wrong(self.chain.channel_id, seq, found=found, expected=expected)
 
     def _compare(self, before: Envelope, envelope: Envelope) -> None:
-        if closes(before):
-            raise self.wrong(
-                envelope.seq, found=f"a {envelope.event_type!r}", expected="nothing behind `channel.closed`"
-            )
+        self._is_over = self._is_over or before.event_type == EV_CHANNEL_CLOSED
+        is_about_erased = envelope.event_type == EV_PAYLOAD_ERASED
+        is_system = self.chain.channel_id.startswith("_")
+        found = f"a {envelope.event_type!r}"
+        if self._is_over and not is_about_erased:
+            expected = "only `payload.erased` behind `channel.closed`"
+            raise self.wrong(envelope.seq, found=found, expected=expected)
+        if is_about_erased and not self._is_over and not is_system:
+            raise self.wrong(envelope.seq, found=found, expected="`channel.closed` before it")
         if envelope.created_at < before.created_at:
             raise self.wrong(
                 envelope.seq,
@@ -158,12 +170,8 @@ class _Look:
             )
 
     def _fold(self, envelope: Envelope) -> None:
-        if self.unknown_type:
-            return
         try:
             self._folding.add(envelope)
-        except _UnknownType as error:
-            self.unknown_type = str(error)
         except Exception as error:  # Whatever a fold raises costs a hub this channel (E5).
             raise self.wrong(
                 envelope.seq,
@@ -172,36 +180,17 @@ class _Look:
             ) from error
 
 
-class _Fold:
-    """A channel's state."""
-
-    def __init__(self, adapters: Adapters) -> None:
-        self._adapters = adapters
-        self._begun: tuple[AnyAdapter, State] | None = None
-
-    def add(self, envelope: Envelope) -> None:
-        adapter, state = self._begun or self._begin(envelope)
-        self._begun = (adapter, adapter.fold(state, envelope))
-
-    def _begin(self, first: Envelope) -> tuple[AnyAdapter, State]:
-        if first.event_type != EV_CHANNEL_INVITE:
-            raise ValueError(f"a {first.event_type!r} where an invite has to be")
-        spec = msgspec.convert(first.event_data, ChannelSpec)
-        try:
-            adapter = self._adapters.get(spec.type)
-        except UnknownName:
-            raise _UnknownType(spec.type) from None
-        return adapter, adapter.initial(spec)
-
-
 class _Directory:
     """Who is registered."""
 
     def __init__(self) -> None:
         self._known = Directory()
+        self._is_erased = False
 
     def add(self, envelope: Envelope) -> None:
-        self._known = fold_directory(self._known, envelope)
+        self._is_erased = self._is_erased or envelope.is_erased
+        if not self._is_erased:  # What follows cannot be folded without it.
+            self._known = fold_directory(self._known, envelope)
 
 
 async def _look_at(records: Records, look: _Look) -> None:
@@ -213,6 +202,7 @@ async def _look_at(records: Records, look: _Look) -> None:
         index = await records.indexed(channel_id)
         if index is not None and index.seq > look.seq:  # Somebody appended meanwhile, or it is not there.
             await _follow(records, look, until=index.seq)
+        look.chain.erasures.check()
     except CorruptRecord as error:
         expected = f"record {error.seq} as it was appended"
         raise look.wrong(error.seq, found=error.because, expected=expected) from error
@@ -260,6 +250,25 @@ def _compare(look: _Look, index: Indexed | None) -> None:
     if not index.closed and not index.listed:
         found = "the list of open channels does not name it"
         raise look.wrong(look.seq, found=found, expected="every open channel on it")
+    _compare_row(look, index)
+
+
+def _compare_row(look: _Look, index: Indexed) -> None:
+    """Compare the row with the fold. A channel without one gets it when a hub opens the log."""
+    if index.contradiction:
+        raise look.wrong(look.seq, found=index.contradiction, expected="one index that says the same")
+    expected = look.row
+    if index.row is None or expected is None or index.row == expected:
+        return
+    # Names only: a label or an id of a participant is nobody's business here.
+    fields = [
+        name for name in expected.__struct_fields__ if getattr(expected, name) != getattr(index.row, name)
+    ]
+    raise look.wrong(
+        look.seq,
+        found=f"the row of the index has another {', '.join(fields)}",
+        expected="the row that follows from its lines; a hub makes it again if the index is dropped",
+    )
 
 
 def _word(closed: bool) -> str:

@@ -1,38 +1,26 @@
 """Everything a program needs to put agents, people and code on channels. Nothing is defined here."""
 
-from turnline.client.agent_client import AgentClient
 from turnline.client.channel import Channel, RunResult
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
 from turnline.client.human_client import HumanClient
 from turnline.client.injection import ChannelInject, ChannelStateInject
 from turnline.client.link import Link, LocalLink
-from turnline.client.participant import Invitation
+from turnline.client.participant import AgentClient, Invitation
 from turnline.client.plugin import NetworkPlugin
 from turnline.client.replay import replay
 from turnline.client.turn import Turn, TurnHandler
 from turnline.client.ws_link import WsLink
 from turnline.core.adapter import Adapter, Manifest
-from turnline.core.adapters import CONSULTING_TYPE, CONVERSATION_TYPE, DISCUSSION_TYPE, WORKFLOW_TYPE
-from turnline.core.adapters.turn_taking import TurnTaking
-from turnline.core.channel import ChannelMetadata, ChannelSpec, ChannelState, Expectation, Participant
-from turnline.core.conditions import (
-    AllOf,
-    Always,
-    AnyOf,
-    AtTurn,
-    ContextEquals,
-    ContextIn,
-    ContextThreshold,
-    Expr,
-    FromSpeaker,
-    Not,
-    SignalIs,
-    ToolCalled,
-    TransitionCondition,
-    TurnFailed,
-    register_condition,
+from turnline.core.adapters import (
+    CONSULTING_TYPE,
+    CONVERSATION_TYPE,
+    DISCUSSION_TYPE,
+    WORKFLOW_TYPE,
+    TurnTaking,
 )
+from turnline.core.channel import ChannelMetadata, ChannelSpec, ChannelState, Expectation, Participant
+from turnline.core.claims import Paused
 from turnline.core.envelope import Basis, Close, Decision, Draft, Envelope, Speak
 from turnline.core.event_types import (
     EV_CHANNEL_CLOSED,
@@ -57,6 +45,7 @@ from turnline.core.event_types import (
     EV_TURN_CLAIMED,
     EV_TURN_FAILED,
     EV_TURN_MODEL,
+    EV_TURN_ONCE,
     EV_TURN_RELEASED,
     EV_TURN_RENEWED,
     EV_TURN_TOOL,
@@ -76,14 +65,29 @@ from turnline.core.study.lint import lint
 from turnline.core.study.mermaid import mermaid
 from turnline.core.study.picture import Picture
 from turnline.core.study.simulation import ScriptTurn, Simulation, simulate
-from turnline.core.targets import (
+from turnline.core.transitions import (
     AgentTarget,
+    AllOf,
+    Always,
+    AnyOf,
+    AtTurn,
+    ContextEquals,
+    ContextIn,
+    ContextThreshold,
+    Expr,
+    FromSpeaker,
+    Not,
     RevertToInitiatorTarget,
     RoundRobinTarget,
+    SignalIs,
     StayTarget,
     TerminateTarget,
+    ToolCalled,
+    TransitionCondition,
     TransitionDecision,
     TransitionTarget,
+    TurnFailed,
+    register_condition,
     register_target,
 )
 from turnline.core.views import FullTranscript, Message, View, WindowedSummary, register_view
@@ -135,6 +139,7 @@ __all__ = [
     "EV_TURN_CLAIMED",
     "EV_TURN_FAILED",
     "EV_TURN_MODEL",
+    "EV_TURN_ONCE",
     "EV_TURN_RELEASED",
     "EV_TURN_RENEWED",
     "EV_TURN_TOOL",
@@ -184,6 +189,7 @@ __all__ = [
     "Not",
     "Participant",
     "Passport",
+    "Paused",
     "Picture",
     "Registration",
     "Resume",

@@ -18,7 +18,7 @@ from starlette.requests import Request
 
 from turnline.errors import AccessError, Forbidden, HubClosed, UnknownRun
 from turnline.flow.definition.flow import Flow, nested_steps
-from turnline.flow.definition.steps import HumanStep
+from turnline.flow.definition.steps import AgentStep, HumanStep
 from turnline.flow.run import run_knob
 from turnline.server.auth.assembly import api_keys_alone, open_development, open_production
 from turnline.server.auth.authenticator import Authenticator, authenticate_public
@@ -32,7 +32,7 @@ _OF_ONES_OWN: Final = frozenset({"runs.read", "runs.stream"})
 """What whoever started a run may do with it, without a scope for other people's."""
 
 MAX_RETRIES_FOLLOWED: Final = 100
-"""Retries of retries that are followed to learn whose run the first was. A longer chain is not one's own."""
+"""Retries and forks that are followed back to the first run. The end of a longer chain is nobody's own."""
 
 OpenAuthenticator = Callable[[Runtime], AbstractAsyncContextManager[Authenticator]]
 """An authenticator that is opened once the runtime is, for one that reads the log."""
@@ -52,7 +52,7 @@ def production(folder: Path, environ: Mapping[str, str] | None = None) -> OpenAu
 def development(key: str, folder: Path, environ: Mapping[str, str] | None = None) -> OpenAuthenticator:
     """Accept `key`, which may do everything, and the project's tokens and API keys. From this machine only.
 
-    The holder of the key is in every group that a human step of the project names.
+    The holder of the key is in every group that a step of the project asks.
     """
     known = os.environ if environ is None else environ
 
@@ -113,8 +113,20 @@ class Access:
         self.check_start(principal, self._runtime.flows.get(flow.name, flow))
         return flow
 
+    async def check_retry(self, principal: Principal, run_id: str) -> Flow:
+        """Refuse a principal that may not start the run's flow again. Return the flow.
+
+        The refusal names the flow, so a principal that may not read the run is told that there is none.
+        """
+        try:
+            return await self.check_start_again(principal, run_id)
+        except Forbidden:
+            if await self.may_read_run(principal, run_id):
+                raise
+            raise UnknownRun(run_id) from None
+
     async def may_read_run(self, principal: Principal, run_id: str) -> bool:
-        """Whether the principal may read the run: by a scope, or because it is their own."""
+        """Return whether the principal may read the run: by a scope, or because it is their own."""
         try:
             self.check(principal, "runs.read", run_id)
         except AccessError:
@@ -144,9 +156,10 @@ class Access:
         authorise(principal, operation, resource=resource, now=self._runtime.clock.now())
 
     async def _is_own(self, principal: Principal, run_id: str) -> bool:
-        """Whether the principal started the run, and still may. A narrowed token says what it is for.
+        """Return whether the principal started the run, and still may. A narrowed token says what it is for.
 
-        A retry knows all that the run before it knew. It is one's own only if each run it continues is, too.
+        A retry or a fork knows all that the run before it knew. It is the principal's own only if each run
+        that it continues is, too.
         """
         if principal.bounds:
             return False
@@ -157,9 +170,10 @@ class Access:
                 if knob is None or state.private_vars.get("_user_id") != principal.user_id:
                     return False
                 self.check(principal, "runs.start", knob.name)
-                if not knob.retry_of:
+                origin = state.spec.forked_from
+                run_id = knob.retry_of if origin is None else origin.channel
+                if not run_id:
                     return True
-                run_id = knob.retry_of
         except (AccessError, UnknownRun):
             pass
         return False
@@ -182,7 +196,7 @@ class Access:
     async def _note(self, principal: Principal, request: Request) -> Principal:
         """Keep the user's id from being registered by another user over a link, and note the token."""
         if not principal.is_anonymous:
-            note_token(request.scope)
+            note_token(request.scope, principal.user_id)
             await self._runtime.hub.note_user(principal.user_id)
         return principal
 
@@ -206,5 +220,7 @@ def _is_public(flow: Flow) -> bool:
 
 
 def _groups_of(flows: Iterable[Flow]) -> set[str]:
-    every = (step for flow in flows for steps in nested_steps(flow.steps) for step in steps)
-    return {step.human.group for step in every if isinstance(step, HumanStep) and step.human.group}
+    every = [step for flow in flows for steps in nested_steps(flow.steps) for step in steps]
+    people = {step.human.group for step in every if isinstance(step, HumanStep) and step.human.group}
+    asked = {step.agent.ask.group for step in every if isinstance(step, AgentStep) and step.agent.ask}
+    return people | asked

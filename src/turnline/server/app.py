@@ -41,7 +41,7 @@ from starlette.routing import Route, WebSocketRoute
 
 from turnline.core.envelope import JsonObject
 from turnline.errors import NameTaken
-from turnline.hub.ids import sortable_ids
+from turnline.hub.timers import sortable_ids
 from turnline.server.access import Access, OpenAuthenticator
 from turnline.server.answers import JSON, failure
 from turnline.server.auth.authenticator import Authenticator
@@ -106,7 +106,8 @@ def create_app(
         exception_handlers={HTTPException: _no_such_path},
     )
     if house.settings.same_origin or house.settings.hosts is not None:
-        app.add_middleware(OriginCheck, hosts=house.settings.hosts)
+        linked = [pages.PATH] if house.settings.studio else []
+        app.add_middleware(OriginCheck, hosts=house.settings.hosts, linked=linked)
     app.openapi = lambda: said  # type: ignore[method-assign]
     return app
 

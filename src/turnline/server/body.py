@@ -7,10 +7,8 @@ half of a surrogate pair, no NUL, no more than 64 levels and 100,000 values.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
-import msgspec
 from starlette.requests import Request
 
 from turnline.client.strict_json import BadJson, loads
@@ -19,13 +17,7 @@ from turnline.core.json import MAX_DEPTH, normalised
 from turnline.errors import BadDraft
 from turnline.server.problems import BAD_REQUEST, INVALID, TOO_LARGE, WRONG_TYPE, RequestRefused, located
 from turnline.server.settings import ServerSettings
-
-BIG_BYTES: Final = 64 * 1024
-"""A body beyond it is read and checked in a thread, so that other clients do not wait for it."""
-
-A = TypeVar("A")
-T = TypeVar("T")
-_encoder = msgspec.json.Encoder()
+from turnline.threads import off_the_loop
 
 
 async def json_body(request: Request, settings: ServerSettings) -> JsonObject:
@@ -35,16 +27,6 @@ async def json_body(request: Request, settings: ServerSettings) -> JsonObject:
     if not body:
         return {}
     return await off_the_loop(parsed, body, size=len(body))
-
-
-async def off_the_loop(work: Callable[[A], T], given: A, *, size: int) -> T:
-    """Return what `work` makes of `given`; if that has more than `BIG_BYTES`, work in a thread."""
-    return await asyncio.to_thread(work, given) if size > BIG_BYTES else work(given)
-
-
-def size_of(data: JsonObject) -> int:
-    """The bytes of `data` as JSON."""
-    return len(_encoder.encode(data))
 
 
 def check_content_type(request: Request) -> None:
@@ -105,7 +87,7 @@ def parsed(body: bytes) -> JsonObject:
 
 
 def _placed(error: BadJson) -> str:
-    """Why a body is refused, with the place of the value that is at fault."""
+    """Return why a body is refused, with the place of the value that is at fault."""
     try:
         normalised({} if error.data is None else error.data, field="body", max_bytes=_ANY_SIZE)
     except BadDraft as found:

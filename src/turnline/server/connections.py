@@ -3,9 +3,10 @@
     accepted -> headers, in time -> a request -> its body, in time -> an answer -> headers again, or closed
 
 Rule 1: there are fewer connections than descriptors, always. Where all are taken, the connection
-that has waited longest without a request is closed for the new one.
+that has waited longest without a request is closed for the new one. Until its socket is closed, asyncio
+accepts up to `ACCEPTED_BACKLOGS` times the backlog. These connections have descriptors too.
 
-Rule 2: of one address, only so many connections may be there that have not shown a token. Behind a
+Rule 2: the connections of one address that have not shown a token are limited. Behind a
 trusted proxy the forwarded address counts, for each request (`limits.Addresses`).
 
 Rule 3: a client reads in time. A connection that takes nothing of its answer for `stuck_seconds` is closed.
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
@@ -31,6 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from turnline.errors import UnknownName
+from turnline.hub.governance import Counts
 from turnline.server.answers import failure
 from turnline.server.limits import CONNECTION_KEY
 from turnline.server.problems import BAD_REQUEST, Answer
@@ -46,6 +47,12 @@ MAX_DESCRIPTORS: Final = 65_536
 """What the soft limit is raised to, where the hard one allows it."""
 MAX_BACKLOG: Final = 2048
 """Connections that the kernel keeps until they are accepted; accepted at once, they need descriptors."""
+ACCEPTED_BACKLOGS: Final = 3
+"""Backlogs that asyncio accepts before the first of their connections has made another one close.
+
+It accepts a backlog in each turn of the loop. A connection begins two turns after it was accepted, and the
+socket of another one closes one turn later.
+"""
 WARN_SECONDS: Final = 60.0
 """Between two lines of the log that say that descriptors or connections ran out."""
 _NO_DESCRIPTOR: Final = "socket.accept() out of system resource"
@@ -56,13 +63,14 @@ class Connections:
 
     def __init__(self, settings: ServerSettings, *, descriptors: int) -> None:
         self.settings = settings
-        self.backlog = min(MAX_BACKLOG, descriptors // 4)
-        self.most = max(1, min(settings.connections, descriptors - self.backlog - RESERVED_DESCRIPTORS))
+        self.backlog = min(MAX_BACKLOG, descriptors // 8)
+        accepted = ACCEPTED_BACKLOGS * (self.backlog + 1)  # Newer versions of asyncio accept one more.
+        self.most = max(1, min(settings.connections, descriptors - accepted - RESERVED_DESCRIPTORS))
         self.open: set[Guarded] = set()
         self._refused: set[Guarded] = set()
         self._idle: dict[Guarded, None] = {}
         """Those that wait for a request, the one that has waited longest first."""
-        self._strangers: Counter[str] = Counter()
+        self._strangers = Counts()
         """Address -> its connections that have not shown a token."""
         self._trusted = [ip_network(one, strict=False) for one in settings.trusted_proxies]
         self._warned_at = -WARN_SECONDS
@@ -70,7 +78,7 @@ class Connections:
     def enter(self, one: Guarded, address: str) -> str:
         """Take a place for a connection; return what its client is told if there is none."""
         most = self.settings.connections_per_address
-        if address and not self.is_proxy(address) and self._strangers[address] >= most:
+        if address and self._strangers[address] >= most:
             return (
                 f"this address has {most} connections without a token already "
                 f"(connections_per_address); close one, or send a token on each"
@@ -89,7 +97,7 @@ class Connections:
         return ""
 
     def may_linger(self, one: Guarded) -> bool:
-        """Whether a connection that gets no place may stay until its client has read why."""
+        """Return whether a connection that gets no place may stay until its client has read why."""
         if len(self._refused) < MAX_REFUSED:
             self._refused.add(one)
         return one in self._refused
@@ -105,8 +113,6 @@ class Connections:
         address, one.stranger_at = one.stranger_at, ""
         if address:
             self._strangers[address] -= 1
-            if not self._strangers[address]:
-                del self._strangers[address]
 
     def note_idle(self, one: Guarded, *, is_idle: bool) -> None:
         if not is_idle:
@@ -115,7 +121,7 @@ class Connections:
             self._idle.setdefault(one)
 
     def is_proxy(self, address: str) -> bool:
-        """Whether a proxy that is trusted to say whom it asks for has this address."""
+        """Return whether this is the address of a trusted proxy."""
         try:
             return any(ip_address(address) in network for network in self._trusted)
         except ValueError:

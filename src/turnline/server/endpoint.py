@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from turnline import tracing
-from turnline.hub.clock import Clock, SystemClock
+from turnline.hub.timers import Clock, SystemClock
 from turnline.server.answers import failure
 from turnline.server.operation import Handler
 from turnline.server.problems import METHOD_NOT_ALLOWED, NOT_FOUND, RequestRefused, answer_to

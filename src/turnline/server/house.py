@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,10 +15,13 @@ from turnline.core.channel import ID_PATTERN
 from turnline.errors import HubClosed, UnknownRun
 from turnline.server.access import Access
 from turnline.server.channels.facts import KnownFacts
-from turnline.server.limits import Addresses, Places
+from turnline.server.limits import Addresses, Place, Places
 from turnline.server.operation import Handler
 from turnline.server.runtime import Runtime
 from turnline.server.settings import ServerSettings
+
+PAGES_AT_ONCE: Final = 4
+"""Streams of a server that read and encode a page at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +35,17 @@ class House:
     streams: Places
     addresses: Addresses
     facts: KnownFacts
+    pages: asyncio.Semaphore
+    """Held by a stream while it reads and encodes a page: many streams that wake together must not
+    keep the others waiting."""
 
     @contextmanager
-    def request(self) -> Iterator[None]:
+    def request(self) -> Iterator[Place]:
         """Take a place for one request. Raises what says that none is to be had, or no longer."""
         if not self.runtime.is_ready:
             raise HubClosed
-        with self.requests.one():
-            yield
+        with self.requests.one() as place:
+            yield place
 
 
 def house_of(runtime: Runtime, access: Access, settings: ServerSettings) -> House:
@@ -46,7 +54,12 @@ def house_of(runtime: Runtime, access: Access, settings: ServerSettings) -> Hous
         runtime=runtime,
         access=access,
         settings=settings,
-        requests=Places(settings.requests, "requests", retry_after_seconds=seconds),
+        requests=Places(
+            settings.requests,
+            "requests",
+            retry_after_seconds=seconds,
+            per_user=("requests_per_user", settings.requests_per_user),
+        ),
         streams=Places(
             settings.streams,
             "streams",
@@ -55,6 +68,7 @@ def house_of(runtime: Runtime, access: Access, settings: ServerSettings) -> Hous
         ),
         addresses=Addresses(settings.connections_per_address),
         facts=KnownFacts(lambda: runtime.hub.lines),
+        pages=asyncio.Semaphore(PAGES_AT_ONCE),
     )
 
 
@@ -69,7 +83,7 @@ def placed(house: House, handler: Handler) -> Handler:
     """The handler, for as many requests at once as the server takes."""
 
     async def answer(request: Request) -> Response:
-        with house.request(), house.addresses.one(request):
+        with house.request() as place, house.addresses.one(request, place):
             return await handler(request)
 
     return answer

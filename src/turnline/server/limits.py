@@ -6,21 +6,21 @@ queues here.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Final, Protocol
+from contextlib import ExitStack, contextmanager
+from typing import Final
 
 import msgspec
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from turnline.core.channel import ChannelSpec
-from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE
 from turnline.core.state import State
 from turnline.flow.definition.flow import Flow
 from turnline.flow.run import knob_in
+from turnline.hub.governance import Counts
 from turnline.server.problems import TOO_MANY, UNAVAILABLE, RequestRefused
 
 OPEN_RUNS_PER_USER: Final = 1_000
@@ -38,7 +38,7 @@ class Places:
         """`per_user` names the limit of one user, and says how many it allows."""
         self._most = most
         self._per_user = per_user
-        self._of_user: Counter[str] = Counter()
+        self._of_user = Counts()
         self._what = what
         self._retry_after = retry_after_seconds
         self.taken = 0
@@ -46,25 +46,51 @@ class Places:
         """How many found no place, since the server started."""
 
     @contextmanager
-    def one(self, user: str = "") -> Iterator[None]:
+    def one(self, user: str = "") -> Iterator[Place]:
         """Take a place, also among those of a user, or raise what says that there is none."""
-        if user and self._per_user is not None and self._of_user[user] >= self._per_user[1]:
-            self.refused += 1
-            name, most = self._per_user
-            message = f"you have {most} {self._what} open already ({name}); close one first."
-            raise RequestRefused(TOO_MANY, "too_many_requests", message)
+        self._check(user)
         if self.taken >= self._most:
             self.refused += 1
             raise busy(f"{self.taken} {self._what} are served already", self._retry_after)
         self.taken += 1
         self._of_user[user] += 1
+        place = Place(self, user)
         try:
-            yield
+            yield place
         finally:
             self.taken -= 1
-            self._of_user[user] -= 1
-            if not self._of_user[user]:
-                del self._of_user[user]
+            self._of_user[place.user] -= 1
+            place.is_left = True
+
+    def give(self, place: Place, user: str) -> None:
+        """Count the place among those of a user. Raises what says that the user has none left."""
+        if user == place.user or place.is_left:
+            return
+        self._check(user)
+        self._of_user[place.user] -= 1
+        self._of_user[user] += 1
+        place.user = user
+
+    def _check(self, user: str) -> None:
+        if user and self._per_user is not None and self._of_user[user] >= self._per_user[1]:
+            self.refused += 1
+            name, most = self._per_user
+            message = f"you have {most} {self._what} open already ({name}); close one first."
+            headers = {"Retry-After": str(self._retry_after)}
+            raise RequestRefused(TOO_MANY, "too_many_requests", message, headers=headers)
+
+
+class Place:
+    """One of the places, and the user it counts for: empty until they are known."""
+
+    def __init__(self, places: Places, user: str) -> None:
+        self._places = places
+        self.user = user
+        self.is_left = False
+
+    def belong_to(self, user: str) -> None:
+        """See `Places.give`."""
+        self._places.give(self, user)
 
 
 class Addresses:
@@ -72,11 +98,14 @@ class Addresses:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._counts: Counter[str] = Counter()
+        self._counts = Counts()
 
     @contextmanager
-    def one(self, request: HTTPConnection) -> Iterator[None]:
-        """Count a request until it is over, or has shown a token (`note_token`)."""
+    def one(self, request: HTTPConnection, place: Place | None = None) -> Iterator[None]:
+        """Count a request until it is over, or has shown a token (`note_token`).
+
+        Then `place` is one of the user's.
+        """
         address = request.client.host if request.client else ""
         if self._counts[address] >= self._most:
             message = (
@@ -85,37 +114,28 @@ class Addresses:
             )
             raise RequestRefused(TOO_MANY, "too_many_requests", message, headers={"Retry-After": "1"})
         self._counts[address] += 1
-        released = False
-
-        def release() -> None:
-            nonlocal released
-            if not released:
-                released = True
-                self._counts[address] -= 1
-                if not self._counts[address]:
-                    del self._counts[address]
-
-        request.scope.setdefault("state", {})[_STRANGER_KEY] = release
-        try:
+        with ExitStack() as counted:
+            counted.callback(self._counts.subtract, [address])
+            state = request.scope.setdefault("state", {})
+            state |= {_STRANGER_KEY: counted.close, _PLACE_KEY: place}
             yield
-        finally:
-            release()
-
-
-class KnowsToken(Protocol):
-    """A connection that counts differently once its client is known."""
-
-    def note_token(self) -> None: ...
 
 
 CONNECTION_KEY: Final = "turnline_connection"
-"""Where a server puts the `KnowsToken` of a request, in its scope's state."""
+"""Where a server puts the connection of a request, in its scope's state. It has a method `note_token`."""
 _STRANGER_KEY: Final = "turnline_stranger"
+_PLACE_KEY: Final = "turnline_place"
 
 
-def note_token(scope: Scope) -> None:
-    """Count a request, and the connection it came over, no longer among those of strangers."""
+def note_token(scope: Scope, user: str = "") -> None:
+    """Count a request among those of its user, and neither it nor its connection among those of strangers.
+
+    Raises what says that the user has too many requests.
+    """
     state = scope.get("state", {})
+    place = state.get(_PLACE_KEY)
+    if place is not None:
+        place.belong_to(user)
     release, connection = state.get(_STRANGER_KEY), state.get(CONNECTION_KEY)
     if release is not None:
         release()
@@ -145,26 +165,27 @@ class OpenRuns:
         """The participant that opens runs. Nothing is counted before it is known."""
         self._per_user = per_user
         self._of_strangers = of_strangers
-        self._user_of: dict[str, str] = {}
-        """Open run -> who started it; empty: somebody without a token."""
-        self._of_user: Counter[str] = Counter()
-        self._flow_of: dict[str, str] = {}
-        """Open run -> its flow."""
-        self._counts: Counter[str] = Counter()
+        self._open: dict[str, tuple[str, str]] = {}
+        """Open run -> its flow, and the user who started it; empty: a caller without a token."""
+        self._of_user = Counts()
+        self._counts = Counts()
         """Flow -> its runs that are open, or being started."""
 
     def __call__(self, envelope: Envelope) -> None:
         """See `hub.governance.Listener`."""
         if envelope.event_type == EV_CHANNEL_INVITE:
-            self._add(msgspec.convert(envelope.event_data, ChannelSpec))
-        elif envelope.event_type == EV_CHANNEL_CLOSED and envelope.channel_id in self._flow_of:
-            self._counts[self._flow_of.pop(envelope.channel_id)] -= 1
-            self._of_user[self._user_of.pop(envelope.channel_id)] -= 1
+            spec = msgspec.convert(envelope.event_data, ChannelSpec)
+            knob = knob_in(spec.knobs)
+            self._add(spec, "" if knob is None else str(knob.private.get("_user_id") or ""))
+        elif envelope.event_type == EV_CHANNEL_CLOSED and envelope.channel_id in self._open:
+            flow, user = self._open.pop(envelope.channel_id)
+            self._counts[flow] -= 1
+            self._of_user[user] -= 1
 
     def take_over(self, state: State) -> None:
-        """Count a run that was open before this process began."""
+        """Count a run that was open before this process began, or that is a fork."""
         if not state.is_over:
-            self._add(state.spec)
+            self._add(state.spec, str(state.private_vars.get("_user_id") or ""))
 
     @contextmanager
     def starting(self, flow: str, user: str = "") -> Iterator[None]:
@@ -193,23 +214,14 @@ class OpenRuns:
             )
             raise RequestRefused(TOO_MANY, "too_many_requests", message, headers={"Retry-After": "1"})
 
-    def _add(self, spec: ChannelSpec) -> None:
+    def _add(self, spec: ChannelSpec, user: str) -> None:
         if not self.driver_id or spec.creator_id != self.driver_id or spec.parent_id is not None:
             return
         knob = knob_in(spec.knobs)
-        if knob is not None and spec.channel_id not in self._flow_of:
-            self._flow_of[spec.channel_id] = knob.name
-            self._user_of[spec.channel_id] = user = _starter(spec.knobs)
+        if knob is not None and spec.channel_id not in self._open:
+            self._open[spec.channel_id] = knob.name, user
             self._counts[knob.name] += 1
             self._of_user[user] += 1
-
-
-def _starter(knobs: JsonObject) -> str:
-    """Return the user who started a run, as its first line says."""
-    match knobs:
-        case {"flow": {"private": {"_user_id": str(user)}}}:
-            return user
-    return ""
 
 
 def busy(because: str, retry_after_seconds: int) -> RequestRefused:

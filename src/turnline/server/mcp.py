@@ -4,7 +4,8 @@
     an agent ->  a tool `ask_NAME`; a call is a `consulting` channel with it
 
 What is called is on the log like any run or conversation: it survives the server, and `run_status` finds it
-again. The caller is whoever started the server on its standard streams, so there is nobody to authenticate.
+again. The caller started this process on the project's folder, so there is nobody to authenticate: it may
+start every flow and read every run, what a failed step raised included.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from mcp.server.stdio import stdio_server
 
 from turnline import __version__
 from turnline.agent.agent import Agent
-from turnline.client.agent_client import AgentClient
-from turnline.core.adapters.turn_taking import CLOSE
+from turnline.client.participant import AgentClient
+from turnline.core.adapters import CLOSE
 from turnline.core.channel import ID_PATTERN
 from turnline.core.envelope import JsonObject
 from turnline.core.governance import Passport

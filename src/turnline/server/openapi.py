@@ -88,6 +88,11 @@ _FAILURE: Final[JsonObject] = {
                 "type": {"type": "string"},
                 "message": {"type": "string"},
                 "step": {"type": ["string", "null"], "description": "Of a failed run."},
+                "reference": {
+                    "type": "string",
+                    "description": "Of a failed run that the caller may not read: the server's log has the "
+                    "reason in the line with this id.",
+                },
                 "problems": {
                     "type": "array",
                     "items": {

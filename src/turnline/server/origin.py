@@ -24,7 +24,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from turnline.server.answers import failure
 from turnline.server.problems import Answer
 from turnline.server.serving import is_this_machine
-from turnline.server.studio import pages
 
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
 _ASKED: Final = ("http", "websocket")
@@ -44,8 +43,10 @@ def known_names(host: str, allowed: Sequence[str]) -> tuple[str, ...] | None:
 class OriginCheck:
     """An ASGI app around another one."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Collection[str] | None) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str] | None, linked: Collection[str] = ()) -> None:
+        """`linked` are paths to which, and below which, another site may link: nothing there starts a run."""
         self._app = app
+        self._linked = tuple(linked)
         self._hosts = None if hosts is None else {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,8 +66,8 @@ class OriginCheck:
         if self._hosts is not None and _name(host) not in self._hosts:
             message = "this server is not known by that name; allow it with `serve --allow-host NAME`."
             return Answer(status=_MISDIRECTED, type="unknown_host", message=message)
-        is_studio = path == pages.PATH or path.startswith(f"{pages.PATH}/")
-        is_local = is_this_machine(_name(host)) and not is_studio
+        is_linked = any(path == one or path.startswith(f"{one}/") for one in self._linked)
+        is_local = is_this_machine(_name(host)) and not is_linked
         is_other = any(_host_of(origin) != host for origin in origins)
         if is_other or (is_local and _is_cross_site(headers, host)):
             message = "a page of another site may not ask this."
@@ -75,7 +76,7 @@ class OriginCheck:
 
 
 def _is_cross_site(headers: Headers, host: str) -> bool:
-    """Whether a browser says that a page of another site, or of another port, made the request."""
+    """Return whether a browser says that a page of another site, or of another port, made the request."""
     sites = headers.getlist("sec-fetch-site")
     if sites:
         return any(site.strip().lower() not in _OWN_SITES for site in sites)

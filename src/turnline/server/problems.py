@@ -21,6 +21,7 @@ from typing import Final
 from msgspec import Struct
 
 from turnline.agent.failures import first_line
+from turnline.client.told_errors import FIXED_TEXTS
 from turnline.core.envelope import JsonObject
 from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import WorkflowState
@@ -31,6 +32,8 @@ from turnline.errors import (
     BadSpec,
     ChannelBusy,
     Denied,
+    Erased,
+    EraseRefused,
     Forbidden,
     HubClosed,
     LogError,
@@ -38,6 +41,7 @@ from turnline.errors import (
     NotAsked,
     OpenFailed,
     Refused,
+    RoutingFailed,
     RunConflict,
     RunNotWaiting,
     TaskExpired,
@@ -97,7 +101,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     message: str
     step: str | None = None
     more: JsonObject = {}
-    """What else the error says: `problems`, `request_id`, `run_id`."""
+    """What else the error says: `problems`, `request_id`, `run_id`, `reference`."""
     headers: dict[str, str] = {}
 
     def body(self) -> JsonObject:
@@ -135,6 +139,8 @@ def answer_to(error: Exception, *, request_id: str, where: str) -> Answer:
     if isinstance(error, BadAnswer):
         problems = [_answer_problem(text) for text in error.problems]
         return Answer(status=INVALID, type="invalid_input", message=str(error), more={"problems": problems})
+    if isinstance(error, RoutingFailed):
+        logger.warning("request %s (%r) was refused: %s", request_id, where, first_line(str(error)))
     for kind, (status, type_, message, headers) in _KNOWN.items():
         if isinstance(error, kind):
             return Answer(status=status, type=type_, message=message or str(error), headers=headers)
@@ -184,7 +190,10 @@ _KNOWN: Final[dict[type[Exception], tuple[int, str, str, dict[str, str]]]] = {
     TaskExpired: (GONE, "expired", "", {}),
     BadSpec: (TOO_LARGE, "too_large", "", {}),
     BadDraft: (BAD_REQUEST, "bad_request", "", {}),
+    RoutingFailed: (CONFLICT, "conflict", FIXED_TEXTS[RoutingFailed], {}),
     Refused: (CONFLICT, "conflict", "", {}),
+    EraseRefused: (CONFLICT, "conflict", "", {}),
+    Erased: (CONFLICT, "conflict", "", {}),
     OpenFailed: (CONFLICT, "conflict", "", {}),
     NoAnswer: (INVALID, "no_answer", "", {}),
     HubClosed: (

@@ -15,10 +15,9 @@ from starlette.responses import Response
 
 from turnline.core.envelope import JsonObject
 from turnline.core.state import LONG_AGO, WorkflowState
-from turnline.core.step_targets import STEP_PREFIX
 from turnline.errors import UnknownName, UnknownRun
 from turnline.flow.fields import Problem
-from turnline.flow.verdict import STATUSES, Verdict, public_error
+from turnline.flow.verdict import STATUSES, Verdict
 from turnline.server.answers import run_headers, run_links, success
 from turnline.server.auth.principal import Principal
 from turnline.server.body import json_body
@@ -63,7 +62,7 @@ class RunRoutes:
         """
         run_id, who = await self._admitted(request, "runs.retry")
         runs, open_runs = self._house.runtime.runs, self._house.runtime.open_runs
-        flow = await self._house.access.check_start_again(who, run_id)
+        flow = await self._house.access.check_retry(who, run_id)
         step = _step(await json_body(request, self._house.settings))
         is_over = (await runs.state(run_id)).is_over
         place = open_runs.starting(flow.name, who.user_id) if is_over else nullcontext()
@@ -111,15 +110,16 @@ class RunRoutes:
         return run_id_of(run_id), principal
 
     async def _shown(self, request: Request, run_id: str, who: Principal) -> Response:
+        """Answer where the run stands. A caller who may change the run but not read it gets its status."""
         runtime = self._house.runtime
         state = await runtime.runs.state(run_id)
-        may_read = await self._house.access.may_read_run(who, run_id)
+        told = await runtime.runs.verdict_of(state)
+        links = {"links": run_links(request, run_id)}
+        if not await self._house.access.may_read_run(who, run_id):
+            return success({"run_id": run_id, "status": told.status, **links})
         children = await runtime.hub.tree.children(run_id) if state.children else []
         below = {"children": children[-MOST_IN_A_PAGE:], "children_count": state.children}
-        links = {"links": run_links(request, run_id)}
-        told = await runtime.runs.verdict_of(state)
-        shown = summary(state, told, with_reason=may_read)
-        return success({**shown, "data": told.data, **below, **links})
+        return success({**summary(state, told), "data": told.data, **below, **links})
 
     def operations(self) -> list[Operation]:
         return [*self._to_look(), *self._to_change()]
@@ -203,16 +203,16 @@ class RunRoutes:
         ]
 
 
-def summary(state: WorkflowState, told: Verdict, *, with_reason: bool = True) -> JsonObject:
+def summary(state: WorkflowState, told: Verdict) -> JsonObject:
     """Return what a list shows of a run with this verdict. Nothing private is in it (F2)."""
-    error = told.error if with_reason else public_error(state, told)
+    error = told.error
     speaker = state.last_speaker_id if state.is_over else state.expected_next_speaker
     pause = state.pause
     return {
         "run_id": state.channel_id,
         "flow": state.spec.labels.get("flow", ""),
         "status": told.status,
-        "step": (speaker or "").removeprefix(STEP_PREFIX) or None,
+        "step": speaker,
         "error": None
         if error is None
         else {"type": error.type, "message": error.message, "step": error.step},

@@ -31,19 +31,18 @@ from turnline.core.governance import OPEN_CHANNELS_PER_USER
 from turnline.core.state import WorkflowState
 from turnline.core.variables import MAX_CONTEXT_BYTES
 from turnline.errors import BadKey, HubClosed
-from turnline.flow.data.definition import ModelDefinition
+from turnline.flow.data.definition import ModelDefinition, read_models
 from turnline.flow.data.late import LateData
 from turnline.flow.definition.flow import Flow
 from turnline.flow.driver import Driver, OnFailed
 from turnline.flow.finding import Report
-from turnline.flow.mistake import parsed
 from turnline.flow.project import Project
 from turnline.flow.runs import Runs
 from turnline.flow.tasks import Tasks
 from turnline.flow.trust import TrustKey, any_reads_secrets, ensure_trust_key, find_trust_key
 from turnline.flow.verdict import RunError
 from turnline.flow.work import Data, Services
-from turnline.hub.clock import Clock, SystemClock
+from turnline.hub.timers import Clock, SystemClock
 from turnline.log.address import MEMORY, open_log
 from turnline.log.base import Log
 from turnline.server.limits import OPEN_RUNS_OF_STRANGERS, OPEN_RUNS_PER_USER, OpenRuns
@@ -99,6 +98,7 @@ class Runtime:
         self._sweep_seconds = sweep_seconds
         self._grace_seconds = grace_seconds
         self._patience: WeakSet[asyncio.Timeout] = WeakSet()
+        self._has_given_up = False
         self._stack = AsyncExitStack()
         self._hub: Hub | None = None
         self._driver: Driver | None = None
@@ -158,7 +158,8 @@ class Runtime:
         self.stopping.set()
 
     def give_up(self) -> None:
-        """Whoever still waits within `patience` gets `TimeoutError` now. The runs themselves go on."""
+        """Raise `TimeoutError` in all that wait within `patience`, now or later. The runs go on."""
+        self._has_given_up = True
         now = asyncio.get_running_loop().time()
         for timeout in list(self._patience):
             with suppress(RuntimeError):  # Nobody waits within it any more.
@@ -166,7 +167,7 @@ class Runtime:
 
     def patience(self) -> asyncio.Timeout:
         """`async with` it, whoever waits for as long as it takes: `TimeoutError` once `give_up` is called."""
-        timeout = asyncio.timeout(None)
+        timeout = asyncio.timeout(0 if self._has_given_up else None)
         self._patience.add(timeout)
         return timeout
 
@@ -304,13 +305,8 @@ def _sources(project: Project) -> dict[str, str]:
 
 def _models(project: Project) -> tuple[list[ModelDefinition], Report]:
     """The data models, and the project's report with what is wrong with them."""
-    report = Report(project.report.findings)
-    models = []
-    for document in project.models:
-        model, findings = parsed(ModelDefinition, document)
-        report.add(*findings)
-        models += [] if model is None else [model]
-    return models, report
+    models, findings = read_models(project.models)
+    return models, Report([*project.report.findings, *findings])
 
 
 @asynccontextmanager

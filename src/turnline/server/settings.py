@@ -20,6 +20,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """How long the body of a request may take to arrive."""
     requests: int = 1_000
     """Requests at once; more are answered 503."""
+    requests_per_user: int = 500
+    """Of them, those of one user; more are answered 429."""
     streams: int = 1_000
     """Event streams at once, beside the requests."""
     streams_per_user: int = 100

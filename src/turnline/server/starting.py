@@ -16,14 +16,15 @@ from typing import Final
 from starlette.requests import Request
 
 from turnline.core.envelope import JsonObject
+from turnline.core.json import size_of
 from turnline.errors import BadDraft, BadSpec, UnknownRun
 from turnline.flow.body import checked_body
 from turnline.flow.definition.flow import Flow, digest
 from turnline.flow.fields import Problem
 from turnline.server.auth.principal import Principal
-from turnline.server.body import off_the_loop, size_of
 from turnline.server.house import House
 from turnline.server.problems import BAD_REQUEST, TOO_LARGE, RequestRefused, invalid
+from turnline.threads import off_the_loop
 
 KEY_HEADER: Final = "Idempotency-Key"
 _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")

@@ -5,10 +5,11 @@
     data: {"seq":5,"type":"step_ended",...}
 
 An event's id is its line on the log, so `Last-Event-ID` is all that a client needs to go on,
-here or on another process.
+here or on another process. The words of an agent step come as they are written (`event: words`); they are on
+no log, and a client that missed some finds the result in `step_ended`.
 
-Rule 1: nothing queues. A stream reads the log where its client stopped reading, a page at a
-time; a slow client costs one page.
+Rule 1: nothing queues but words, and of those only so many (`hub.texts`). A stream reads the log where its
+client stopped reading, a page at a time; a slow client costs one page.
 
 Rule 2: the reader of a stream is let in again every second. A reader who would be refused now, because the
 token was revoked or has expired, loses the stream, whether they read it or not.
@@ -17,9 +18,10 @@ token was revoked or has expired, loses the stream, whether they read it or not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from functools import partial
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -27,9 +29,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from turnline.core.envelope import Envelope
 from turnline.errors import HubClosed
 from turnline.flow.events import RunEvent, event_of
+from turnline.hub.texts import Listening, TurnText
 from turnline.server.answers import JSON, respond, run_headers, success
 from turnline.server.auth.authenticator import until_refused
 from turnline.server.auth.principal import Principal
@@ -38,8 +40,9 @@ from turnline.server.parameters import last_seen
 from turnline.server.problems import NO_CONTENT
 
 EVENT_STREAM: Final = "text/event-stream"
-PAGE_LINES: Final = 256
 HEARTBEAT: Final = b": still here\n\n"
+WORDS_CHARACTERS: Final = 16_384
+"""Of one event with words; of more, the last are sent."""
 END_SECONDS: Final = 1.0
 """How long the end of a stream may take to go out."""
 STREAM_HEADERS: Final = {
@@ -73,8 +76,12 @@ class Streams:
 
     async def _told(self, run_id: str, after: int) -> AsyncIterator[bytes]:
         """Yield what goes over the wire, until the run has ended or the server stops."""
-        with suppress(HubClosed):
+        texts = self._house.runtime.hub.texts
+        with suppress(HubClosed), Listening(texts, run_id, lambda words: True) as listening:
             while True:
+                rung = listening.bell.rung
+                for words in encode_words(listening.take()):
+                    yield words
                 events, after = await self._page(run_id, after)
                 for event in events:
                     yield encoded(event)
@@ -84,41 +91,29 @@ class Streams:
                     return
                 if not events and not await self._has_more(run_id, after):
                     return
-                if not events and await self._is_quiet(run_id, after):
+                if not events and await self._is_quiet(run_id, after, listening.bell.wait(rung)):
                     yield HEARTBEAT
 
     async def _page(self, run_id: str, after: int) -> tuple[Sequence[RunEvent], int]:
         """The events behind `after`, of one page of lines, and the last line that was looked at."""
-        lines = await self._lines(run_id, after)
+        async with self._house.pages:
+            lines = await self._house.runtime.hub.read_page(run_id, after)
         events = [event for event in map(event_of, lines) if event is not None]
         return events, lines[-1].seq if lines else after
-
-    async def _lines(self, run_id: str, after: int) -> list[Envelope]:
-        runtime = self._house.runtime
-        if (await runtime.runs.state(run_id)).seq - after <= PAGE_LINES:
-            return await runtime.runs.lines(run_id, after=after)
-        found: list[Envelope] = []
-        async with aclosing(runtime.hub.lines.read(run_id, after=after)) as lines:  # type: ignore[type-var]
-            async for line in lines:
-                found.append(line)
-                if len(found) == PAGE_LINES:
-                    break
-        return found
 
     async def _has_more(self, run_id: str, after: int) -> bool:
         state = await self._house.runtime.runs.state(run_id)
         return not state.is_over or state.seq > after
 
-    async def _is_quiet(self, run_id: str, after: int) -> bool:
+    async def _is_quiet(self, run_id: str, after: int, words: Awaitable[object]) -> bool:
         """Wait for news, or for the server to stop; True if neither comes before a heartbeat is due."""
         runtime = self._house.runtime
-        news = asyncio.ensure_future(runtime.runs.wait_beyond(run_id, after))
-        stop = asyncio.ensure_future(runtime.stopping.wait())
         beat = asyncio.ensure_future(runtime.clock.sleep(self._house.settings.heartbeat_seconds))
-        tasks = (news, stop, beat)
+        news = (runtime.runs.wait_beyond(run_id, after), words, runtime.stopping.wait())
+        tasks = (*(asyncio.ensure_future(one) for one in news), beat)
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            return not (news.done() or stop.done())
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return done == {beat}
         finally:
             for task in tasks:
                 task.cancel()
@@ -133,7 +128,7 @@ class EventStream(StreamingResponse):
         content: AsyncIterator[bytes],
         place: ExitStack,
         headers: Mapping[str, str],
-        until_refused: Callable[[], Awaitable[None]],
+        until_refused: Callable[[], Awaitable[object]],
     ) -> None:
         super().__init__(content, headers=headers, media_type=EVENT_STREAM)
         self._place = place
@@ -180,6 +175,13 @@ def open_stream(
 def encoded(event: RunEvent) -> bytes:
     """One event of the stream. JSON has no line breaks of its own, so it is one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.type.encode(), _encoder.encode(event))
+
+
+def encode_words(words: Iterable[TurnText]) -> Iterator[bytes]:
+    """Return the words that came together, as one event for each speaker."""
+    for agent_id, pieces in groupby(words, key=lambda one: one.agent_id):
+        text = "".join(piece.text for piece in pieces)[-WORDS_CHARACTERS:]
+        yield b"event: words\ndata: %s\n\n" % _encoder.encode({"agent_id": agent_id, "text": text})
 
 
 def wants_json(accept: str) -> bool:

@@ -10,7 +10,6 @@ none in time, 504. The run goes on in either case.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Final
 
@@ -19,10 +18,8 @@ from starlette.responses import Response
 
 from turnline.core.envelope import JsonObject
 from turnline.core.json import normalised
-from turnline.core.state import PERSON
 from turnline.errors import BadDraft
 from turnline.flow.definition.flow import Flow, Trigger
-from turnline.flow.example import PARAMETER
 from turnline.flow.fields import json_schema
 from turnline.flow.verdict import Verdict, public_error
 from turnline.server.access import peer_of
@@ -43,8 +40,6 @@ from turnline.server.problems import (
 )
 from turnline.server.starting import KEY_HEADER, checked, idempotency_key, start
 
-logger = logging.getLogger(__name__)
-
 RESPOND_ASYNC: Final = "respond-async"
 
 
@@ -56,7 +51,6 @@ class TriggerRoute:
         self._flow = flow
         self._trigger = trigger
         self._fields = trigger.input or {}
-        self._parameters = PARAMETER.findall(trigger.path)
 
     async def __call__(self, request: Request) -> Response:
         principal = await self._house.access.start(request, self._flow)
@@ -81,7 +75,8 @@ class TriggerRoute:
             data = await json_body(request, self._house.settings)
         # By their places: where another method names them otherwise, the path is still one.
         given = [*request.path_params.values()]  # What an app above has found stands before ours.
-        texts = dict(zip(self._parameters, given[len(given) - len(self._parameters) :], strict=True))
+        names = self._trigger.parameters
+        texts = dict(zip(names, given[len(given) - len(names) :], strict=True))
         path = {name: value_of(self._fields.get(name), text) for name, text in texts.items()}
         if where == "query" or path:
             data = _as_json(data | path)
@@ -106,10 +101,9 @@ class TriggerRoute:
             return success(verdict.data, status=verdict.http_status, headers=headers)
         more: JsonObject = {"run_id": run_id} if verdict.status == "stuck" else {}
         if not await self._house.access.may_read_run(principal, run_id):
-            shown = public_error(await self._house.runtime.runs.state(run_id), verdict) or error
-            if shown != error:
-                place = (run_id, self._flow.name, error.step)
-                logger.error("reference %s: %r failed at %r: %s: %r", *place, error.type, error.message)
+            state = await self._house.runtime.runs.state(run_id)
+            shown = public_error(state, verdict, reference=run_id) or error
+            if shown != error:  # The line that `log_failed_run` wrote has the reference, too.
                 error, more = shown, {"reference": run_id}
         answer = Answer(
             status=status_of(error), type=error.type, message=error.message, step=error.step, more=more
@@ -119,8 +113,8 @@ class TriggerRoute:
     async def _accepted(
         self, request: Request, run_id: str, status: str, headers: dict[str, str]
     ) -> Response:
-        pause = (await self._house.runtime.runs.state(run_id)).pause if status == "waiting" else None
-        task_id = pause.key if pause is not None and pause.reason == PERSON else ""
+        tasks = await self._house.runtime.tasks.of_run(run_id) if status == "waiting" else ()
+        task_id = tasks[0].task_id if tasks else ""
         data = {"run_id": run_id, "status": status, "links": run_links(request, run_id, task_id)}
         return success(data, status=ACCEPTED, headers={**run_headers(request, run_id), **headers})
 
@@ -152,7 +146,7 @@ def _as_json(data: JsonObject) -> JsonObject:
 
 def trigger_operation(house: House, flow: Flow, trigger: Trigger) -> Operation:
     """The operation of one flow's trigger."""
-    names = PARAMETER.findall(trigger.path)
+    names = trigger.parameters
     is_get = trigger.method == "GET"
     fields = {name: spec for name, spec in (trigger.input or {}).items() if name not in names}
     schema = json_schema(fields, extra=trigger.extra)

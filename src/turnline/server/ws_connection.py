@@ -44,20 +44,19 @@ from turnline.errors import (
     TurnlineError,
     Unauthenticated,
 )
-from turnline.hub.clock import Clock
+from turnline.hub.timers import Clock
 from turnline.server.auth.authenticator import until_refused
 from turnline.server.auth.credentials import Credentials
 from turnline.server.auth.principal import Principal
 from turnline.server.ws_outbox import Outbox
 from turnline.server.ws_presence import Presence
 from turnline.server.ws_settings import WsCounters, WsSettings
+from turnline.threads import off_the_loop
 
 logger = logging.getLogger(__name__)
 
 BYE_SECONDS: Final = 1.0
 """How long a bye may take to go out."""
-BIG_CHARACTERS: Final = 64 * 1024
-"""A frame beyond it is read in a thread, so that nobody else waits for it."""
 
 
 class WireClosed(Exception):
@@ -116,6 +115,8 @@ class Connection:
         self._refused = 0
         self._credentials = wire.credentials
         self._for_good = False
+        self._refusal: Bye | None = None
+        """The last frame, for a client whose token holds no more."""
 
     async def talk(self) -> None:
         """Until one side has had enough."""
@@ -146,7 +147,8 @@ class Connection:
             self._welcome(presence, is_back=is_back)
             await self._both_ways(presence)
         finally:
-            self._door.left(presence, self.outbox, for_good=self._for_good)
+            # A client whose token holds no more cannot come back for its seats, and may not end its requests.
+            self._door.left(presence, self.outbox, for_good=self._for_good or self._refusal is not None)
 
     async def _greeted(self) -> tuple[Hello, Principal]:
         hello = decode_from_client(await self._wire.receive())
@@ -183,7 +185,7 @@ class Connection:
                 task.cancel()
             done = await asyncio.gather(*tasks, return_exceptions=True)
         if self.outbox.ended.is_set():
-            await say_bye(self._wire, Bye(reason=self.outbox.reason))
+            await say_bye(self._wire, self._refusal or Bye(reason=self.outbox.reason))
         for one in done:
             if isinstance(one, Exception) and not isinstance(one, WireClosed):
                 raise one
@@ -195,12 +197,13 @@ class Connection:
             try:
                 frame = await self._decoded(message)
                 if isinstance(frame, Request):
-                    with suppress(LogError):  # What cannot be looked up is answered as unknown.
-                        await presence.learn_seats(frame)
+                    await presence.learn_seats(frame)
                 if frame is not None:
                     self._take(frame, presence)
             except BadFrame as error:
                 self._refuse(error)
+            except LogError:  # Its seats are not known to be lost: the client comes back and asks again.
+                self.outbox.end("log_away")
 
     async def _decoded(self, message: str | bytes) -> FromClient | None:
         frame = await _read_frame(message)
@@ -254,17 +257,16 @@ class Connection:
         async def admit() -> None:
             presence.principal = await self._door.admit(self._credentials)
 
-        await until_refused(admit, self._clock, every_seconds=self._settings.recheck_seconds)
-        self.outbox.end("unauthenticated")
+        error = await until_refused(admit, self._clock, every_seconds=self._settings.recheck_seconds)
+        self._refusal = _not_let_in(error)
+        self.outbox.end(self._refusal.reason)
 
     def _put(self, frame: Frame) -> None:
         self.outbox.put(encode(frame))
 
 
 async def _read_frame(text: str | bytes) -> FromClient:
-    if len(text) > BIG_CHARACTERS:
-        return await asyncio.to_thread(decode_from_client, text)
-    return decode_from_client(text)
+    return await off_the_loop(decode_from_client, text, size=len(text))
 
 
 async def say_bye(wire: Wire, bye: Bye) -> None:

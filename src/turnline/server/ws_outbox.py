@@ -14,7 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from msgspec.structs import replace
+
 from turnline.client.frames import Text, Wake, encode
+from turnline.core.views import Notice
 from turnline.server.ws_settings import WsCounters, WsSettings
 
 
@@ -26,7 +29,7 @@ class Outbox:
         self._counters = counters
         self._answers: deque[str] = deque()
         self._bytes = 0
-        self._news: dict[tuple[str, str], tuple[int, int]] = {}
+        self._news: dict[tuple[str, str], Notice] = {}
         self._words: deque[Text] = deque()
         self._changed = asyncio.Event()
         self._roomy = asyncio.Event()
@@ -47,12 +50,12 @@ class Outbox:
             self._overflow()
         self._changed.set()
 
-    def put_news(self, seat: str, channel_id: str, first: int, seq: int) -> None:
-        """A channel has lines for a seat, from `first` to `seq`."""
+    def put_news(self, seat: str, notice: Notice) -> None:
+        """A channel has lines, or a turn, for a seat."""
         if self.ended.is_set():
             return
-        known_first, known_seq = self._news.get((seat, channel_id), (first, seq))
-        self._news[seat, channel_id] = (min(first, known_first), max(seq, known_seq))
+        known = self._news.get((seat, notice.channel_id), notice)
+        self._news[seat, notice.channel_id] = replace(notice, first=min(notice.first, known.first))
         if len(self._news) > self._settings.unsent_channels:
             self._overflow()
         self._changed.set()
@@ -76,9 +79,9 @@ class Outbox:
             return encode(self._words.popleft())
         if self._answers:
             return self._answers[0]
-        (seat, channel_id), (first, seq) = next(iter(self._news.items()))
+        (seat, channel_id), notice = next(iter(self._news.items()))
         del self._news[seat, channel_id]
-        return encode(Wake(seat=seat, channel_id=channel_id, first=first, seq=seq))
+        return encode(Wake(seat=seat, notice=notice))
 
     def sent(self, text: str) -> None:
         """`next` gave this, and it has gone."""

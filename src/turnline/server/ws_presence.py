@@ -18,6 +18,7 @@ import logging
 import traceback
 from collections import OrderedDict
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -26,7 +27,9 @@ from msgspec import Struct
 from turnline.client.frames import Answer, Request, Text, Told, converted
 from turnline.client.parts import check_size
 from turnline.client.told_errors import told
+from turnline.core.channel import ChannelSpec
 from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
+from turnline.core.views import Notice, notice_for
 from turnline.errors import (
     BadDraft,
     BadFrame,
@@ -36,12 +39,11 @@ from turnline.errors import (
     UnknownParticipant,
 )
 from turnline.hub.hub import Hub
-from turnline.hub.seat import Seat
 from turnline.hub.texts import Listening, TurnText, is_for
 from turnline.server.auth.operations import authorise
 from turnline.server.auth.principal import Principal
 from turnline.server.ws_outbox import Outbox
-from turnline.server.ws_requests import channel_of, check_known, member_state, perform
+from turnline.server.ws_requests import LinkSeat, channel_of, check_known, member_state, perform
 from turnline.server.ws_settings import WsCounters, WsSettings
 
 logger = logging.getLogger(__name__)
@@ -74,6 +76,8 @@ class ResumeArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seat -> channel -> the line up to which it has been told."""
     pending: list[str]
     """The requests that it still waits for."""
+    earlier: list[str] = []
+    """Presences that it had before. One may still be here: a server can take long to notice a cut."""
 
 
 class Doorbell:
@@ -83,13 +87,10 @@ class Doorbell:
         self._presence = presence
         self._agent_id = agent_id
 
-    def wake(self, channel_id: str, seq: int) -> None:
+    def wake(self, notice: Notice) -> None:
         """See `Receiver.wake`."""
-        self.wake_from(channel_id, seq, seq)
-
-    def wake_from(self, channel_id: str, first: int, seq: int) -> None:
         if self._presence.outbox is not None:
-            self._presence.outbox.put_news(self._agent_id, channel_id, first, seq)
+            self._presence.outbox.put_news(self._agent_id, notice)
 
 
 class Presence:
@@ -103,12 +104,14 @@ class Presence:
         self.payload_bytes = desk.settings.payload_bytes
         self._desk = desk
         self._hub = desk.hub
-        self._seats: dict[str, tuple[Seat, Doorbell]] = {}
+        self._seats: dict[str, tuple[LinkSeat, Doorbell]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._listening: dict[str, asyncio.Task[None]] = {}
         self._errands: set[asyncio.Task[None]] = set()
         self._kept: OrderedDict[str, str] = OrderedDict()
         self._kept_bytes = 0
+        self._earlier: frozenset[str] = frozenset()
+        """Presences of the same client. It takes their seats over."""
 
     # Frames.
 
@@ -182,7 +185,7 @@ class Presence:
         operation = check_known(request)
         self._authorise(operation, channel_of(request))
         seat = self._seat(request.seat)
-        return await perform(self._hub, seat, request, reading_bytes=self._desk.settings.reading_bytes)
+        return await perform(self._hub, seat, request)
 
     def _at_once(self, request: Request) -> Answer:
         """Seats are taken and left in the order of the frames."""
@@ -201,6 +204,7 @@ class Presence:
     def _resume(self, request: Request) -> dict[str, object]:
         """Return which seats could not be taken again, and why."""
         args = converted(request.args, ResumeArgs)
+        self._earlier = frozenset(args.earlier)
         for request_id in {*self._running, *self._kept} - set(args.pending):
             self.cancel(request_id)
         lost: dict[str, object] = {}
@@ -261,7 +265,7 @@ class Presence:
         elif request.op == "resume" and isinstance(request.args.get("seats"), dict):
             await self._hub.learn(request.args["seats"])
 
-    def _seat(self, agent_id: str) -> Seat:
+    def _seat(self, agent_id: str) -> LinkSeat:
         if agent_id not in self._seats:
             raise BadFrame(f"no seat of {agent_id[:80]!r} has been taken over this link")
         self._registration(agent_id)  # It may have been removed since.
@@ -279,13 +283,14 @@ class Presence:
         self._replace_dead(agent_id)
         bell = Doorbell(self, agent_id)
         self._hub.attach(agent_id, bell)
-        self._seats[agent_id] = (Seat(self._hub, registration), bell)
+        seat = LinkSeat(self._hub, registration, reading_bytes=self._desk.settings.reading_bytes)
+        self._seats[agent_id] = (seat, bell)
         self._desk.sitting[agent_id] = self
 
     def _replace_dead(self, agent_id: str) -> None:
-        """Free the seat of a client that is gone: its process was killed, and this is the next one."""
+        """Free the seat of a client that is gone: its process was killed, or it has come back as this one."""
         other = self._desk.sitting.get(agent_id)
-        if other is not None and other.outbox is None:
+        if other is not None and (other.outbox is None or other.id in self._earlier):
             other._leave(agent_id)
 
     def _registration(self, agent_id: str) -> Registration:
@@ -313,25 +318,27 @@ class Presence:
             except TurnlineError:
                 continue  # It is told when it asks.
             if state.seq > seq and agent_id in self._seats:
-                self._seats[agent_id][1].wake_from(channel_id, seq + 1, state.seq)
+                self._seats[agent_id][1].wake(notice_for(agent_id, state, seq + 1))
 
     # Words.
 
     async def _listen(self, request: Request) -> None:
         channel_id = channel_of(request)
         self._authorise("channels.stream", channel_id)
-        await member_state(self._hub, self._seat(request.seat).agent_id, channel_id)
+        state = await member_state(self._hub, self._seat(request.seat).agent_id, channel_id)
         if len(self._listening) >= self._desk.settings.listening:
             raise BadFrame(f"this client listens to {len(self._listening)} channels already")
         if channel_id not in self._listening:
-            # Whoever asks has to be heard of before the answer says so.
-            listening = Listening(self._hub.texts, channel_id, self._may_hear)
+            # The listener is in place before the answer says so.
+            may_hear = partial(self._may_hear, state.spec)
+            listening = Listening(self._hub.texts, channel_id, may_hear)
             listening.__enter__()
             self._listening[channel_id] = asyncio.create_task(self._pass_on(listening))
 
-    def _may_hear(self, words: TurnText) -> bool:
-        """Return whether one of this client's participants may hear the words."""
-        return any(is_for(agent_id, words) for agent_id in self._seats)
+    def _may_hear(self, spec: ChannelSpec, words: TurnText) -> bool:
+        """Return whether a seat that this client has now is of a participant whom the words are for."""
+        members = (one for one in self._seats if spec.participant(one) is not None)
+        return any(is_for(one, words) and self._hub.find_participant(one) is not None for one in members)
 
     async def _pass_on(self, listening: Listening) -> None:
         try:

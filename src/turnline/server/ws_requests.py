@@ -1,10 +1,11 @@
 """What a client may ask of a hub over a link: a table; what is not in it is refused.
 
-    op -> the operation whose scope it needs, its arguments, what is done
+    op -> the operation whose scope it needs, and the method of the seat, whose parameters are its arguments
 
 Rule 1: whoever asks is the seat; nothing in the arguments says otherwise.
 
-Rule 2: a channel that the seat's participant is not on is answered as one that is not there.
+Rule 2: a channel that the seat's participant is not on is answered as one that is not there. `perform` checks
+it for every operation on a channel.
 
 Rule 3: what is written has the request's id as its envelope id, so that the same request,
 asked again, here or of another process, writes nothing twice.
@@ -15,18 +16,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final
+from functools import cache, partial
+from inspect import signature
+from typing import Any, Final, get_type_hints
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, defstruct
+from msgspec.structs import asdict, replace
 
 from turnline.agent.failures import first_line
 from turnline.client.frames import Request, converted
 from turnline.core.codec import encode as encode_line
-from turnline.core.envelope import Draft, Envelope, JsonObject
-from turnline.core.state import State
-from turnline.core.views import state_for
+from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.event_types import EV_TURN_FAILED
+from turnline.core.governance import Registration
+from turnline.core.state import Claim, State
+from turnline.core.views import Floor
 from turnline.errors import (
     BadFrame,
     BadSpec,
@@ -37,275 +42,160 @@ from turnline.errors import (
 )
 from turnline.hub.hub import OWN_PREFIX, Hub
 from turnline.hub.request import OpenRequest
+from turnline.hub.retry import retry
 from turnline.hub.seat import Reading, Seat
+from turnline.hub.turns import UNITS
+from turnline.turns.work import last_shown, read_view
 
 logger = logging.getLogger(__name__)
 
 
-class Asked(Struct, frozen=True):
-    """A request that is to be answered, and by whom."""
-
-    hub: Hub
-    seat: Seat
-    id: str
-    args: Any
-    reading_bytes: int
-
-
-class _Args(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the arguments of all operations have in common."""
-
-
-class NoArgs(_Args, frozen=True):
-    """Of an operation that needs none."""
-
-
-class ChannelArgs(_Args, frozen=True, kw_only=True):
-    """A channel."""
-
-    channel_id: str
-
-
-class OpenArgs(_Args, frozen=True, kw_only=True):
-    """What to open; its channel id is chosen by the client, so that opening again finds it."""
-
-    request: OpenRequest
-
-
-class PostArgs(ChannelArgs, frozen=True, kw_only=True):
-    """What to say."""
-
-    draft: Draft
-
-
-class InviteArgs(ChannelArgs, frozen=True, kw_only=True):
-    """None accepts."""
-
-    rejected_because: str | None = None
-
-
-class CloseArgs(ChannelArgs, frozen=True, kw_only=True):
-    """Why the channel ends."""
-
-    reason: str
-
-
-class AfterArgs(ChannelArgs, frozen=True, kw_only=True):
-    """A line."""
-
-    after: int
-
-
-class TurnArgs(ChannelArgs, frozen=True, kw_only=True):
-    """Which turn."""
-
-    turn: int
-    envelope_id: str = ""
-    """Of the claim; that of the request, where none is given."""
-    alone: bool = False
-    """The worker starts nothing else beside this turn (N3)."""
-
-
-class ClaimArgs(ChannelArgs, frozen=True, kw_only=True):
-    """The seq of a claim."""
-
-    claim: int
-
-
-class RecordArgs(ClaimArgs, frozen=True, kw_only=True):
-    """An entry of a round."""
-
-    event_type: str
-    data: JsonObject
-
-
-class RenewArgs(ClaimArgs, frozen=True, kw_only=True):
-    """The last sign of life that the worker knows of."""
-
-    heard: int
-
-
-class FailArgs(ClaimArgs, frozen=True, kw_only=True):
-    """Why a turn is given up."""
-
-    error: JsonObject
-
-
-class SleepArgs(_Args, frozen=True, kw_only=True):
-    """How long, by the hub's clock."""
-
-    seconds: float
-
-
-async def peers(asked: Asked) -> object:
-    return await asked.seat.peers()
-
-
-async def channels(asked: Asked) -> object:
-    return await asked.seat.channels()
-
-
-async def open_(asked: Asked) -> object:
-    request: OpenRequest = asked.args.request
-    if request.steps or request.worker:
-        raise BadSpec("steps", found="given", expected="none: only the hub's own process has steps of flows")
-    if request.channel_id is None:
-        raise BadSpec("channel_id", found="none", expected="one that the client has chosen")
-    if request.parent_id is not None:
-        await _member(asked, request.parent_id)
-    return await asked.seat.open(request)
-
-
-async def post(asked: Asked) -> object:
-    await _member(asked, asked.args.channel_id)
-    return await asked.seat.post(asked.args.channel_id, replace(asked.args.draft, goes_on=""))
-
-
-async def answer_invite(asked: Asked) -> None:
-    channel_id, because = asked.args.channel_id, asked.args.rejected_because
-    await _member(asked, channel_id)
-    await asked.seat.answer_invite(channel_id, rejected_because=because, envelope_id=asked.id)
-
-
-async def close_channel(asked: Asked) -> None:
-    await _member(asked, asked.args.channel_id)
-    await asked.seat.close_channel(asked.args.channel_id, asked.args.reason, envelope_id=asked.id)
-
-
-async def read(asked: Asked) -> object:
-    await _member(asked, asked.args.channel_id)
-    reading = await asked.seat.read(asked.args.channel_id, asked.args.after)
-    return _bounded(reading, asked.reading_bytes)
-
-
-async def wait_beyond(asked: Asked) -> object:
-    await _member(asked, asked.args.channel_id)
-    return await asked.seat.wait_beyond(asked.args.channel_id, asked.args.after)
-
-
-async def state(asked: Asked) -> object:
-    shown = state_for(asked.seat.agent_id, await _member(asked, asked.args.channel_id))
-    return {"type": type(shown).__name__, "state": shown}
-
-
-async def metadata(asked: Asked) -> object:
-    await _member(asked, asked.args.channel_id)
-    return await asked.seat.metadata(asked.args.channel_id)
-
-
-async def as_step(asked: Asked) -> object:
-    """The step stands on the request, and has been looked up by now."""
-    await _member(asked, asked.args.channel_id)
-    return asked.seat.agent_id
-
-
-async def claim(asked: Asked) -> object:
-    channel_id, given = asked.args.channel_id, asked.args.envelope_id
-    await _member(asked, channel_id)
-    try:
-        args = asked.args
-        return await asked.seat.claim(channel_id, args.turn, envelope_id=given or asked.id, alone=args.alone)
-    except EnvelopeIdReused:  # The first time it was one claim too many, or another one has replaced it.
-        if given:
-            raise
-        raise ClaimLost(channel_id, claim=None, live=None) from None
-
-
-async def wait_unclaimed(asked: Asked) -> None:
-    await _member(asked, asked.args.channel_id)
-    await asked.seat.wait_unclaimed(asked.args.channel_id)
-
-
-async def renew(asked: Asked) -> int:
-    await _member(asked, asked.args.channel_id)
-    args: RenewArgs = asked.args
-    return await asked.seat.renew(args.channel_id, args.claim, args.heard)
-
-
-async def record(asked: Asked) -> None:
-    args: RecordArgs = asked.args
-    await _member(asked, asked.args.channel_id)
-    await asked.seat.record(args.channel_id, args.claim, args.event_type, args.data, envelope_id=asked.id)
-
-
-async def recorded(asked: Asked) -> object:
-    """What the turn has recorded behind a line: as much as fits into one answer."""
-    await _member(asked, asked.args.channel_id)
-    lines = await asked.seat.recorded(asked.args.channel_id)
-    behind = [one for one in lines if one.seq > asked.args.after]
-    return _bounded(Reading(behind, behind[-1].seq if behind else asked.args.after), asked.reading_bytes)
-
-
-async def usage(asked: Asked) -> object:
-    await _member(asked, asked.args.channel_id)
-    return await asked.seat.usage(asked.args.channel_id)
-
-
-async def summary(asked: Asked) -> object:
-    await _member(asked, asked.args.channel_id)
-    return await asked.seat.summary(asked.args.channel_id)
-
-
-async def release(asked: Asked) -> None:
-    await _member(asked, asked.args.channel_id)
-    await asked.seat.release(asked.args.channel_id, asked.args.claim, envelope_id=asked.id)
-
-
-async def fail(asked: Asked) -> None:
-    await _member(asked, asked.args.channel_id)
-    args: FailArgs = asked.args
-    # What stands under the id is not the draft but what came of it: then it was done the first time.
-    with suppress(EnvelopeIdReused):
-        await asked.seat.fail(args.channel_id, args.claim, args.error, envelope_id=asked.id)
-        reason = first_line(f"{args.error.get('type')}: {args.error.get('message')}")
-        logger.warning("a turn of %s on channel %s failed: %s", asked.seat.agent_id, args.channel_id, reason)
-
-
-async def sleep(asked: Asked) -> None:
-    await asked.seat.sleep(asked.args.seconds)
-
-
-Perform = Callable[[Asked], Awaitable[object]]
-
-REQUESTS: Final[dict[str, tuple[str, type[_Args], Perform]]] = {
-    "peers": ("agents.list", NoArgs, peers),
-    "channels": ("channels.list", NoArgs, channels),
-    "open": ("channels.open", OpenArgs, open_),
-    "post": ("channels.post", PostArgs, post),
-    "answer_invite": ("channels.post", InviteArgs, answer_invite),
-    "close_channel": ("channels.close", CloseArgs, close_channel),
-    "read": ("channels.read", AfterArgs, read),
-    "wait_beyond": ("channels.read", AfterArgs, wait_beyond),
-    "state": ("channels.read", ChannelArgs, state),
-    "metadata": ("channels.read", ChannelArgs, metadata),
-    "as_step": ("channels.read", ChannelArgs, as_step),
-    "claim": ("channels.post", TurnArgs, claim),
-    "wait_unclaimed": ("channels.read", ChannelArgs, wait_unclaimed),
-    "renew": ("channels.post", RenewArgs, renew),
-    "record": ("channels.post", RecordArgs, record),
-    "recorded": ("channels.read", AfterArgs, recorded),
-    "usage": ("channels.read", ChannelArgs, usage),
-    "summary": ("channels.read", ChannelArgs, summary),
-    "release": ("channels.post", ClaimArgs, release),
-    "fail": ("channels.post", FailArgs, fail),
-    "sleep": ("channels.connect", SleepArgs, sleep),
+class LinkSeat(Seat):
+    """A seat whose participant is at the other end of a link."""
+
+    def __init__(self, hub: Hub, registration: Registration, *, reading_bytes: int) -> None:
+        """`reading_bytes` limits one answer; a client reads what is longer page by page."""
+        super().__init__(hub, registration)
+        self._reading_bytes = reading_bytes
+
+    async def open(self, request: OpenRequest) -> str:
+        """See `Seat.open`. The client has chosen the id, so that opening again finds the channel."""
+        if request.steps:
+            expected = "none: only the hub's own process has steps of flows"
+            raise BadSpec("steps", found="given", expected=expected)
+        if request.channel_id is None:
+            raise BadSpec("channel_id", found="none", expected="one that the client has chosen")
+        if request.parent_id is not None:
+            await member_state(self._hub, self.agent_id, request.parent_id)
+        return await super().open(request)
+
+    async def claim(
+        self,
+        floor: Floor,
+        channel_id: str,
+        *,
+        claim_id: str = "",
+        alone: bool = False,
+        after: int = 0,
+        envelope_id: str,
+    ) -> JsonObject:
+        """Claim a turn, and answer with all that its worker needs (N5).
+
+        `after` is the last line of the turn that an earlier answer had; the next answer continues there.
+        """
+        try:
+            claimed = await self.claim_turn(floor, channel_id, claim_id=claim_id or envelope_id, alone=alone)
+        except EnvelopeIdReused:  # The first time it was one claim too many, or another one has replaced it.
+            if claim_id:
+                raise
+            raise ClaimLost(channel_id, claim=None, live=None) from None
+        state, units = claimed.state, [one for one in claimed.lines if one.event_type in UNITS]
+        ages = {line.seq: age for line, age in zip(claimed.lines, claimed.ages, strict=True)}
+        later = [one for one in claimed.lines if one.seq > after]
+        lines = self.shorten(Reading(later, 0)).envelopes
+        view = None
+        if not after:
+            view = await read_view(self.read, state, floor.speaker, last_shown(state, units))
+            if len(msgspec.json.encode(view)) > self._reading_bytes:
+                view = None  # The worker reads it, page by page.
+        answer = replace(
+            claimed, state=State(), lines=lines, ages=[ages[one.seq] for one in lines], view=view
+        )
+        return {**_with_type(state), "claimed": answer, "is_complete": len(lines) == len(later)}
+
+    async def write_line(
+        self,
+        channel_id: str,
+        *,
+        claim: int,
+        speaker: str,
+        event_type: str,
+        data: JsonObject,
+        audience: list[str] | None = None,
+        envelope_id: str,
+    ) -> None:
+        """Write a line of a turn that the seat has claimed. See `Seat.write`."""
+        held = Claim(seq=claim, envelope_id="", agent_id=speaker, worker="", lease_seconds=0)
+        # What stands under the id may be what came of the draft: then it was done the first time.
+        with suppress(EnvelopeIdReused):
+            await self.write(channel_id, held, event_type, data, audience=audience, envelope_id=envelope_id)
+            if event_type == EV_TURN_FAILED:
+                error = data.get("error", {})
+                reason = first_line(f"{error.get('type')}: {error.get('message')}")
+                logger.warning("a turn of %s on channel %s failed: %s", speaker, channel_id, reason)
+
+    def shorten(self, reading: Reading) -> Reading:
+        """Return as much of the reading as fits into one answer, and at least one line."""
+        taken, size = list[Envelope](), 0
+        for envelope in reading.envelopes:
+            size += len(encode_line(envelope))
+            if taken and size > self._reading_bytes:
+                return Reading(taken, taken[-1].seq)
+            taken.append(envelope)
+        return reading
+
+
+def _with_type(state: State) -> JsonObject:
+    return {"type": type(state).__name__, "state": state}
+
+
+REQUESTS: Final[dict[str, tuple[str, Callable[..., Awaitable[object]]]]] = {
+    "peers": ("agents.list", Seat.peers),
+    "channels": ("channels.list", Seat.channels),
+    "open": ("channels.open", LinkSeat.open),
+    "post": ("channels.post", Seat.post),
+    "answer_invite": ("channels.post", Seat.answer_invite),
+    "close_channel": ("channels.close", Seat.close_channel),
+    "read": ("channels.read", Seat.read),
+    "read_next": ("channels.read", Seat.read_next),
+    "state": ("channels.read", Seat.state),
+    "metadata": ("channels.read", Seat.metadata),
+    "claim": ("channels.post", LinkSeat.claim),
+    "write": ("channels.post", LinkSeat.write_line),
+    "wait_unclaimed": ("channels.read", Seat.wait_unclaimed),
+    "usage": ("channels.read", Seat.usage),
+    "summary": ("channels.read", Seat.summary),
 }
-"""Op -> the operation in `auth.operations`, its arguments, what is done."""
+"""Op -> the operation in `auth.operations`, and what is done. Its parameters are the arguments of the op."""
 
 
-async def perform(hub: Hub, seat: Seat, request: Request, *, reading_bytes: int) -> object:
-    """Do what is asked, and return the result as plain JSON. Raises what refused it."""
-    _, kind, function = REQUESTS[request.op]
-    args = converted(request.args, kind)
-    asked = Asked(hub, seat, request.id, args, reading_bytes)
-    if request.step:
-        await _member(asked, channel_of(request))
-        seat = await seat.as_step(channel_of(request), request.step)
-        asked = Asked(hub, seat, request.id, args, reading_bytes)
+_ID: Final = "envelope_id"
+"""The parameter that gets the id of the request (rule 3)."""
+
+
+@cache
+def _arguments(function: Callable[..., object]) -> type[Struct]:
+    """Return what the arguments of an operation have to be, as its parameters say."""
+    hints, fields = get_type_hints(function), list[Any]()
+    for one in signature(function).parameters.values():
+        if one.name not in ("self", _ID):
+            default = () if one.default is one.empty else (one.default,)
+            fields.append((one.name, hints[one.name], *default))
+    return defstruct(function.__name__, fields, kw_only=True, forbid_unknown_fields=True)
+
+
+async def perform(hub: Hub, seat: LinkSeat, request: Request) -> object:
+    """Do what is asked, and return the result as JSON text. Raises what refused it.
+
+    As text, a large result that is kept until its client acknowledges it costs the loop little.
+    """
+    function = REQUESTS[request.op][1]
+    args = asdict(converted(request.args, _arguments(function)))
+    if "channel_id" in args:
+        check = partial(member_state, hub, seat.agent_id, args["channel_id"])
+        what = f"a unit of a turn on {args['channel_id']} is not recorded yet"
+        await (retry(hub.clock, check, what) if args.get("event_type") in UNITS else check())
+    if _ID in signature(function).parameters:
+        args[_ID] = request.id
     try:
-        return msgspec.to_builtins(await function(asked))
+        result = await function(seat, **args)
     except NotParticipant as error:
         raise UnknownChannel(error.channel_id) from None
+    if isinstance(result, Reading):
+        result = seat.shorten(result)
+    elif isinstance(result, State):
+        result = _with_type(result)
+    return None if result is None else msgspec.Raw(msgspec.json.encode(result))
 
 
 def channel_of(request: Request) -> str:
@@ -324,21 +214,6 @@ async def member_state(hub: Hub, agent_id: str, channel_id: str) -> State:
     if found.spec.participant(agent_id) is None:
         raise UnknownChannel(channel_id)
     return found
-
-
-async def _member(asked: Asked, channel_id: str) -> State:
-    return await member_state(asked.hub, asked.seat.agent_id, channel_id)
-
-
-def _bounded(reading: Reading, most: int) -> Reading:
-    """As much of the reading as fits into `most` bytes, and at least one line."""
-    taken, size = list[Envelope](), 0
-    for envelope in reading.envelopes:
-        size += len(encode_line(envelope))
-        if taken and size > most:
-            return Reading(taken, taken[-1].seq)
-        taken.append(envelope)
-    return reading
 
 
 def check_known(request: Request) -> str:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from turnline.agent.scripted import RecordingModel, ScriptedModel, call
 from turnline.client.fixture import play_channel
-from turnline.testing.damage import flip_byte, flip_memory, flip_sqlite
+from turnline.testing.damage import (
+    Damage,
+    damage_memory,
+    damage_sqlite,
+    drop_payload,
+    flip_byte,
+    flip_head,
+    flip_payload,
+)
 from turnline.testing.durable_log_contract import DurableLogContract
 from turnline.testing.log_contract import LogContract
 from turnline.testing.manual_clock import ManualClock
 from turnline.testing.model_server import ModelServer
 
 __all__ = [
+    "Damage",
     "DurableLogContract",
     "LogContract",
     "ManualClock",
@@ -19,9 +28,12 @@ __all__ = [
     "ScriptedModel",
     "TestConfig",
     "call",
+    "damage_memory",
+    "damage_sqlite",
+    "drop_payload",
     "flip_byte",
-    "flip_memory",
-    "flip_sqlite",
+    "flip_head",
+    "flip_payload",
     "play_channel",
 ]
 

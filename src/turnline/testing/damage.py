@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from turnline.core.codec import Record
 from turnline.log.memory import MemoryLog
+
+Damage = Callable[[Record], Record]
+"""A record as it was written -> what is kept in its place."""
 
 
 def flip_byte(body: bytes, index: int, *, mask: int = 0x01) -> bytes:
@@ -16,17 +21,43 @@ def flip_byte(body: bytes, index: int, *, mask: int = 0x01) -> bytes:
     return body[:index] + bytes([body[index] ^ mask]) + body[index + 1 :]
 
 
-def flip_memory(log: MemoryLog, channel_id: str, seq: int) -> None:
-    """Turn over one bit in the middle of a record of `log`."""
-    record = log.records[channel_id][seq - 1]
-    body = flip_byte(record.body, len(record.body) // 2)
-    log.records[channel_id][seq - 1] = replace(record, body=body)
+def flip_head(record: Record) -> Record:
+    """Turn over one bit in the middle of the structure."""
+    return replace(record, head=flip_byte(record.head, len(record.head) // 2))
 
 
-def flip_sqlite(path: Path, channel_id: str, seq: int) -> None:
-    """Turn over one bit in the middle of a record of the `SqliteLog` at `path`."""
+def flip_payload(record: Record) -> Record:
+    """Turn over one bit in the middle of the content."""
+    assert record.payload is not None
+    return replace(record, payload=flip_byte(record.payload, len(record.payload) // 2))
+
+
+def drop_payload(record: Record) -> Record:
+    """Leave the content out, as erasing it does."""
+    return replace(record, payload=None)
+
+
+def damage_memory(log: MemoryLog, channel_id: str, seq: int, damage: Damage = flip_head) -> None:
+    """Change one record of `log`."""
+    records = log.records[channel_id]
+    records[seq - 1] = damage(records[seq - 1])
+
+
+def damage_sqlite(path: Path, channel_id: str, seq: int, damage: Damage = flip_head) -> None:
+    """Change one record of the `SqliteLog` at `path`."""
+    columns = "position, envelope_id, head, hash, payload"
+    query = (
+        f"SELECT {columns} FROM turnline_names JOIN turnline_records USING (channel) "
+        "LEFT JOIN turnline_contents USING (position) "
+        "WHERE id = ? AND seq = ?"
+    )
     with closing(sqlite3.connect(path)) as connection, connection:
-        where = "WHERE channel = ? AND seq = ?"
-        (body,) = connection.execute(f"SELECT body FROM records {where}", (channel_id, seq)).fetchone()
-        flipped = flip_byte(body, len(body) // 2)
-        connection.execute(f"UPDATE records SET body = ? {where}", (flipped, channel_id, seq))
+        position, *row = connection.execute(query, (channel_id, seq)).fetchone()
+        changed = damage(Record(seq, *row))
+        connection.execute(
+            "UPDATE turnline_records SET envelope_id = ?, head = ?, hash = ? WHERE position = ?",
+            (changed.envelope_id, changed.head, changed.hash, position),
+        )
+        connection.execute("DELETE FROM turnline_contents WHERE position = ?", (position,))
+        if changed.payload is not None:
+            connection.execute("INSERT INTO turnline_contents VALUES (?, ?)", (position, changed.payload))

@@ -16,8 +16,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
+from turnline.core.channel import ChannelFilter
+from turnline.log.address import open_log
 from turnline.log.base import Log
-from turnline.testing.lines import closing_line, line, lines, say
+from turnline.testing.lines import add_channel, closing_line, line, lines, row, say
 from turnline.testing.log_contract import PATIENCE_SECONDS, LogContract
 from turnline.testing.second_writer import write
 
@@ -52,20 +56,55 @@ class DurableLogContract(LogContract):
         assert await say(log, "a", "new") == 3
         await log.close()
 
+    async def test_reopening_gives_the_same_rows(self, log: Log) -> None:
+        for one in (row("a", labels={"k": "v"}, participants=["ann"]), row("b", speaker_id="ann")):
+            await add_channel(log, one)
+        alone = row("c", flow="leads")
+        await log.append("c", [line("c", 1)], after=0)
+        await log.append("c", [], after=1, row=alone)
+        before = await log.rows(ChannelFilter(), limit=10)
+
+        log = await self.reopen(log)
+        assert len(before) == 3
+        assert await log.rows(ChannelFilter(), limit=10) == before
+        assert [one.channel_id for one in await log.rows(ChannelFilter(labels={"k": "v"}), limit=10)] == ["a"]
+        assert await log.rows(ChannelFilter(flow="leads"), limit=10) == [alone]
+        await log.close()
+
+    async def test_what_another_process_appends_is_listed(self, log: Log) -> None:
+        other = open_log(self.address(log))
+        first, second = row("a", speaker_id="ann"), row("b")
+        await add_channel(log, first)
+        assert await other.rows(ChannelFilter(), limit=10) == [first]
+
+        moved = replace(first, seq=2, speaker_id="bob")
+        await log.append("a", [line("a", 2)], after=1, row=moved)
+        await add_channel(log, second)
+        alone = replace(second, speaker_id="cid")
+        await log.append("b", [], after=1, row=alone)
+        assert await other.row("a") == moved
+        assert {one.channel_id: one for one in await other.rows(ChannelFilter(), limit=10)} == {
+            "a": moved,
+            "b": alone,
+        }
+        await other.close()
+
     async def test_a_torn_tail_leaves_whole_appends_in_order_and_a_log_that_goes_on(
         self, log: Log, tmp_path: Path
     ) -> None:
         first = 1
         for _ in range(APPENDS_BEFORE_THE_CUT):
             group = [line("c", seq) for seq in range(first, first + LINES_AN_APPEND)]
-            await log.append("c", group, after=first - 1)
             first += LINES_AN_APPEND
+            await log.append("c", group, after=group[0].seq - 1, row=row("c", seq=first - 1))
         ends = set()
 
         async for torn in self.torn(log, tmp_path):
             found = await lines(torn, "c")
             assert found == [line("c", seq) for seq in range(1, len(found) + 1)]
             assert len(found) % LINES_AN_APPEND == 0
+            index = await torn.row("c")
+            assert (index.seq if index else 0) == len(found), "the row is not that of the last append"
             assert await say(torn, "c", "goes on") == len(found) + 1
             assert len(await lines(torn, "c")) == len(found) + 1
             ends.add(len(found))

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
-from typing import Final, TypeVar
+from typing import Final
 
 from turnline.core.envelope import SCHEMA_VERSION, Basis, Close, Envelope, Speak
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict
 from turnline.log.base import Log, Snapshots
-from turnline.testing.lines import NOON, closing_line, line, lines, say, until
+from turnline.testing.damage import Damage, drop_payload, flip_head, flip_payload
+from turnline.testing.index_contract import IndexContract
+from turnline.testing.lines import NOON, closing_line, erased_line, line, lines, refusal, say, until
 
 WRITERS: Final = 100
 CHANNELS: Final = 50
@@ -26,24 +27,13 @@ LONG_CHANNEL: Final = 700
 PATIENCE_SECONDS: Final = 60.0
 """How long something that has to happen may take. Only a hang ever waits so long."""
 
-E = TypeVar("E", bound=Exception)
 
-
-async def refusal(kind: type[E], awaitable: Awaitable[object]) -> E:
-    """Return the error of this kind that `awaitable` raises."""
-    try:
-        await awaitable
-    except kind as error:
-        return error
-    raise AssertionError(f"{kind.__name__} was not raised")
-
-
-class LogContract(ABC):
+class LogContract(IndexContract, ABC):
     """The tests; every method's name is a rule of `turnline.log.base.Log`."""
 
     @abstractmethod
-    def damage(self, log: Log, channel_id: str, seq: int) -> None:
-        """Change the stored bytes of one record behind the log's back."""
+    def damage(self, log: Log, channel_id: str, seq: int, damage: Damage) -> None:
+        """Keep `damage(record)` in the place of one record, behind the log's back."""
 
     async def test_what_is_appended_is_read_back_equal_in_every_field(self, log: Log) -> None:
         full = Envelope(
@@ -303,10 +293,16 @@ class LogContract(ABC):
         assert await log.load_snapshot("c") is None
 
     async def test_a_damaged_record_is_named_and_costs_only_what_follows_it(self, log: Log) -> None:
+        await self._check_damage(log, flip_head)
+
+    async def test_damaged_content_is_named_and_costs_only_what_follows_it(self, log: Log) -> None:
+        await self._check_damage(log, flip_payload)
+
+    async def _check_damage(self, log: Log, damage: Damage) -> None:
         """E5: one channel is lost from there on; every other one is untouched."""
         for name in ("a", "b"):
             await log.append(name, [line(name, seq) for seq in range(1, 6)], after=0)
-        self.damage(log, "a", 3)
+        self.damage(log, "a", 3, damage)
         read: list[Envelope] = []
 
         async def read_all() -> None:
@@ -319,3 +315,51 @@ class LogContract(ABC):
         assert (await refusal(CorruptRecord, log.find("a", "a-3"))).seq == 3
         assert len(await lines(log, "b")) == 5
         assert len(await log.channels()) == 2
+
+    async def test_content_that_is_missing_is_damage_at_the_end_of_reading(self, log: Log) -> None:
+        """Y1: until the end, a later line may still say that it was erased."""
+        await log.append("c", [line("c", seq) for seq in range(1, 6)], after=0)
+        self.damage(log, "c", 3, drop_payload)
+        self.damage(log, "c", 4, drop_payload)
+        read: list[Envelope] = []
+
+        async def read_all() -> None:
+            async for envelope in log.read("c"):
+                read.append(envelope)
+
+        corrupt = await refusal(CorruptRecord, read_all())
+        assert (corrupt.channel_id, corrupt.seq) == ("c", 3)
+        assert [one.seq for one in read if one.is_erased] == [3, 4]
+        assert (len(read), read[2].event_data) == (5, {})
+
+    async def test_content_that_a_later_line_says_was_erased_is_not_damage(self, log: Log) -> None:
+        await log.append("c", [line("c", seq) for seq in range(1, 5)], after=0)
+        await log.append("c", [closing_line("c", 5)], after=4)
+        await log.append("c", [erased_line("c", 6, (2, 2)), erased_line("c", 7, (4, 9))], after=5)
+        for seq in (2, 4):
+            self.damage(log, "c", seq, drop_payload)
+
+        read = await lines(log, "c")
+        assert [one.is_erased for one in read] == [False, True, False, True, False, False, False]
+        assert read[0] == line("c", 1)
+        assert read[1].event_data == {}
+        assert (await lines(log, "c", after=3))[0].is_erased
+        found = await log.find("c", "c-2")
+        assert found is not None
+        assert found.is_erased
+
+    async def test_content_that_only_an_earlier_line_says_was_erased_is_damage(self, log: Log) -> None:
+        await log.append("c", [line("c", 1), erased_line("c", 2, (1, 9)), line("c", 3)], after=0)
+        self.damage(log, "c", 3, drop_payload)
+
+        assert (await refusal(CorruptRecord, lines(log, "c"))).seq == 3
+
+    async def test_a_channel_stays_closed_after_its_content_was_erased(self, log: Log) -> None:
+        await log.append("c", [line("c", 1), closing_line("c", 2)], after=0)
+        await log.append("c", [erased_line("c", 3, (1, 1))], after=2)
+
+        head = await log.head("c")
+        assert head is not None
+        assert (head.seq, head.closed) == (3, True)
+        assert await log.channels(closed=False) == []
+        assert await log.channels(closed=True) == [head]

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 
 class ManualClock:
-    """See `turnline.hub.clock.Clock`. `advance` moves it and wakes whoever has slept long enough."""
+    """See `turnline.hub.timers.Clock`. `advance` moves it and wakes whoever has slept long enough."""
 
     def __init__(self, start: datetime = datetime(2030, 1, 1, 12, tzinfo=UTC)) -> None:
         self._start = start

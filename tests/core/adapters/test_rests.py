@@ -8,12 +8,12 @@ import pytest
 
 from turnline.core.adapter import AnyAdapter
 from turnline.core.adapters import (
+    MAX_AGENT_TURNS,
     ConsultingAdapter,
     ConversationAdapter,
     DiscussionAdapter,
     WorkflowAdapter,
 )
-from turnline.core.adapters.turn_taking import MAX_AGENT_TURNS
 from turnline.core.channel import Participant
 from turnline.core.envelope import Rest
 from turnline.core.graph import TransitionGraph, round_robin

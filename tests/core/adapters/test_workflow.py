@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -10,12 +13,13 @@ from msgspec.structs import replace
 from turnline.core import event_types as ev
 from turnline.core.adapters import WorkflowAdapter
 from turnline.core.channel import Participant
-from turnline.core.conditions import ContextThreshold, FromSpeaker
 from turnline.core.envelope import Speak
-from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
+from turnline.core.graph import Transition, TransitionGraph, cost_of, round_robin, sequence
 from turnline.core.state import WorkflowState
-from turnline.core.targets import (
+from turnline.core.transitions import (
     AgentTarget,
+    ContextThreshold,
+    FromSpeaker,
     RevertToInitiatorTarget,
     RoundRobinTarget,
     StayTarget,
@@ -255,3 +259,21 @@ def test_the_graph_is_kept_as_it_was_given() -> None:
     )
 
     assert scene.state.graph_data["default_target"]["args"] == {"agent_id": "bob"}
+
+
+def test_opening_a_channel_reads_its_graph_once() -> None:
+    """A large graph is read on the event loop: reading it twice doubles what other clients wait."""
+    readings = Counter[str]()
+
+    def note(frame: FrameType, event: str, arg: object) -> None:
+        if event == "call" and frame.f_code is cost_of.__code__:
+            readings.update(["graph"])
+
+    graph = TransitionGraph("alice", [], AgentTarget("bob"), max_turns=4711)
+    sys.setprofile(note)
+    try:
+        workflow(graph, "alice", "bob")
+    finally:
+        sys.setprofile(None)
+
+    assert readings["graph"] == 1

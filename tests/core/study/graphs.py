@@ -8,7 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from turnline.core.conditions import (
+from turnline.core.envelope import Decision, Speak
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.transitions import (
+    AgentTarget,
     AllOf,
     Always,
     AnyOf,
@@ -20,19 +23,14 @@ from turnline.core.conditions import (
     Expr,
     FromSpeaker,
     Not,
-    SignalIs,
-    ToolCalled,
-    TurnFailed,
-)
-from turnline.core.envelope import Decision, Speak
-from turnline.core.graph import Transition, TransitionGraph
-from turnline.core.targets import (
-    AgentTarget,
     RevertToInitiatorTarget,
     RoundRobinTarget,
+    SignalIs,
     StayTarget,
     TerminateTarget,
+    ToolCalled,
     TransitionTarget,
+    TurnFailed,
 )
 from turnline.errors import Refused
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from turnline.core.conditions import AtTurn, ContextEquals, Expr, FromSpeaker, ToolCalled, TurnFailed
 from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
 from turnline.core.step_targets import FanOutTarget
-from turnline.core.targets import AgentTarget, RevertToInitiatorTarget, RoundRobinTarget, TerminateTarget
+from turnline.core.transitions import (
+    AgentTarget,
+    AtTurn,
+    ContextEquals,
+    Expr,
+    FromSpeaker,
+    RevertToInitiatorTarget,
+    RoundRobinTarget,
+    TerminateTarget,
+    ToolCalled,
+    TurnFailed,
+)
 
 from ..customs import HighestRankedReviewer, LongText
 

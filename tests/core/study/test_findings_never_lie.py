@@ -10,7 +10,6 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from turnline.core.conditions import AtTurn, parts_of
 from turnline.core.graph import TransitionGraph
 from turnline.core.step_targets import names_in
 from turnline.core.study.cast import cast_of
@@ -20,6 +19,7 @@ from turnline.core.study.lint import lint
 from turnline.core.study.possible import Possible
 from turnline.core.study.proof import variables_of
 from turnline.core.study.simulation import ScriptTurn, simulate
+from turnline.core.transitions import AtTurn, parts_of
 from turnline.errors import Refused
 
 from .graphs import KEYS, NAMES, OUTSIDER, VALUES, graphs, led_to, played

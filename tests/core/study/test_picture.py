@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 
 from turnline.core.channel import Participant
-from turnline.core.conditions import Always, AtTurn, ContextEquals, FromSpeaker, ToolCalled, TurnFailed
 from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
 from turnline.core.step_targets import FanOutTarget
 from turnline.core.study.boxes import WIDTH, boxes
@@ -17,12 +16,18 @@ from turnline.core.study.dot import dot
 from turnline.core.study.drawing import graph_picture
 from turnline.core.study.mermaid import mermaid
 from turnline.core.study.picture import Picture
-from turnline.core.targets import (
+from turnline.core.transitions import (
     AgentTarget,
+    Always,
+    AtTurn,
+    ContextEquals,
+    FromSpeaker,
     RevertToInitiatorTarget,
     RoundRobinTarget,
     StayTarget,
     TerminateTarget,
+    ToolCalled,
+    TurnFailed,
 )
 
 from ..customs import HighestRankedReviewer

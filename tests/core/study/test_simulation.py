@@ -5,11 +5,20 @@ from __future__ import annotations
 import pytest
 
 from turnline.core.channel import ChannelState, Participant
-from turnline.core.conditions import ContextEquals, FromSpeaker, SignalIs, ToolCalled, TurnFailed
 from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
 from turnline.core.step_targets import FanOutTarget
 from turnline.core.study.simulation import ScriptTurn, simulate
-from turnline.core.targets import AgentTarget, RevertToInitiatorTarget, StayTarget, TerminateTarget
+from turnline.core.transitions import (
+    AgentTarget,
+    ContextEquals,
+    FromSpeaker,
+    RevertToInitiatorTarget,
+    SignalIs,
+    StayTarget,
+    TerminateTarget,
+    ToolCalled,
+    TurnFailed,
+)
 from turnline.errors import BadTarget, ChannelClosed, OutOfTurn, UnknownParticipant
 
 REVIEW = TransitionGraph(

@@ -54,7 +54,7 @@ def test_a_task_is_started_once() -> None:
 
 
 def test_reading_never_raises() -> None:
-    """As a fold: whatever an older program wrote."""
+    """As a fold: whatever another program wrote."""
     odd = [says("ada", "completed", {"task_id": "nowhere"}), says("ada", "started", {}), says("ada", "x", {})]
 
     assert tasks_of(odd) == {"": Task(task_id="", agent_id="ada", title="")}

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from turnline.core.conditions import (
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.study.cast import cast_of
+from turnline.core.study.ways import MOST_LOOKS, Ways
+from turnline.core.transitions import (
+    AgentTarget,
     Always,
     AtTurn,
     Condition,
     ContextEquals,
     FromSpeaker,
+    RoundRobinTarget,
+    StayTarget,
+    TerminateTarget,
     ToolCalled,
     TurnFailed,
 )
-from turnline.core.graph import Transition, TransitionGraph
-from turnline.core.study.cast import cast_of
-from turnline.core.study.ways import MOST_LOOKS, Ways
-from turnline.core.targets import AgentTarget, RoundRobinTarget, StayTarget, TerminateTarget
 
 OVER = TerminateTarget("over")
 

@@ -7,12 +7,11 @@ import pytest
 
 from tests.core.customs import Breaks
 from tests.core.scenes import Scene, packs, says, workflow
-from turnline.core.conditions import Always, ContextEquals, FromSpeaker
 from turnline.core.envelope import Close, Envelope, Speak
 from turnline.core.graph import Transition, TransitionGraph, sequence
 from turnline.core.state import State
 from turnline.core.study.what_if import WhatIf, what_if
-from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.core.transitions import AgentTarget, Always, ContextEquals, FromSpeaker, TerminateTarget
 from turnline.errors import UnknownParticipant
 
 PEOPLE = ("alice", "bob", "carol")

@@ -12,7 +12,12 @@ from msgspec.structs import replace
 from tests.core.customs import Both, Breaks, PlainCondition
 from tests.core.scenes import Scene, claims, closes, fails, invited, live, packs, says, workflow, writes
 from turnline.core.adapters import ConversationAdapter
-from turnline.core.conditions import (
+from turnline.core.envelope import Basis, Close, Envelope, Speak
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.state import State
+from turnline.core.study.why import Rule, Why, why
+from turnline.core.transitions import (
+    AgentTarget,
     Always,
     AtTurn,
     Condition,
@@ -23,14 +28,10 @@ from turnline.core.conditions import (
     FromSpeaker,
     Not,
     SignalIs,
+    TerminateTarget,
     ToolCalled,
     TurnFailed,
 )
-from turnline.core.envelope import Basis, Close, Envelope, Speak
-from turnline.core.graph import Transition, TransitionGraph
-from turnline.core.state import State
-from turnline.core.study.why import Rule, Why, why
-from turnline.core.targets import AgentTarget, TerminateTarget
 
 PEOPLE = ("alice", "bob", "carol")
 BOB, CAROL, OVER = AgentTarget("bob"), AgentTarget("carol"), TerminateTarget("over")

@@ -11,7 +11,7 @@ START: Final = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 class SimulatedClock:
-    """See `turnline.hub.clock.Clock`."""
+    """See `turnline.hub.timers.Clock`."""
 
     def __init__(self, loop: AbstractEventLoop, *, ahead: timedelta) -> None:
         self._loop = loop

@@ -33,6 +33,10 @@ TICK_SECONDS: Final = 1e-6
 """Whoever sleeps, however shortly, wakes up later: as everywhere, time passes."""
 
 
+THREAD_SECONDS: Final = 0.01
+"""How long, at most, what is given to a thread takes."""
+
+
 class Place:
     """Where callbacks belong: one process, say."""
 
@@ -141,11 +145,14 @@ class SeededLoop(AbstractEventLoop):
     async def end_tasks(self, place: Place) -> None:
         """Let what is left of a place come to its end."""
         place.has_ended = False
+        self.release(place)
+        await asyncio.sleep(TICK_SECONDS)
         while left := [task for task in place.tasks if not task.done()]:
             for task in sorted(left, key=lambda one: one.get_name()):
                 task.cancel()
             self.release(place)
             await asyncio.wait(left, timeout=1.0)
+            await asyncio.sleep(TICK_SECONDS)  # What is called when a task ends may begin another one.
 
     async def end_generators(self) -> None:
         for generator in self._generators:
@@ -182,6 +189,12 @@ class SeededLoop(AbstractEventLoop):
         heappush(self._timers, (when, self._numbered, _place_in(context), handle))
         return handle
 
+    def run_in_executor(self, executor: object, function: Callable[..., T], *args: Any) -> Future[T]:  # type: ignore[override]
+        """Call the function a moment later: there are no threads here."""
+        future: Future[T] = self.create_future()
+        self.call_later(self._random.random() * THREAD_SECONDS, _answer, future, function, *args)
+        return future
+
     def create_future(self) -> Future[Any]:
         return Future(loop=self)
 
@@ -212,6 +225,15 @@ class SeededLoop(AbstractEventLoop):
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
         """What a timer says when it is cancelled; it is passed over when its time comes."""
+
+
+def _answer(future: Future[T], function: Callable[..., T], *args: Any) -> None:
+    if future.done():
+        return
+    try:
+        future.set_result(function(*args))
+    except Exception as error:
+        future.set_exception(error)
 
 
 def _place_in(context: Context | None) -> Place:

@@ -1,4 +1,4 @@
-"""What a process runs: a hub, agents, a person, and the conversations that this person opens.
+"""What a process runs: a hub with a door for links, agents, a driver of flows, and a person.
 
 As every program on an unreliable log: what fails is tried again, under the same id.
 """
@@ -7,36 +7,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
+from typing import Final
 
-from tests.faults.simulation.cast import Cast, Mark
+from tests.faults.simulation.cast import Cast
 from tests.faults.simulation.clock import SimulatedClock
+from tests.faults.simulation.flows import Story, services_for
+from tests.faults.simulation.person import ANSWER_SECONDS, MOMENT_SECONDS, Person
 from tests.faults.simulation.plot import Plot
 from tests.faults.simulation.process import SimulatedProcess
 from tests.faults.simulation.store import Reach
-from turnline.client.channel import Channel
+from tests.faults.simulation.told import Told
 from turnline.client.hub_client import HubClient
-from turnline.client.human_client import HumanClient
 from turnline.client.link import Link, LocalLink
-from turnline.core.envelope import Envelope, gives_floor_to
 from turnline.core.governance import Passport
-from turnline.errors import ChannelClosed, HubClosed, LogError, OutOfTurn, UnknownName
+from turnline.errors import HubClosed, LogError, NotDue, NotStuck, RunNotWaiting
+from turnline.flow.driver import Driver
+from turnline.flow.runs import Runs
+from turnline.flow.task import task_id
+from turnline.flow.tasks import Tasks
+from turnline.hub.channels import CACHE_BYTES
 from turnline.hub.hub import Hub
+from turnline.server.auth.authenticator import OnlyLoopback
+from turnline.server.serve_ws import LOCAL
+from turnline.server.ws_door import WsDoor
 
-LEASE_SECONDS = 3.0
-MOMENT_SECONDS = 0.3
-
-
-@dataclass
-class Told:
-    """What the people of all processes were told; none of it may turn out not to be so."""
-
-    sent: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Channel and id of what was sent -> the seq it was said to have."""
-    reasons: dict[str, str] = field(default_factory=dict)
-    """Channel -> why it was said to have closed."""
-    marks: list[Mark] = field(default_factory=list)
+LEASE_SECONDS: Final = 3.0
 
 
 @dataclass(kw_only=True)
@@ -49,18 +47,29 @@ class Program:
     random: Random
     agents: Sequence[str]
     user: str
+    other: str
+    """A person of another process."""
     plots: Mapping[str, Plot]
     """Channel -> what it is like."""
     begins_at: Mapping[str, float]
     """Channel -> when it is opened, in the loop's time."""
+    stories: Sequence[Story]
+    """The flows of all processes."""
+    runs: Mapping[str, Story]
+    """The runs that this process starts."""
     told: Told
+    kill: Callable[[], None]
     link: Callable[[Hub], Link] = LocalLink
-    cached_channels: int = 4096
+    cache_bytes: int = CACHE_BYTES
     hub: Hub | None = None
+    driver: Driver | None = None
+    door: WsDoor | None = None
+    """Open while clients can connect."""
     is_ready: bool = False
     """Whether everybody it has is attached."""
     is_stopping: bool = False
     is_done: bool = False
+    _background: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def run(self) -> None:
         self.hub = hub = await Hub.open(
@@ -71,21 +80,48 @@ class Program:
             new_id=self._new_id,
             lease_seconds=LEASE_SECONDS,
             process=self.process,
-            cached_channels=self.cached_channels,
+            cache_bytes=self.cache_bytes,
         )
         self._client = HubClient(self.link(hub), hub=hub)
-        cast = Cast(self.process.name, self.random, self.reach.store, self.told.marks)
+        cast = Cast(
+            self.process.name,
+            self.random,
+            self.reach.store,
+            self.told.marks,
+            kill=self.kill,
+            repaired=self.told.repaired,
+        )
         for name in self.agents:
             await cast.enter(name, self._client)
-        user = await self._client.register_human(Passport(name=self.user, kind="human"))
+        person = Person(
+            client=await self._client.register_human(Passport(name=self.user, kind="human")),
+            other=self.other,
+            clock=self.clock,
+            random=self.random,
+            told=self.told,
+            plots=self.plots,
+            begins_at=self.begins_at,
+            operate=self._operate,
+        )
+        if self.stories:
+            self.driver = Driver(hub, services_for(cast, self.told, self.stories))
+            await self.driver.start()
+        authenticator = OnlyLoopback(LOCAL)
+        self.door = WsDoor(hub, authenticator, is_open=True, new_secret=self._new_id)
         self.is_ready = True
-        await asyncio.gather(*(self._converse(user, *one) for one in self.plots.items()))
+        self._background.append(asyncio.create_task(person.answer_others()))
+        await asyncio.gather(person.converse(), *(self._run_flow(*one) for one in self.runs.items()))
         self.is_done = True
         await asyncio.Event().wait()
 
     async def stop(self) -> None:
         """As on SIGTERM."""
         self.is_stopping = True
+        door, self.door = self.door, None
+        if door is not None:
+            await door.close()
+        if self.driver is not None:
+            await self.driver.stop(grace_seconds=0.0)
         await self._client.close()
         assert self.hub is not None
         await self.hub.close()
@@ -93,50 +129,36 @@ class Program:
     def _new_id(self) -> str:
         return f"{int(self.clock.monotonic() * 1000):08x}{self.random.getrandbits(64):016x}"
 
-    async def _converse(self, user: HumanClient, channel_id: str, plot: Plot) -> None:
-        """Open a conversation, or find it, take part, and wait for its end."""
-        await asyncio.sleep(max(self.begins_at[channel_id] - self.clock.monotonic(), 0.0))
+    async def _operate(self, channel_id: str) -> None:
+        """Repair kim, and retry the turn."""
+        self.told.repaired.add(channel_id)
+        assert self.hub is not None
+        with suppress(NotStuck, NotDue):  # It was retried in an earlier life.
+            await self.hub.turns.retry(channel_id)
+
+    # Flows.
+
+    async def _run_flow(self, run_id: str, story: Story) -> None:
+        """Start a run, or find it, answer what it asks, and wait for its end."""
+        assert self.driver is not None
+        await asyncio.sleep(max(self.begins_at[run_id] - self.clock.monotonic(), 0.0))
         while True:
             try:
-                channel = await user.open(
-                    "workflow",
-                    plot.agents,
-                    {"graph": plot.graph(self.user).to_dict()},
-                    channel_id=channel_id,
-                    message=plot.message,
-                    ttl=plot.ttl,
-                    expectations=plot.expectations,
-                    ack_timeout=1_000.0,
-                )
-                self.told.reasons[channel_id] = await self._take_part(user, channel, plot)
+                await Runs(self.driver).start(story.flow.name, {"run": run_id}, run_id=run_id)
+                await self._see_through(self.driver, run_id)
             except HubClosed:
                 return
-            except (LogError, UnknownName):  # Some process will have registered them.
+            except LogError:
                 await asyncio.sleep(MOMENT_SECONDS)
             else:
                 return
 
-    async def _take_part(self, user: HumanClient, channel: Channel, plot: Plot) -> str:
-        async for envelope in channel.stream():
-            if plot.answers and gives_floor_to(envelope) == user.agent_id:
-                await self._say(channel, envelope)
-            elif envelope.event_type == "packet" and self.random.random() < 0.1:
-                await self._interject(channel, envelope)
-        return (await channel.result()).reason
-
-    async def _say(self, channel: Channel, floor: Envelope) -> None:
-        try:
-            said = await channel.send("yes", envelope_id=f"say-{floor.seq}")
-        except (OutOfTurn, ChannelClosed):
-            return  # It was said in an earlier life.
-        self._note(said)
-
-    async def _interject(self, channel: Channel, after: Envelope) -> None:
-        try:
-            said = await channel.send("by the way", interject=True, envelope_id=f"aside-{after.seq}")
-        except ChannelClosed:
-            return
-        self._note(said)
-
-    def _note(self, said: Envelope) -> None:
-        self.told.sent[said.channel_id, said.envelope_id] = said.seq
+    async def _see_through(self, driver: Driver, run_id: str) -> None:
+        runs, tasks = Runs(driver), Tasks(driver)
+        while not (state := await runs.state(run_id)).is_over:
+            if state.pause is not None and state.pause.reason == "person":
+                await asyncio.sleep(ANSWER_SECONDS * self.random.random())
+                with suppress(RunNotWaiting):
+                    await tasks.answer(task_id(run_id, state.turn), {"ok": True}, by="ann")
+            await driver.hub.wait_beyond(run_id, state.seq)
+        self.told.reasons[run_id] = state.pending_close_reason or ""

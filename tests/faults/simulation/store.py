@@ -12,10 +12,13 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
 from tests.faults.simulation.loop import Place, SeededLoop
+from turnline.core.channel import ChannelFilter, ChannelRow
+from turnline.core.codec import SALT_BYTES
 from turnline.core.envelope import Envelope
 from turnline.errors import LogUnavailable
 from turnline.log.base import Head
@@ -48,10 +51,10 @@ FAIR: Final = Weather()
 class Store:
     """What everybody shares: the log, and what the network does to those who use it."""
 
-    def __init__(self, loop: SeededLoop, random: Random) -> None:
+    def __init__(self, loop: SeededLoop, random: Random, salts: Random) -> None:
         self.loop = loop
         self.weather = FAIR
-        self.log = MemoryLog()
+        self.log = MemoryLog(new_salt=partial(salts.randbytes, SALT_BYTES))
         self.landed_at: defaultdict[str, list[float]] = defaultdict(list)
         """Channel -> when each of its lines landed, in the loop's time: the only clock that is right."""
         self.acknowledged: list[tuple[str, str]] = []
@@ -60,14 +63,26 @@ class Store:
         self._appends: list[str] = []
         self._waiting: list[tuple[Reach, Future[None]]] = []
 
-    def append(self, channel_id: str, envelopes: Sequence[Envelope], after: int) -> None:
-        done(self.log.append(channel_id, envelopes, after=after))
+    def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], after: int, row: ChannelRow | None
+    ) -> None:
+        done(self.log.append(channel_id, envelopes, after=after, row=row))
         self.landed_at[channel_id] += [self.loop.time()] * len(envelopes)
         self._appends.append(channel_id)
         waiting, self._waiting = self._waiting, []
         for reach, future in waiting:
             late = self.seconds(self.weather.late_seconds)
             self.loop.call_later(late, reach.settle, future, None, context=OUTSIDE)
+
+    @property
+    def append_count(self) -> int:
+        return len(self._appends)
+
+    def note_appends(self, log: MemoryLog) -> None:
+        """Count what was appended before the first process started."""
+        for channel_id, records in log.records.items():
+            self._appends += [channel_id] * len(records)
+            self.landed_at[channel_id] += [0.0] * len(records)
 
     def read(self, channel_id: str, after: int = 0) -> list[Envelope]:
         return done(_all(self.log.read(channel_id, after=after)))
@@ -105,14 +120,18 @@ class Reach:
         """Whether nothing gets through."""
         self._place = place
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         envelopes = list(envelopes)
-        await self._ask(lambda: self.write(channel_id, envelopes, after), may_be_lost=True)
+        await self._ask(lambda: self.write(channel_id, envelopes, after, row), may_be_lost=True)
         self.note(channel_id, envelopes)
 
-    def write(self, channel_id: str, envelopes: Sequence[Envelope], after: int) -> None:
+    def write(
+        self, channel_id: str, envelopes: Sequence[Envelope], after: int, row: ChannelRow | None
+    ) -> None:
         """The append has arrived."""
-        self.store.append(channel_id, envelopes, after)
+        self.store.append(channel_id, envelopes, after, row)
 
     def note(self, channel_id: str, envelopes: Sequence[Envelope]) -> None:
         self.store.acknowledged += [(channel_id, one.envelope_id) for one in envelopes]
@@ -132,6 +151,17 @@ class Reach:
     ) -> list[Head]:
         log = self.store.log
         return await self._ask(lambda: done(log.channels(closed=closed, after=after, limit=limit)))
+
+    async def rows(
+        self, where: ChannelFilter, *, after: ChannelRow | None = None, limit: int
+    ) -> list[ChannelRow]:
+        return await self._ask(lambda: done(self.store.log.rows(where, after=after, limit=limit)))
+
+    async def row(self, channel_id: str) -> ChannelRow | None:
+        return await self._ask(lambda: done(self.store.log.row(channel_id)))
+
+    async def without_row(self, *, after: str = "", limit: int) -> list[str]:
+        return await self._ask(lambda: done(self.store.log.without_row(after=after, limit=limit)))
 
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         while True:

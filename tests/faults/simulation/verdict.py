@@ -6,26 +6,40 @@ but for the comparison with what the hubs have in memory.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import reduce
 from itertools import pairwise
+from typing import Final
 
 import msgspec
 
+from tests.faults.simulation.cast import SUSPECT, Mark
+from tests.faults.simulation.flows import Story
 from tests.faults.simulation.plot import Plot
-from tests.faults.simulation.program import Told
 from tests.faults.simulation.store import Store
+from tests.faults.simulation.told import Told
 from turnline.core.adapters import built_in
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Close, Envelope, Speak
-from turnline.core.state import State
+from turnline.core.state import State, WorkflowState
+from turnline.flow.verdict import verdict
 
-EARLY_SECONDS = 1.0
+EARLY_SECONDS: Final = 1.0
 """Clocks that differ by less are alike, so a deadline may be as much too early."""
+REMOTE: Final = "remote:"
+"""What the name of a linked process starts with."""
+SIGNED: Final = re.compile(r"((?:north|south|remote):\S+)(?: (\d+))?")
+"""A body that names its process, and its claim."""
+WORK: Final = frozenset({"turn.claimed", "turn.renewed", "turn.model", "turn.tool", "turn.once", "packet"})
+"""Lines that a worker writes."""
+RIGHT_ENDS: Final = frozenset({"consulting_complete", "sequence_complete", "completed", "too_slow"})
+"""How channels below others end."""
 
 
-def faults(store: Store, told: Told, channel_id: str, plot: Plot) -> Iterator[str]:
-    """What is wrong with one conversation; it has ended."""
+def faults(store: Store, told: Told, channel_id: str, plot: Plot | Story | None) -> Iterator[str]:
+    """Yield what is wrong with one channel; it has ended. Those below others have no plot."""
     lines = store.read(channel_id)  # And the chain of its records holds, or this raises.
     if [one.seq for one in lines] != list(range(1, len(lines) + 1)):
         yield f"{channel_id}: the seqs have gaps"
@@ -33,12 +47,6 @@ def faults(store: Store, told: Told, channel_id: str, plot: Plot) -> Iterator[st
         yield f"{channel_id}: an id is there twice"
     if any(later.created_at < one.created_at for one, later in pairwise(lines)):
         yield f"{channel_id}: the time runs backwards"
-    yield from _ending(store, told, channel_id, plot, lines)
-    yield from _Turns(lines).faults()
-    yield from _marks(told, channel_id, lines)
-
-
-def _ending(store: Store, told: Told, channel_id: str, plot: Plot, lines: list[Envelope]) -> Iterator[str]:
     endings = [one for one in lines if one.event_type == "channel.closed"]
     if endings != lines[-1:]:
         yield f"{channel_id}: closed {len(endings)} times, and the last line is a {lines[-1].event_type}"
@@ -46,6 +54,30 @@ def _ending(store: Store, told: Told, channel_id: str, plot: Plot, lines: list[E
     reason = lines[-1].event_data["reason"]
     if channel_id in told.reasons and told.reasons[channel_id] != reason:
         yield f"{channel_id}: said to have closed with {told.reasons[channel_id]!r}, and it is {reason!r}"
+    if isinstance(plot, Plot):
+        yield from _ending(store, channel_id, plot, lines)
+    elif isinstance(plot, Story):
+        yield from _result(store, channel_id, plot)
+    elif reason not in RIGHT_ENDS:
+        yield f"{channel_id}: closed with {reason!r}"
+    yield from _Turns(lines).faults()
+    yield from _waiting(lines)
+    if not isinstance(plot, Plot) or SUSPECT not in plot.agents:
+        yield from _given_up(lines)
+    yield from _marks(told, channel_id, lines)
+
+
+def _result(store: Store, run_id: str, story: Story) -> Iterator[str]:
+    state = folded(store, run_id)
+    assert isinstance(state, WorkflowState)
+    found = verdict(state)
+    data = {key: value for key, value in found.data.items() if key != "words"}
+    if found.status != "succeeded" or data != story.result | {"run": run_id}:
+        yield f"{run_id}: {found.status} with {data} ({found.error}), not {story.result}"
+
+
+def _ending(store: Store, channel_id: str, plot: Plot, lines: list[Envelope]) -> Iterator[str]:
+    reason = lines[-1].event_data["reason"]
     if reason != plot.reason:
         yield f"{channel_id}: closed with {reason!r}, not {plot.reason!r}"
     names = {one["agent_id"]: one["name"] for one in lines[0].event_data["participants"]}
@@ -63,7 +95,7 @@ def turns_of(lines: list[Envelope]) -> list[Envelope]:
         one
         for one in lines
         if one.decision is not None
-        and one.decision.by.kind != "initial"
+        and one.decision.by.kind not in ("initial", "resume", "retry")
         and one.event_type != "channel.opened"
     ]
 
@@ -75,13 +107,14 @@ class _Turns:
         self._lines = lines
         self._floor: str | None = None
         self._claim: Envelope | None = None
+        self._steps = {one["agent_id"] for one in lines[0].event_data["participants"] if one.get("played_by")}
 
     def faults(self) -> Iterator[str]:
         for line in self._lines:
             where = f"{line.channel_id} {line.seq}"
             if line.event_type == "turn.claimed":
                 yield from (f"{where}: {one}" for one in self._claimed(line))
-            elif line.event_type in ("turn.released", "turn.abandoned"):
+            elif line.event_type in ("turn.released", "turn.abandoned", "turn.paused"):
                 self._claim = None
             elif line.event_type == "packet":
                 yield from (f"{where}: {one}" for one in self._packet(line))
@@ -103,37 +136,82 @@ class _Turns:
         if self._claim is None:
             yield "a packet without a claim"
             return
-        process, _, claim = line.event_data["body"].partition(" ")
+        signed = SIGNED.fullmatch(line.event_data.get("body", ""))
+        if signed is None or line.sender_id in self._steps:  # A step says what others have said.
+            return
+        process, claim = signed.groups()
         worker = self._claim.event_data["worker"].partition("/")[0]
-        if process != worker or (claim and int(claim) != self._claim.seq):
+        is_worker = process == worker or process.startswith(REMOTE)
+        if not is_worker or (claim and int(claim) != self._claim.seq):
             yield f"a packet of {line.event_data['body']!r} under claim {self._claim.seq} of {worker}"
 
 
+def _waiting(lines: list[Envelope]) -> Iterator[str]:
+    """N1: while a turn waits, none of its lines is written."""
+    pause: Envelope | None = None
+    for line in lines:
+        if line.event_type == "turn.paused":
+            pause = line
+        elif pause is not None and line.event_data.get("pause") == pause.seq:
+            pause = None
+        elif pause is not None and line.event_type in WORK:
+            yield f"{line.channel_id} {line.seq}: a {line.event_type} in the pause of {pause.seq}"
+
+
+def _given_up(lines: list[Envelope]) -> Iterator[str]:
+    """N3: a turn that only died beside a suspect is not given up."""
+    for line in lines:
+        if line.event_type == "turn.paused" and line.event_data.get("reason") == "stuck":
+            yield f"{line.channel_id} {line.seq}: an innocent turn is stuck"
+
+
 def _marks(told: Told, channel_id: str, lines: list[Envelope]) -> Iterator[str]:
-    """T3: whoever claims a turn runs no tool that was recorded before."""
+    """T3: what was recorded before a claim is not done under it, and nothing is done twice under one."""
+    done = Counter[tuple[str, str, int]]()
     for mark in told.marks:
         if mark.channel_id != channel_id:
             continue
         mine = [one for one in lines[: mark.seq] if _is_claim_of(one, mark.process)]
         if not mine:
-            yield f"{channel_id}: {mark} without a claim"
+            yield f"{mark} without a claim"
             continue
-        turn = mine[-1].event_data["turn"]
-        claims = [
-            one.seq for one in lines if one.event_type == "turn.claimed" and one.event_data["turn"] == turn
-        ]
-        recorded = [
-            one.seq for one in lines if one.event_type == "turn.tool" and claims[0] < one.seq < mine[-1].seq
-        ]
-        if recorded:
-            yield f"{channel_id}: {mark} was recorded at {recorded} before claim {mine[-1].seq}"
-        runs = sum(other.key == mark.key for other in told.marks)
-        if runs > len(claims):
-            yield f"{channel_id}: {mark} ran {runs} times under {len(claims)} claims"
+        claim = mine[-1]
+        recorded = _record_of(mark, claim, lines)
+        done[mark.kind, mark.key, claim.seq] += 1
+        if recorded is not None and recorded.seq < claim.seq:
+            yield f"{mark} was recorded at {recorded.seq} before claim {claim.seq}"
+    for (kind, key, seq), times in done.items():
+        if times > 1:
+            yield f"{channel_id}: {kind} {key} was done {times} times under claim {seq}"
+
+
+def _record_of(mark: Mark, claim: Envelope, lines: list[Envelope]) -> Envelope | None:
+    """Return the line that records what was done in this turn. Only `once` survives a step's retry."""
+    turn = claim.event_data["turn"]
+    first = next(
+        one.seq for one in lines if one.event_type == "turn.claimed" and one.event_data["turn"] == turn
+    )
+    retries = [
+        one.seq
+        for one in lines[first : claim.seq]
+        if one.event_type == "turn.paused" and one.event_data.get("reason") == "retry"
+    ]
+    since = first if mark.kind == "once" or not retries else retries[-1]
+    units = [one for one in lines[since:] if one.event_type == f"turn.{mark.kind}"]
+    later = [one.seq for one in lines if one.seq > claim.seq and one.event_type == "packet"]
+    units = [one for one in units if not later or one.seq < later[0]]
+    if mark.kind == "model":
+        return units[int(mark.key)] if int(mark.key) < len(units) else None
+    if mark.kind == "tool":
+        return next((one for one in units if one.event_data["entry"]["call_id"] == mark.key), None)
+    return next((one for one in units if one.event_data["key"] == mark.key), None)
 
 
 def _is_claim_of(line: Envelope, process: str) -> bool:
-    return line.event_type == "turn.claimed" and line.event_data["worker"].startswith(f"{process}/")
+    if line.event_type != "turn.claimed":
+        return False
+    is_linked = process.startswith(REMOTE)  # Its worker is the seat at its server.
+    return is_linked or line.event_data["worker"].startswith(f"{process}/")
 
 
 def lost(store: Store, told: Told) -> Iterator[str]:
@@ -154,8 +232,7 @@ def lost(store: Store, told: Told) -> Iterator[str]:
 def folded(store: Store, channel_id: str) -> State:
     """What the log of a conversation adds up to."""
     lines = store.read(channel_id)
-    adapter = built_in().get("workflow")
-    state: State = reduce(
-        adapter.fold, lines, adapter.initial(msgspec.convert(lines[0].event_data, ChannelSpec))
-    )
+    spec = msgspec.convert(lines[0].event_data, ChannelSpec)
+    adapter = built_in().get(spec.type)
+    state: State = reduce(adapter.fold, lines, adapter.initial(spec))
     return state

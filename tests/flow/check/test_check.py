@@ -20,7 +20,8 @@ CHILD = {
 KNOWN = Known(
     runners={"save_lead", "flag_for_review"},
     agents=set(),
-    tools=set(),
+    tools={"pay"},
+    asking_tools={"pay"},
     flows={"child"},
     definitions={"child": read(CHILD, name="child")},
     servers=set(),
@@ -37,6 +38,7 @@ ONE_OF_EACH: dict[str, Flow] = {
     "TL106": flow({"id": "a", "human": {"title": "?"}}),
     "TL107": flow({"id": "a", "human": {"title": "?", "form": {"ok": "any"}, "signal_from": "x"}}),
     "TL108": flow({**wait("a"), "retry": {"statuses": [503]}}),
+    "TL109": flow({"id": "a", "agent": {"prompt": "x", "tools": ["pay"]}}),
     "TL201": flow({"id": "a", "wait": {"until": "{{ lost }}"}}, trigger=TRIGGER),
     "TL202": flow(wait("a"), context={"defaults": {"_db": 1}}),
     "TL203": flow({"id": "a", "human": {"title": "?", "form": {"ok": "any"}, "show": ["_db"]}}),

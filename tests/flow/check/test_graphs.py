@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from turnline.core.conditions import ContextEquals, FromSpeaker, ToolCalled
 from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
-from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.core.transitions import AgentTarget, ContextEquals, FromSpeaker, TerminateTarget, ToolCalled
 from turnline.flow.check.graphs import conversations, traps_in
 from turnline.flow.check.names import Known
 from turnline.flow.yaml_document import YamlDocument, read_yaml

@@ -268,6 +268,35 @@ def test_f15_a_bare_word_in_a_mapping_that_no_python_file_has_is_told_with_its_q
     assert list(keys_never_written(given, Known())) == []  # Nothing is known, nothing is said.
 
 
+def status(*before: Step, **mapping: str) -> Flow:
+    """A flow that does not declare its input."""
+    return flow(*before, {"id": "end", "response": {"mapping": mapping}}, trigger={"path": "/s/{order}"})
+
+
+def test_f15_a_bare_word_is_told_where_the_flow_declares_no_input_too() -> None:
+    known = Known(words=set())
+    [problem] = keys_never_written(status(status="shipped"), known)
+
+    assert problem.message == "'shipped' is read here, and no path to this step produces it"
+    assert problem.fix.startswith("""write "'shipped'" if you mean the text; or add 'shipped' to trigger""")
+    assert list(keys_never_written(status(status="shipped"), Known())) == []
+
+
+def test_f15_a_bare_word_that_the_project_names_as_a_key_is_one_where_no_input_is_declared() -> None:
+    known = Known(words={"shipped"})
+    read_before = status({"id": "w", "wait": {"until": "{{ shipped }}"}}, status="shipped")
+    calls = flow({"id": "call", "workflow": {"name": "small", "input": {"shipped": True}}})
+    gives_all = flow({"id": "call", "workflow": {"name": "small"}})
+
+    assert list(keys_never_written(status(status="shipped"), known)) == []
+    assert list(keys_never_written(status(shipped="shipped"), Known(words=set()))) == []
+    assert list(keys_never_written(read_before, Known(words=set()))) == []
+    assert list(keys_never_written(status(number="order"), Known(words=set()))) == []
+    for caller in (calls, gives_all):
+        named = Known(words=set(), definitions={"caller": caller})
+        assert list(keys_never_written(status(status="shipped"), named)) == []
+
+
 def test_f15_other_texts_behind_a_node_may_read_anything() -> None:
     steps: list[Step] = [{"id": "save", "runner": "save"}, {"id": "w", "wait": {"until": "{{ lost }}"}}]
     end = {"id": "end", "response": {"mapping": {"n": "lost + 1", "word": "'shipped'"}}}

@@ -141,6 +141,20 @@ def test_f15_of_a_file_without_a_project_no_data_models_are_known(tmp_path: Path
     assert told(check_project(project)) == []
 
 
+def test_f15_a_bare_word_is_told_in_a_file_without_a_project_too(tmp_path: Path) -> None:
+    file = tmp_path / "flow.yaml"
+    file.write_text("steps: [{id: end, response: {mapping: {status: shipped}}}]\n")
+    alone = check_project(load_files([file]))
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "other.py").write_text("shipped = True\n")  # It belongs to something else.
+    below = check_project(load_files([file]))
+    (tmp_path / "nodes.py").write_text("shipped = True\n")
+    named = check_project(load_files([file]))
+
+    assert [len(told(one)) for one in (alone, below, named)] == [1, 1, 0]
+    assert told(alone)[0][0] == "TL201"
+
+
 def test_f15_a_literal_secret_in_the_settings_is_found_and_a_variable_is_not() -> None:
     def found(text: str) -> list[tuple[str, int]]:
         return [

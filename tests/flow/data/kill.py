@@ -115,14 +115,14 @@ def child(work: Callable[[], Any]) -> NoReturn:
 def torn(path: Path) -> list[str]:
     """The packets whose rows are not all there, and the rows whose packet is not."""
     with closing(sqlite3.connect(path)) as connection:
-        packets = {name for (name,) in connection.execute("SELECT envelope_id FROM records")}
+        packets = {name for (name,) in connection.execute("SELECT envelope_id FROM turnline_records")}
         rows = dict(connection.execute("SELECT packet, count(*) FROM row GROUP BY packet"))
     return sorted(name for name in packets | rows.keys() if rows.get(name) != ROWS or name not in packets)
 
 
 def packets(path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
-        return int(connection.execute("SELECT count(*) FROM records").fetchone()[0])
+        return int(connection.execute("SELECT count(*) FROM turnline_records").fetchone()[0])
 
 
 def at_every_statement(folder: Path, way: str) -> dict[str, object]:

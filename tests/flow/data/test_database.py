@@ -30,7 +30,7 @@ async def test_f7_with_a_log_on_a_file_the_models_are_in_the_same_file(tmp_path:
     with closing(sqlite3.connect(log.path)) as connection:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
 
-    assert {"records", "heads", "lead", "company"} <= names
+    assert {"turnline_records", "turnline_heads", "lead", "company"} <= names
 
 
 async def test_f7_the_log_s_own_address_is_the_log_s_own_file(tmp_path: Path) -> None:
@@ -67,7 +67,9 @@ async def test_an_address_nobody_knows_is_told(url: str) -> None:
         await open_data(MODELS, log=MemoryLog(), url=url)
 
 
-@pytest.mark.parametrize("table", ["records", "heads", "snapshots", "open_heads"])
+@pytest.mark.parametrize(
+    "table", ["turnline_records", "turnline_heads", "turnline_snapshots", "turnline_open_heads"]
+)
 async def test_f12_the_log_s_own_tables_are_not_to_be_had(tmp_path: Path, table: str) -> None:
     log = sqlite(tmp_path)
     await log.append("c", [line("c", 1)], after=0)

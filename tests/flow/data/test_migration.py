@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -9,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from turnline.core.envelope import JsonObject
 from turnline.errors import DataUnavailable, ModelsRefused, WriteRefused
+from turnline.flow.data.database import find_data
 from turnline.flow.data.definition import ModelDefinition
+from turnline.flow.data.migration import Extent, Plan
 from turnline.flow.data.row import Row
+from turnline.log.memory import MemoryLog
 
 from .place import Place, SqlitePlace
 from .stage import model, opened, stored, unit
@@ -33,10 +38,12 @@ async def land(place: Place, models: Sequence[ModelDefinition], **values: Any) -
         return row
 
 
-async def migrated(place: Place, models: Sequence[ModelDefinition], *, drop: bool = False) -> list[str]:
+async def migrated(
+    place: Place, models: Sequence[ModelDefinition], *, extent: Extent = "additive"
+) -> list[str]:
     """Open the project as it is now; what was done the second time."""
-    async with opened(url=place.url, models=models, drop=drop) as data:
-        return await data.migrate(drop=drop)
+    async with opened(url=place.url, models=models, extent=extent) as data:
+        return await data.migrate(extent=extent)
 
 
 async def rows(place: Place, models: Sequence[ModelDefinition]) -> Sequence[Row]:
@@ -154,10 +161,10 @@ async def test_what_was_done_is_told(place: Place) -> None:
             "column lead.email may be null",
             "new index ix_lead_new",
         ]
-    async with opened(url=place.url, models=versions({"email": "integer"}), drop=True) as data:
+    async with opened(url=place.url, models=versions({"email": "integer"}), extent="lossy") as data:
         assert data.changes == [
+            "column lead.email converted from string to integer",
             "index ix_lead_new dropped",
-            "column lead.email dropped and made anew",
             "column lead.new dropped",
             "column lead.score dropped",
         ]
@@ -223,9 +230,9 @@ async def test_f12_what_loses_data_is_done_when_it_is_asked_for(place: Place) ->
     row = await land(place, [model("Lead", before)], email="jane@example.com", score=7, gone="x")
     now = versions({"email": V1["email"], "score": "string"})
 
-    assert await migrated(place, now, drop=True) == []
+    assert await migrated(place, now, extent="lossy") == []
     (found,) = await rows(place, now)
-    assert (found.id, found.email, found.score) == (row.id, "jane@example.com", None)
+    assert (found.id, found.email, found.score) == (row.id, "jane@example.com", "7")
     columns = place.columns("lead")
     assert "gone" not in columns
 
@@ -235,7 +242,7 @@ async def test_f12_a_relation_that_is_gone_can_be_dropped(place: Place) -> None:
     before = [model("Lead", V1, relations={"company": {"model": "Company"}}), company]
     await land(place, before, email="jane@example.com")
 
-    assert await migrated(place, [*versions(V1), company], drop=True) == []
+    assert await migrated(place, [*versions(V1), company], extent="lossy") == []
     assert "company_id" not in place.columns("lead")
 
 
@@ -243,9 +250,191 @@ async def test_f12_even_then_a_required_field_needs_something_to_put_there(place
     await land(place, [model("Lead", V1)], email="jane@example.com")
     before = place.tables()
     with pytest.raises(ModelsRefused):
-        await migrated(place, versions({**V1, "new": {"required": True}}), drop=True)
+        await migrated(place, versions({**V1, "new": {"required": True}}), extent="lossy")
 
     assert place.tables() == before
+
+
+# --- other names, other types ---
+
+
+async def planned(place: Place, models: Sequence[ModelDefinition]) -> Plan:
+    log = MemoryLog()
+    data = find_data(models, log=log, url=place.url)
+    try:
+        return await data.plan()
+    finally:
+        await data.close()
+        await log.close()
+
+
+async def test_a_plan_says_what_would_be_done_and_what_could_be_lost_and_touches_nothing(
+    place: Place,
+) -> None:
+    for email in ("7", "jane"):
+        await land(place, [model("Lead", {**V1, "note": "text"})], email=email, score=7)
+    before = place.tables()
+    now = [
+        *versions({"email": {"type": "integer"}, "points": {"type": "integer", "renamed_from": "score"}}),
+        model("Company"),
+    ]
+    found = await planned(place, now)
+
+    assert found.changes == (
+        "new table company",
+        "column lead.score renamed to points",
+        "column lead.email converted from string to integer",
+    )
+    assert found.losses == (
+        "lead.email: 1 of 2 rows hold what is not integer; each is cut to what fits, or null.",
+    )
+    assert (found.unused, found.obstacles) == (("lead.note",), ())
+    assert place.tables() == before
+
+
+async def test_a_renamed_field_keeps_its_values_its_index_and_its_rules(place: Place) -> None:
+    unique = {"type": "string", "required": True, "unique": True}
+    row = await land(place, [model("Lead", {"email": unique})], email="jane@example.com")
+    now = versions({"mail": {**unique, "renamed_from": "email"}})
+    with pytest.raises(ModelsRefused, match=r"found a column email, expected mail.*turnline db apply"):
+        await migrated(place, now)
+
+    assert await migrated(place, now, extent="lossless") == []
+    assert [(one.id, one.mail, one.updated_at) for one in await rows(place, now)] == [
+        (row.id, "jane@example.com", row.updated_at)
+    ]
+    assert "email" not in place.columns("lead")
+    assert (place.has_index("uq_lead_email"), place.has_index("uq_lead_mail")) == (False, True)
+    with pytest.raises(WriteRefused, match="UNIQUE"):
+        await land(place, now, mail="jane@example.com")
+
+
+async def test_a_renamed_relation_keeps_what_it_leads_to(place: Place) -> None:
+    company = model("Company", {"name": "string"})
+    relation = {"model": "Company", "on_delete": "cascade"}
+    async with (
+        opened(url=place.url, models=[model("Lead", relations={"company": relation}), company]) as data,
+        unit(data) as work,
+    ):
+        acme = await work.db["Company"].add(name="Acme")
+        await work.db["Lead"].add(company=acme)
+        await work.commit_alone()
+    renamed = {"employer": {**relation, "renamed_from": "company"}, "company": relation}
+    with pytest.raises(ValidationError, match="renamed_from"):
+        versions({}, relations=renamed)
+    now = [*versions({}, relations={"employer": renamed["employer"]}), company]
+    await migrated(place, now, extent="lossless")
+
+    assert [one.employer_id for one in await rows(place, now)] == [acme.id]
+    # The old name is free: a new relation that has it gets a column and a rule of its own.
+    later = [model("Lead", version="v3", relations={"employer": relation, "company": relation}), company]
+    assert await migrated(place, later) == []
+    async with opened(url=place.url, models=later) as data:
+        async with unit(data) as work:
+            await work.db["Company"].remove(acme.id)
+            await work.commit_alone()
+        assert await stored(data) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "value", "new", "expected"),
+    [
+        ("integer", 7, "string", "7"),
+        ("integer", 7, "decimal", "7"),
+        ("integer", 1, "boolean", True),
+        ("string", "7", "integer", 7),
+        ("string", "2030-01-01T12:00:00Z", "datetime", "2030-01-01T12:00:00+00:00"),
+        ("text", '{"a": [1]}', "json", {"a": [1]}),
+        ("json", {"a": [1]}, "text", '{"a": [1]}'),
+        ("number", 1.5, "string", "1.5"),
+        ("number", 2.0, "integer", 2),
+        ("boolean", True, "integer", 1),
+        ("date", "2030-01-31", "datetime", "2030-01-31T00:00:00+00:00"),
+        ("datetime", "2030-01-31T00:00:00Z", "date", "2030-01-31"),
+        ("decimal", "12.5", "number", 12.5),
+    ],
+)
+async def test_a_field_of_another_type_keeps_its_values(
+    place: Place, old: str, value: Any, new: str, expected: Any
+) -> None:
+    row = await land(
+        place, [model("Lead", {"it": {"type": old, "index": old not in ("json", "text")}})], it=value
+    )
+    await land(place, [model("Lead", {"it": {"type": old, "index": old not in ("json", "text")}})], it=None)
+    now = versions({"it": new})
+    assert (await planned(place, now)).losses == ()
+
+    assert await migrated(place, now, extent="lossless") == []
+    assert {one.id: one.it for one in await rows(place, now)}[row.id] == expected
+    assert sorted(place.columns("lead")) == ["created_at", "id", "it", "updated_at"]
+
+
+@pytest.mark.parametrize(
+    ("old", "value", "new", "left"),
+    [
+        ("string", "seven", "integer", None),
+        ("string", "007", "integer", None),
+        ("number", 1.5, "integer", None),
+        ("datetime", "2030-01-31T12:00:00Z", "date", "2030-01-31"),
+        ("integer", 2**60 + 1, "number", float(2**60)),
+        ("integer", 7, "date", None),
+    ],
+)
+async def test_a_type_that_loses_values_is_refused_until_it_is_allowed(
+    place: Place, old: str, value: Any, new: str, left: Any
+) -> None:
+    await land(place, [model("Lead", {"it": old})], it=value)
+    before = place.tables()
+    now = versions({"it": new})
+    with pytest.raises(ModelsRefused, match=r"lead\.it: 1 of 1 rows .* `turnline db apply --allow-loss`"):
+        await migrated(place, now, extent="lossless")
+    assert place.tables() == before
+
+    assert await migrated(place, now, extent="lossy") == []
+    assert [one.it for one in await rows(place, now)] == [left]
+
+
+async def test_a_required_field_that_would_become_null_is_refused_also_if_loss_is_allowed(
+    place: Place,
+) -> None:
+    await land(place, [model("Lead", {"it": {"type": "string", "required": True}})], it="seven")
+    with pytest.raises(ModelsRefused, match=r"lead\.it is required, and 1 rows hold nothing that is integer"):
+        await migrated(place, versions({"it": {"type": "integer", "required": True}}), extent="lossy")
+
+    now = versions({"it": {"type": "integer", "required": True, "default": 3}})
+    await migrated(place, now, extent="lossy")
+    assert [one.it for one in await rows(place, now)] == [3]
+
+
+async def test_values_that_become_the_same_are_refused_where_the_field_is_unique(place: Place) -> None:
+    for it in ("1", "1.0"):
+        await land(place, [model("Lead", {"it": {"type": "string", "unique": True}})], it=it)
+    before = place.tables()
+    with pytest.raises(ModelsRefused, match=r"(?i)unique"):
+        await migrated(place, versions({"it": {"type": "integer", "unique": True}}), extent="lossy")
+
+    assert place.tables() == before
+
+
+async def test_the_type_of_an_id_does_not_change(place: Place) -> None:
+    await land(place, [model("Lead", {"id": "integer"})], id=1)
+    with pytest.raises(ModelsRefused, match=r"lead\.id is the key of its table"):
+        await migrated(place, versions({"id": "string"}), extent="lossy")
+
+
+async def test_two_that_migrate_at_once_do_it_one_after_the_other(place: Place) -> None:
+    """Each as in a process of its own: they share nothing but the database."""
+    row = await land(place, [model("Lead", V1)], email="jane@example.com", score=7)
+    now = versions({"email": V1["email"], "points": {"type": "string", "renamed_from": "score"}})
+    logs = [MemoryLog(), MemoryLog()]
+    both = [find_data(now, log=log, url=place.url) for log in logs]
+    try:
+        done = await asyncio.gather(*(data.migrate(extent="lossless") for data in both))
+    finally:
+        await asyncio.gather(*(data.close() for data in both), *(log.close() for log in logs))
+
+    assert sorted(map(len, done)) == [0, 2]
+    assert [(one.id, one.points) for one in await rows(place, now)] == [(row.id, "7")]
 
 
 # --- others in the same database ---
@@ -256,7 +445,7 @@ async def test_f12_tables_that_are_not_ours_are_never_touched(place: Place) -> N
     place.sql("INSERT INTO theirs (a, b) VALUES (1, 'kept')")
     place.sql("CREATE VIEW seen AS SELECT b FROM theirs")
     await land(place, [model("Lead", V1)], email="jane@example.com")
-    await migrated(place, versions({}), drop=True)
+    await migrated(place, versions({}), extent="lossy")
 
     assert place.sql("SELECT b FROM seen") == [("kept",)]
 
@@ -291,7 +480,7 @@ async def test_f12_the_same_models_change_nothing(place: Place) -> None:
     before = place.tables()
 
     assert await migrated(place, models) == []
-    assert await migrated(place, models, drop=True) == []
+    assert await migrated(place, models, extent="lossy") == []
     assert place.tables() == before
 
 

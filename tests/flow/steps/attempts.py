@@ -3,7 +3,7 @@
 attempt = Attempt(wait.perform, step(wait={"for": "1h"}), kind=WaitStep)
 await attempt.goes_on()
 attempt.fired()
-assert isinstance(await attempt.goes_on(), Done)
+assert isinstance(await attempt.goes_on(), StepResult)
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from turnline.agent.journal import Unwritten
 from turnline.core import event_types as ev
+from turnline.core.claims import Paused
 from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
 from turnline.flow.definition.flow import Flow, read
-from turnline.flow.work import Done, Paused, Services, Work
+from turnline.flow.work import Services, StepResult, StepWork
 
+from ..scenes import Notes
 from .children import FakeChildren
 
 NOON: Final = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -29,7 +30,7 @@ class Attempt:
 
     def __init__(
         self,
-        perform: Callable[[Any], Awaitable[Done | Paused]],
+        perform: Callable[[Any], Awaitable[StepResult | Paused]],
         step: JsonObject,
         *,
         public: JsonObject | None = None,
@@ -46,19 +47,19 @@ class Attempt:
         self._private = private or {}
         self._turn = turn
 
-    async def call(self) -> Done | Paused:
-        """Perform the step; what it returns is lost, as in a crash right behind it."""
+    async def call(self) -> StepResult | Paused:
+        """PerformStep the step; what it returns is lost, as in a crash right behind it."""
         return await self._perform(self._work())
 
-    async def goes_on(self) -> Done | Paused:
-        """Perform the step; a pause is written down."""
+    async def goes_on(self) -> StepResult | Paused:
+        """PerformStep the step; a pause is written down."""
         done = await self.call()
         if isinstance(done, Paused):
             until: JsonObject = {} if done.until is None else {"until": done.until.isoformat()}
             until |= {} if done.seconds is None else {"seconds": done.seconds}
             until |= {"times_out": True} if done.times_out else {}
             noted = {"reason": done.reason, "key": done.key, "data": done.data}
-            self._write(ev.EV_TURN_PAUSED, {"agent_id": "step-it", "turn": self._turn, **noted, **until})
+            self._write(ev.EV_TURN_PAUSED, {"agent_id": "it", "turn": self._turn, **noted, **until})
         return done
 
     async def paused(self) -> Paused:
@@ -66,9 +67,9 @@ class Attempt:
         assert isinstance(done, Paused)
         return done
 
-    async def done(self) -> Done:
+    async def done(self) -> StepResult:
         done = await self.goes_on()
-        assert isinstance(done, Done)
+        assert isinstance(done, StepResult)
         return done
 
     @property
@@ -108,8 +109,8 @@ class Attempt:
         )
         self.history.append(line)
 
-    def _work(self) -> Work[Any]:
-        return Work(
+    def _work(self) -> StepWork[Any]:
+        return StepWork(
             step=self._flow.steps[0],
             run_id=RUN,
             flow=self._flow,
@@ -122,7 +123,7 @@ class Attempt:
             elapsed_seconds=(self.now - self.history[0].created_at).total_seconds() if self.history else 0.0,
             services=Services(),
             children=self.children,
-            journal=Unwritten(),
+            journal=Notes(),
             recorded=(),
             sleep=_never,
             dropped=self._dropped,

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from turnline.core.channel import ChannelState
 from turnline.core.envelope import JsonObject
 from turnline.core.state import WorkflowState
-from turnline.core.step_targets import step_id
 
 
 class Crash(BaseException):
@@ -77,7 +76,7 @@ class FakeChildren:
             self._states[place],
             status=ChannelState.CLOSED,
             pending_close_reason="step_failed",
-            last_speaker_id=step_id("score"),
+            last_speaker_id="score",
             private_vars={"_last_error": error, "_last_error_type": "error"},
         )
 

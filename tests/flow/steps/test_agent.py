@@ -28,7 +28,7 @@ from turnline.errors import (
     UnknownName,
 )
 from turnline.flow.steps import agent
-from turnline.flow.work import Done, Services
+from turnline.flow.work import Services, StepResult, StepWork
 from turnline.testing import ScriptedModel, call
 
 from ..scenes import Notes, work_on
@@ -44,16 +44,21 @@ def services(
     )
 
 
+async def perform(work: StepWork[Any]) -> StepResult:
+    """Perform a step that waits for nobody."""
+    done = await agent.perform(work)
+    assert isinstance(done, StepResult)
+    return done
+
+
 async def asked(
     model: ScriptedModel, *, public: JsonObject = LEAD, notes: Notes | None = None, **block: Any
-) -> Done:
-    """Perform the step `classify` with this block."""
+) -> StepResult:
+    """PerformStep the step `classify` with this block."""
     routes = block.pop("routes", {})
     tools = block.pop("functions", ())
     step = {"id": "classify", "agent": block, "routes": routes}
-    return await agent.perform(
-        work_on(step, public=public, services=services(model, tools=tools), notes=notes)
-    )
+    return await perform(work_on(step, public=public, services=services(model, tools=tools), notes=notes))
 
 
 def told(model: ScriptedModel) -> str:
@@ -118,7 +123,7 @@ async def test_f2_private_keys_reach_neither_the_prompt_nor_the_agents_own_templ
         services=services(agents=[known]),
     )
 
-    await agent.perform(work)
+    await perform(work)
 
     assert "canary" not in str(model.requests)
     assert "About Jane." in model.requests[0].instructions
@@ -136,7 +141,7 @@ async def test_an_agent_of_the_project_is_named_and_the_steps_prompt_is_what_it_
         services=services(agents=[known]),
     )
 
-    await agent.perform(work)
+    await perform(work)
 
     assert told(model) == "Rate Jane."
     assert model.requests[0].instructions == "You rate for Acme."
@@ -147,7 +152,7 @@ async def test_an_agent_nobody_wrote_is_an_error_that_names_the_known_ones() -> 
     known = Agent("rater", config=ScriptedModel("ok"))
 
     with pytest.raises(UnknownName, match=r"no agent is known as 'ratr'.*Did you mean 'rater'"):
-        await agent.perform(work_on({"agent": {"name": "ratr"}}, services=services(agents=[known])))
+        await perform(work_on({"agent": {"name": "ratr"}}, services=services(agents=[known])))
 
 
 async def test_an_agent_of_the_project_keeps_its_own_prompt() -> None:
@@ -155,16 +160,14 @@ async def test_an_agent_of_the_project_keeps_its_own_prompt() -> None:
     work = work_on({"agent": {"name": "rater", "system": "Be kind."}}, services=services(agents=[known]))
 
     with pytest.raises(BadStepValue, match=r"agent\.system is a text; expected none"):
-        await agent.perform(work)
+        await perform(work)
 
 
 async def test_a_step_without_a_block_is_the_projects_agent_of_its_name() -> None:
     mine, other = ScriptedModel("mine"), ScriptedModel("other")
     known = Agent("it", config=mine)
 
-    done = await agent.perform(
-        work_on({"kind": "agent"}, public=LEAD, services=services(other, agents=[known]))
-    )
+    done = await perform(work_on({"kind": "agent"}, public=LEAD, services=services(other, agents=[known])))
 
     assert done.updates == {"it": "mine"}
     assert told(mine) == '{"name":"Jane","company":"Acme"}'
@@ -173,7 +176,7 @@ async def test_a_step_without_a_block_is_the_projects_agent_of_its_name() -> Non
 async def test_a_step_without_a_block_and_without_such_an_agent_makes_one() -> None:
     model = ScriptedModel("made")
 
-    done = await agent.perform(work_on({"kind": "agent"}, public=LEAD, services=services(model)))
+    done = await perform(work_on({"kind": "agent"}, public=LEAD, services=services(model)))
 
     assert done.updates == {"it": "made"}
     assert told(model) == '{"name":"Jane","company":"Acme"}'
@@ -184,14 +187,14 @@ async def test_a_block_without_a_name_makes_an_agent_even_where_one_has_the_step
     known = Agent("it", config=ScriptedModel("known"))
     work = work_on({"agent": {"prompt": "hello"}}, services=services(made, agents=[known]))
 
-    assert (await agent.perform(work)).updates == {"it": "made"}
+    assert (await perform(work)).updates == {"it": "made"}
 
 
 async def test_an_agent_without_a_model_of_its_own_has_the_projects() -> None:
     model = ScriptedModel("ok")
     work = work_on({"agent": {"name": "rater"}}, services=services(model, agents=[Agent("rater")]))
 
-    await agent.perform(work)
+    await perform(work)
 
     assert len(model.requests) == 1
 
@@ -201,7 +204,7 @@ async def test_the_steps_model_goes_before_every_other(monkeypatch: pytest.Monke
     other = ScriptedModel("ok")
 
     with pytest.raises(ModelError, match="openai:gpt-none"):
-        await agent.perform(
+        await perform(
             work_on({"agent": {"model": "openai:gpt-none", "prompt": "x"}}, services=services(other))
         )
     assert other.requests == []
@@ -211,7 +214,7 @@ async def test_without_any_model_the_error_says_how_to_give_one(monkeypatch: pyt
     monkeypatch.delenv("TURNLINE_MODEL", raising=False)
 
     with pytest.raises(NoModel, match="agent 'it' has no model"):
-        await agent.perform(work_on({"agent": {"prompt": "x"}}))
+        await perform(work_on({"agent": {"prompt": "x"}}))
 
 
 # --- its answer ---
@@ -285,7 +288,7 @@ async def test_an_agents_own_form_holds_for_its_step() -> None:
     known = Agent("rater", config=model, response_schema=Rating)
     work = work_on({"agent": {"name": "rater", "prompt": "Rate."}}, services=services(agents=[known]))
 
-    done = await agent.perform(work)
+    done = await perform(work)
 
     assert done.updates == {"score": 5}
     assert model.requests[0].schema == Rating.model_json_schema()
@@ -383,7 +386,7 @@ async def test_t3_what_a_killed_attempt_recorded_is_not_done_again_and_its_conte
     notes, model = Notes(), ScriptedModel("done")
     step = {"agent": {"prompt": "x", "tools": ["look_up"]}}
 
-    done = await agent.perform(
+    done = await perform(
         work_on(step, services=services(model, tools=[look_up]), recorded=recorded, notes=notes)
     )
 
@@ -398,7 +401,7 @@ async def test_t3_an_answer_that_was_asked_for_again_is_not_asked_for_a_third_ti
     step = {"agent": {"prompt": "x", "output": {"format": "json"}}}
 
     with pytest.raises(ParseFailed):
-        await agent.perform(work_on(step, services=services(model), recorded=recorded))
+        await perform(work_on(step, services=services(model), recorded=recorded))
     assert len(model.requests) == 1
 
 
@@ -425,7 +428,7 @@ async def test_a_tool_the_named_agent_has_already_is_given_once() -> None:
     known = Agent("rater", config=model, tools=[look_up])
     step = {"agent": {"name": "rater", "tools": ["look_up", "give_away"]}}
 
-    await agent.perform(work_on(step, services=services(agents=[known], tools=[look_up, give_away])))
+    await perform(work_on(step, services=services(agents=[known], tools=[look_up, give_away])))
 
     assert [spec.name for spec in model.requests[0].tools] == ["look_up", "give_away"]
 
@@ -472,4 +475,4 @@ async def test_f5_what_else_goes_wrong_is_told_without_the_agents_variables() ->
     known = Agent("rater", prompt, config=ScriptedModel("ok"), variables={"key": "canary-0123456789"})
 
     with pytest.raises(AgentError, match=r"RuntimeError: the key \*\*\* was refused"):
-        await agent.perform(work_on({"agent": {"name": "rater"}}, services=services(agents=[known])))
+        await perform(work_on({"agent": {"name": "rater"}}, services=services(agents=[known])))

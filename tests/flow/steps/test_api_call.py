@@ -9,14 +9,18 @@ from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from turnline.core.envelope import JsonObject
+from turnline.core.state import LONG_AGO
 from turnline.errors import AddressRefused, BadStepValue, TemplateFailed
+from turnline.flow.events import event_of
 from turnline.flow.steps import api_call
-from turnline.flow.work import Done, Services
+from turnline.flow.work import Services, StepResult
 
 from ..http_server import Answer, HttpServer
 from ..scenes import Notes, work_on
+from ..stage import flows_of, stage
 
 KEY = "canary-0123456789"
 PUBLIC = "93.184.215.14"
@@ -30,8 +34,8 @@ async def called(
     notes: Notes | None = None,
     services: Services | None = None,
     **block: Any,
-) -> Done:
-    """Perform the step `lead` with this block; loopback is allowed unless it says otherwise."""
+) -> StepResult:
+    """PerformStep the step `lead` with this block; loopback is allowed unless it says otherwise."""
     given = {"url": url, "allow_private": True, **block}
     work = work_on(
         {"id": "lead", "api_call": given, "routes": routes or {}},
@@ -335,6 +339,28 @@ async def test_f11_a_redirect_on_the_same_host_is_followed_and_checked_again() -
     assert done.updates == {"lead": "there"}
     assert [request.url.raw_path for request in wire.requests] == [b"/a", b"/b", b"/c?d=1"]
     assert len(lookups) == 3
+
+
+async def test_a_caller_of_a_run_does_not_learn_which_names_are_known_inside() -> None:
+    """The caller chooses the name, and reads what became of the run."""
+    known = {"db.internal": ["10.1.2.3"], "meta.internal": ["169.254.169.254"]}
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        return known.get(host, [])
+
+    flow = "steps: [{id: get, api_call: {url: '{{ url }}'}}]"
+    services = Services(flows=flows_of(flow), http_transport=Wire(says()), resolve_host=resolve)
+    told = []
+    async with stage(services=services) as house:
+        for host in ("db.internal", "meta.internal", "nothing.internal"):
+            run_id = await house.runs.start("main", {"url": f"http://{host}/"})
+            verdict = await house.ended(run_id)
+            shown = [event_of(line) for line in await house.wal(run_id)]
+            plain = [None if one is None else replace(one, at=LONG_AGO) for one in shown]
+            told.append(str((verdict, plain)).replace(host, "HOST"))
+
+    assert "may not be called" in told[0]
+    assert len(set(told)) == 1
 
 
 async def test_f11_a_redirect_whose_name_leads_inside_now_is_refused() -> None:

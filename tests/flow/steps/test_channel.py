@@ -9,7 +9,7 @@ import pytest
 from turnline.core.graph import TransitionGraph
 from turnline.errors import BadGraph, ChildFailed
 from turnline.flow.steps import channel
-from turnline.flow.work import Done
+from turnline.flow.work import StepResult
 
 from .attempts import Attempt
 
@@ -85,14 +85,14 @@ async def test_what_is_no_graph_opens_nothing() -> None:
 async def test_the_last_words_go_under_the_steps_id_or_where_into_says(into: str | None, key: str) -> None:
     attempt = await closed(talking(into=into), words="The end.", reason="sequence_complete")
 
-    assert await attempt.done() == Done(updates={key: "The end."})
+    assert await attempt.done() == StepResult(updates={key: "The end."})
 
 
 async def test_context_variables_of_the_conversation_are_mapped_and_no_others_come_back() -> None:
     attempt = talking(map={"score": "article_score", "never_set": "nothing"}, context={"tone": "dry"})
-    await closed(attempt, wrote={"score": 9, "draft": "..."}, words="Done.", reason="sequence_complete")
+    await closed(attempt, wrote={"score": 9, "draft": "..."}, words="StepResult.", reason="sequence_complete")
 
-    assert await attempt.done() == Done(updates={"article_score": 9, "it": "Done."})
+    assert await attempt.done() == StepResult(updates={"article_score": 9, "it": "StepResult."})
 
 
 @pytest.mark.parametrize(

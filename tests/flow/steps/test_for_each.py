@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from turnline.core.claims import Paused
 from turnline.errors import BadStepValue, ChildFailed
 from turnline.flow.steps import for_each
-from turnline.flow.work import Done, Paused
+from turnline.flow.work import StepResult
 
 from .attempts import Attempt
 from .children import Crash
@@ -23,7 +24,7 @@ def each(leads: object = (), **block: Any) -> Attempt:
     return Attempt(for_each.perform, step, public=public)
 
 
-async def woken(attempt: Attempt) -> Done | Paused:
+async def woken(attempt: Attempt) -> StepResult | Paused:
     attempt.woken()
     return await attempt.goes_on()
 
@@ -31,7 +32,7 @@ async def woken(attempt: Attempt) -> Done | Paused:
 async def test_no_items_are_no_children_and_no_results() -> None:
     attempt = each(())
 
-    assert await attempt.call() == Done(updates={"results": []})
+    assert await attempt.call() == StepResult(updates={"results": []})
     assert attempt.children.opened == []
 
 
@@ -71,7 +72,9 @@ async def test_results_are_what_each_childs_steps_wrote_in_the_order_of_the_item
     await woken(attempt)
     attempt.children.close("0", {"score": 1, "item": "changed", "number": 9})
 
-    assert await woken(attempt) == Done(updates={"scores": [{"score": 1}, {"score": 2, "tenant": "other"}]})
+    assert await woken(attempt) == StepResult(
+        updates={"scores": [{"score": 1}, {"score": 2, "tenant": "other"}]}
+    )
 
 
 async def test_a_childs_response_is_its_result() -> None:
@@ -79,7 +82,7 @@ async def test_a_childs_response_is_its_result() -> None:
     await attempt.paused()
     attempt.children.close("0", {"score": 1}, response={"item": 10, "grade": "A"})
 
-    assert await woken(attempt) == Done(updates={"results": [{"item": 10, "grade": "A"}]})
+    assert await woken(attempt) == StepResult(updates={"results": [{"item": 10, "grade": "A"}]})
 
 
 async def test_f1_reserved_keys_of_a_childs_response_are_dropped_and_noted() -> None:
@@ -87,7 +90,7 @@ async def test_f1_reserved_keys_of_a_childs_response_are_dropped_and_noted() -> 
     await attempt.paused()
     attempt.children.close("0", response={"grade": "A", "_user_id": "root"})
 
-    assert await woken(attempt) == Done(updates={"results": [{"grade": "A"}]})
+    assert await woken(attempt) == StepResult(updates={"results": [{"grade": "A"}]})
     assert attempt.drops == [("for_each", ["_user_id"])]
 
 
@@ -128,8 +131,12 @@ async def test_with_collect_a_failure_is_a_result_in_its_place() -> None:
     await woken(attempt)
     attempt.children.close("1", {"score": 2})
 
-    error = {"error": {"type": "error", "message": "no luck", "step": "score"}}
-    assert await woken(attempt) == Done(updates={"results": [error, {"score": 2}]})
+    done = await woken(attempt)
+    assert isinstance(done, StepResult)
+    [failed, fine] = done.updates["results"]
+    assert (failed["error"]["type"], failed["error"]["step"], fine) == ("error", "score", {"score": 2})
+    assert "child '0' of this run" in failed["error"]["message"]
+    assert "no luck" not in str(done)  # Every caller gets the results, and not every one may read the run.
 
 
 @pytest.mark.parametrize("found", [None, "text", {"a": 1}, 7])
@@ -214,7 +221,7 @@ async def test_f7_whatever_closes_when_and_wherever_it_crashes_every_item_is_don
     failing = data.draw(st.sets(st.integers(0, 8)))
 
     ended = await _called(attempt, data)
-    while not isinstance(ended, Done | ChildFailed):
+    while not isinstance(ended, StepResult | ChildFailed):
         for place in data.draw(_some_of(children.still_open)):
             children.fail(place, place) if int(place) in failing else children.close(place, {"did": place})
         for _ in range(data.draw(st.integers(1, 2))):
@@ -228,12 +235,12 @@ async def test_f7_whatever_closes_when_and_wherever_it_crashes_every_item_is_don
         assert isinstance(ended, ChildFailed)
         assert ended.message == str(min(failed))
     else:
-        assert isinstance(ended, Done)
-        told = [one.get("did") or one["error"]["message"] for one in ended.updates["results"]]
+        assert isinstance(ended, StepResult)
+        told = [one.get("did") or one["error"]["message"].split("'")[2] for one in ended.updates["results"]]
         assert told == [str(n) for n in range(count)]
 
 
-async def _called(attempt: Attempt, data: st.DataObject) -> Done | Paused | ChildFailed | None:
+async def _called(attempt: Attempt, data: st.DataObject) -> StepResult | Paused | ChildFailed | None:
     """The engine calls the step; its pause may or may not be written down before the process ends."""
     if attempt.is_paused and data.draw(st.booleans(), label="woken"):
         attempt.woken()

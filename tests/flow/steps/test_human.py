@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from turnline.core.claims import Paused
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadStepValue
 from turnline.flow.steps import human
 from turnline.flow.task import task_id
-from turnline.flow.work import Paused
 
 from .attempts import NOON, RUN, Attempt
 

@@ -13,7 +13,7 @@ import pytest
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadStepValue, CallFailed, MissingExtra, ParseFailed, TemplateFailed, UnknownName
 from turnline.flow.steps import mcp
-from turnline.flow.work import Done, Services
+from turnline.flow.work import Services, StepResult
 
 from ..scenes import Notes, work_on
 from .mcp_server import served
@@ -44,8 +44,8 @@ async def called(
     public: JsonObject | None = None,
     notes: Notes | None = None,
     **output: Any,
-) -> Done:
-    """Perform the step `ask`, which calls `tool`."""
+) -> StepResult:
+    """PerformStep the step `ask`, which calls `tool`."""
     block = {"server": server, "tool": tool, "arguments": arguments or {}, "output": output}
     services = Services(mcp_servers=SERVERS if servers is None else servers, secret={"KEY": KEY}.get)
     return await mcp.perform(

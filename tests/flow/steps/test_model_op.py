@@ -11,7 +11,7 @@ from turnline.core.envelope import JsonObject
 from turnline.errors import BadStepValue, TemplateFailed, UnknownName
 from turnline.flow.definition.flow import ModelUse
 from turnline.flow.steps import model_op
-from turnline.flow.work import Done, Services
+from turnline.flow.work import Services, StepResult
 from turnline.log.joined import Write
 
 from ..scenes import Notes, work_on
@@ -88,7 +88,7 @@ JANE: JsonObject = {"id": 1, "email": "jane@example.com", "score": 9}
 
 async def done_by(
     data: Models, public: JsonObject | None = None, notes: Notes | None = None, **block: Any
-) -> Done:
+) -> StepResult:
     work = work_on(
         {"id": "leads", "model_op": {"model": "Lead", **block}},
         public=public,

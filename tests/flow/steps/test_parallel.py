@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from turnline.core.claims import Paused
 from turnline.errors import ChildFailed
 from turnline.flow.steps import parallel
-from turnline.flow.work import Done, Paused
+from turnline.flow.work import StepResult
 
 from .attempts import Attempt
 
@@ -20,7 +21,7 @@ def branches(*names: str, **block: Any) -> Attempt:
     return Attempt(parallel.perform, {"parallel": {"branches": inner, **block}}, public=PUBLIC)
 
 
-async def woken(attempt: Attempt) -> Done | Paused:
+async def woken(attempt: Attempt) -> StepResult | Paused:
     attempt.woken()
     return await attempt.goes_on()
 
@@ -55,7 +56,7 @@ async def test_what_the_branches_wrote_is_merged_in_the_order_of_the_document() 
     await woken(attempt)
     attempt.children.close("left", {"a": 1, "both": "left"})
 
-    assert await woken(attempt) == Done(updates={"a": 1, "b": 2, "both": "right"})
+    assert await woken(attempt) == StepResult(updates={"a": 1, "b": 2, "both": "right"})
 
 
 async def test_a_branch_that_wrote_nothing_undoes_nothing_of_the_others() -> None:
@@ -64,7 +65,7 @@ async def test_a_branch_that_wrote_nothing_undoes_nothing_of_the_others() -> Non
     attempt.children.close("left", {"n": 2})
     attempt.children.close("right")
 
-    assert await woken(attempt) == Done(updates={"n": 2})
+    assert await woken(attempt) == StepResult(updates={"n": 2})
 
 
 async def test_with_into_the_results_stand_under_the_branches_names() -> None:
@@ -73,7 +74,7 @@ async def test_with_into_the_results_stand_under_the_branches_names() -> None:
     attempt.children.close("left", {"a": 1})
     attempt.children.close("right", response={"b": 2})
 
-    assert await woken(attempt) == Done(updates={"both": {"left": {"a": 1}, "right": {"b": 2}}})
+    assert await woken(attempt) == StepResult(updates={"both": {"left": {"a": 1}, "right": {"b": 2}}})
 
 
 async def test_f1_reserved_keys_of_a_branchs_response_are_dropped_and_noted() -> None:
@@ -81,7 +82,7 @@ async def test_f1_reserved_keys_of_a_branchs_response_are_dropped_and_noted() ->
     await attempt.paused()
     attempt.children.close("left", response={"a": 1, "_user_id": "root"})
 
-    assert await woken(attempt) == Done(updates={"a": 1})
+    assert await woken(attempt) == StepResult(updates={"a": 1})
     assert attempt.drops == [("parallel", ["_user_id"])]
 
 
@@ -107,12 +108,14 @@ async def test_with_collect_a_branch_that_failed_stands_under_its_name(into: str
     await attempt.paused()
     attempt.children.fail("left", "no luck")
     attempt.children.close("right", {"b": 2})
-    error = {"error": {"type": "error", "message": "no luck", "step": "score"}}
 
     done = await woken(attempt)
 
+    reference = "The run failed. The server's log has the reason; its reference is child 'left' of this run."
+    error = {"error": {"type": "error", "message": reference, "step": "score"}}
+
     expected = {"left": error, "b": 2} if into is None else {"both": {"left": error, "right": {"b": 2}}}
-    assert done == Done(updates=expected)
+    assert done == StepResult(updates=expected)
 
 
 async def test_f7_a_crash_behind_the_opening_opens_no_branch_twice() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.flow.stage import stage
-from turnline.core.conditions import Expr
 from turnline.core.envelope import Envelope
 from turnline.core.state import WorkflowState
+from turnline.core.transitions import Expr
 from turnline.expressions.functions import MAX_STEPS
 from turnline.testing.lines import NOON
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from turnline.core.claims import Paused
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadStepValue
 from turnline.flow.steps import wait
-from turnline.flow.work import Done, Paused
+from turnline.flow.work import StepResult
 
 from .attempts import NOON, Attempt
 
@@ -41,7 +42,7 @@ async def test_waiting_until_a_time_takes_iso_text_or_a_template_that_gives_it(
 
 @pytest.mark.parametrize("until", ["2030-01-01T12:00:00Z", "2001-01-01", "0001-01-01T00:00:00Z"])
 async def test_a_time_that_has_passed_is_not_waited_for(until: str) -> None:
-    assert await waiting(until=until).call() == Done()
+    assert await waiting(until=until).call() == StepResult()
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ async def test_a_time_that_has_come_ends_the_wait() -> None:
     await attempt.paused()
     attempt.fired()
 
-    assert await attempt.done() == Done()
+    assert await attempt.done() == StepResult()
 
 
 @pytest.mark.parametrize(("expires", "seconds"), [("10m", 600), (None, None)])
@@ -79,7 +80,7 @@ async def test_an_event_is_waited_for_by_its_name_for_so_long(expires: str | Non
     assert (found.reason, found.key, found.seconds) == ("event", "paid", seconds)
 
 
-async def told(attempt: Attempt, data: JsonObject) -> Done:
+async def told(attempt: Attempt, data: JsonObject) -> StepResult:
     await attempt.paused()
     attempt.told("paid", data)
     return await attempt.done()

@@ -8,7 +8,7 @@ import pytest
 
 from turnline.errors import ChildFailed
 from turnline.flow.steps import workflow
-from turnline.flow.work import Done
+from turnline.flow.work import StepResult
 
 from .attempts import Attempt
 
@@ -53,19 +53,19 @@ async def test_f1_reserved_keys_of_the_input_are_dropped_and_noted() -> None:
 async def test_the_flows_response_is_merged() -> None:
     attempt = await closed(calling(), wrote={"scratch": 1}, response={"invoice": "i1"})
 
-    assert await attempt.done() == Done(updates={"invoice": "i1"})
+    assert await attempt.done() == StepResult(updates={"invoice": "i1"})
 
 
 async def test_the_flows_response_goes_where_into_says() -> None:
     attempt = await closed(calling(into="bill"), response={"invoice": "i1"})
 
-    assert await attempt.done() == Done(updates={"bill": {"invoice": "i1"}})
+    assert await attempt.done() == StepResult(updates={"bill": {"invoice": "i1"}})
 
 
 async def test_a_flow_without_a_response_gives_its_public_context() -> None:
     attempt = await closed(calling(input={"a": 1}), wrote={"b": 2})
 
-    assert await attempt.done() == Done(updates={"a": 1, "b": 2})
+    assert await attempt.done() == StepResult(updates={"a": 1, "b": 2})
 
 
 @pytest.mark.parametrize("into", [None, "bill"])

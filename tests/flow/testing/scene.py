@@ -17,7 +17,7 @@ from turnline.flow.testing.documents import cases_in
 from turnline.flow.verdict import RunError
 from turnline.flow.work import Data, Services
 from turnline.flow.yaml_document import read_yaml
-from turnline.hub.clock import Clock
+from turnline.hub.timers import Clock
 
 from ..stage import flows_of
 

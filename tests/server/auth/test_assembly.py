@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from turnline.errors import BadKey, Unauthenticated
-from turnline.hub.ids import sortable_ids
+from turnline.hub.timers import sortable_ids
 from turnline.log.memory import MemoryLog
 from turnline.server.auth.api_keys import new_api_key
 from turnline.server.auth.assembly import open_development, open_production

@@ -60,6 +60,7 @@ def test_every_scope_of_the_design_is_needed_by_some_operation() -> None:
         "tasks:answer",
         "channels:read",
         "channels:write",
+        "channels:erase",
         "admin",
     }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from turnline.errors import AccessBusy, Unauthenticated
-from turnline.hub.clock import SystemClock
+from turnline.hub.timers import SystemClock
 from turnline.server.auth.process import (
     ANSWER_WITHIN_SECONDS,
     MAX_WAITING,

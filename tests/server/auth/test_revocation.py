@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from turnline.client.embedded import Hub
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import SCHEMA_VERSION, Envelope
 from turnline.errors import BadToken, ChannelQuarantined, LogUnavailable
-from turnline.hub.ids import sortable_ids
+from turnline.hub.timers import sortable_ids
 from turnline.log.base import Log
 from turnline.log.memory import MemoryLog
 from turnline.log.sqlite import SqliteLog
@@ -22,7 +23,7 @@ from turnline.server.auth.revocation import (
     REVOCATIONS_CHANNEL,
     Revocations,
 )
-from turnline.testing import ManualClock, flip_memory
+from turnline.testing import ManualClock, damage_memory
 
 from .scenes import NOW
 
@@ -134,7 +135,7 @@ async def test_a_damaged_list_lets_nobody_in() -> None:
     known = revocations(log, clock)
     await known.revoke([A], reason="", by="root")
     await known.revoke([B], reason="", by="root")
-    flip_memory(log, REVOCATIONS_CHANNEL, 2)
+    damage_memory(log, REVOCATIONS_CHANNEL, 2)
 
     for _ in range(2):
         with pytest.raises(ChannelQuarantined, match=REVOCATIONS_CHANNEL):
@@ -229,8 +230,10 @@ class RacingLog(MemoryLog):
         super().__init__()
         self.before_the_next_append: Callable[[], object] | None = None
 
-    async def append(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+    async def append(
+        self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
+    ) -> None:
         first, self.before_the_next_append = self.before_the_next_append, None
         if first is not None:
             await first()  # type: ignore[misc]
-        await super().append(channel_id, envelopes, after=after)
+        await super().append(channel_id, envelopes, after=after, row=row)

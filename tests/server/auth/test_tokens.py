@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from turnline.errors import LogUnavailable, Unauthenticated
-from turnline.hub.ids import sortable_ids
+from turnline.hub.timers import sortable_ids
 from turnline.log.memory import MemoryLog
 from turnline.server.auth.biscuit import attenuate
 from turnline.server.auth.credentials import Credentials

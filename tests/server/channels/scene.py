@@ -17,11 +17,10 @@ from turnline.agent.scripted import ScriptedModel, ScriptItem
 from turnline.client.hub_client import HubClient
 from turnline.client.human_client import HumanClient
 from turnline.client.link import LocalLink
-from turnline.core.conditions import FromSpeaker
 from turnline.core.envelope import JsonObject
 from turnline.core.governance import Passport
 from turnline.core.graph import Transition, TransitionGraph
-from turnline.core.targets import AgentTarget, TerminateTarget
+from turnline.core.transitions import AgentTarget, FromSpeaker, TerminateTarget
 from turnline.log.base import Log
 from turnline.log.memory import MemoryLog
 
@@ -76,10 +75,14 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    *script: ScriptItem, flows: str = "", log: Callable[[], Log] = MemoryLog, tools: Any = (), **nodes: Any
+    *script: ScriptItem,
+    flows: str = "",
+    log: Callable[[], Log] = MemoryLog,
+    tools: Any = (),
+    **given: Any,
 ) -> AsyncIterator[Scene]:
     """A server whose hub has the agent `helper` and the people carol and dave."""
-    async with served(*([flows] if flows else []), log=log, **nodes) as server:
+    async with served(*([flows] if flows else []), log=log, **given) as server:
         hub = server.runtime.hub
         door = HubClient(LocalLink(hub), hub=hub)
         try:

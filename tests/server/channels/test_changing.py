@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 
 from tests.server.stage import PEOPLE, person
 from turnline.agent.tool import tool
+from turnline.network import (
+    AgentTarget,
+    Envelope,
+    TerminateTarget,
+    Transition,
+    TransitionGraph,
+    register_condition,
+)
 from turnline.testing import call
 
 from .scene import scene
@@ -30,6 +40,30 @@ async def test_a_person_with_the_floor_takes_the_turn() -> None:
     assert (said["event_type"], said["event_data"]) == ("text", {"text": "Hi!"})
     assert said["decision"]["kind"] == "speak"
     assert lines[-1]["event_data"]["body"] == "Hello, carol."
+
+
+@dataclass(slots=True)
+class Breaks:
+    """Raises with a text that is not for callers."""
+
+    name: ClassVar[str] = "test_changing.breaks"
+
+    def evaluate(self, state: Any, envelope: Envelope) -> bool:
+        raise ValueError("the password is hunter2")
+
+
+async def test_what_a_condition_raises_is_in_the_servers_log_and_not_in_the_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    register_condition(Breaks)
+    graph = TransitionGraph("carol", [Transition(Breaks(), AgentTarget("helper"))], TerminateTarget("done"))
+    async with scene() as stage:
+        channel = await stage.open(knobs={"graph": graph.to_dict()})
+        answer = await stage.server.post(f"/channels/{channel}/messages", {"text": "Hi!"}, token="carol")
+
+    assert answer.status_code == 409
+    assert "hunter2" not in answer.text
+    assert "hunter2" in caplog.text
 
 
 async def test_a_message_sent_again_is_said_once() -> None:
@@ -208,3 +242,58 @@ async def test_a_run_is_cancelled_as_a_run() -> None:
 
     assert answer.status_code == 409
     assert "/runs/" in answer.json()["error"]["message"]
+
+
+async def test_y2_what_was_said_on_a_closed_channel_is_erased_and_an_open_one_is_not() -> None:
+    async with scene("hello") as stage:
+        channel = await stage.open("My name is Bob.")
+        early = await stage.server.post(f"/channels/{channel}/erase", {})
+        await stage.server.post(f"/channels/{channel}/close", {}, token="carol")
+        done = await stage.server.post(f"/channels/{channel}/erase", {"reason": "requested"})
+        shown = (await stage.server.get(f"/channels/{channel}/envelopes")).text
+
+    assert (early.status_code, done.status_code) == (409, 200)
+    assert "is open" in early.json()["error"]["message"]
+    assert done.json()["data"]["channels"][channel] > 0
+    assert "Bob" not in shown
+
+
+async def test_y2_erasing_needs_its_own_scope() -> None:
+    async with scene("hello") as stage:
+        channel = await stage.open("My name is Bob.")
+        await stage.server.post(f"/channels/{channel}/close", {}, token="carol")
+
+        assert (await stage.server.post(f"/channels/{channel}/erase", {}, token="carol")).status_code == 403
+
+
+@pytest.mark.parametrize("lines", [[], [[1]], [[1, 2, 3]], "1-2", [[True, 2]], [["1", "2"]], [[1, 1]] * 1001])
+async def test_y2_lines_to_erase_are_pairs_of_numbers(lines: object) -> None:
+    async with scene() as stage:
+        channel = await stage.open()
+
+        assert (await stage.server.post(f"/channels/{channel}/erase", {"lines": lines})).status_code == 422
+
+
+async def test_y2_every_operation_answers_for_an_erased_channel_and_an_erased_run() -> None:
+    """What is left is shown, and what needs the content says that it was erased. Nothing is a 500."""
+    async with scene("hello", flows=WORK) as stage:
+        channel = await stage.open("My name is Bob.")
+        run = (await stage.server.post("/work", {}, Prefer="respond-async")).headers["x-run-id"]
+        await stage.server.post(f"/channels/{channel}/close", {}, token="carol")
+        await stage.server.post(f"/runs/{run}/cancel", {})
+        for one in (channel, run):
+            assert (await stage.server.post(f"/channels/{one}/erase", {})).status_code == 200
+        said = (await stage.server.get("/openapi.json")).json()["paths"]
+        answers = {}
+        for path, methods in said.items():
+            for name in ("channel_id", "run_id"):
+                if f"{{{name}}}" not in path or "events" in path:
+                    continue
+                filled = path.replace("{channel_id}", channel).replace("{run_id}", run).replace("{seq}", "3")
+                for method in methods:
+                    body = {"at": 3, "text": "x", "request_id": "x", "answer": "x"} if method == "post" else None
+                    answer = await stage.server.send(method.upper(), filled, body)
+                    answers[f"{method} {path}"] = (answer.status_code, answer.text[:200])
+
+    print("\n".join(f"{name}: {found}" for name, found in answers.items()))
+    assert [name for name, (status, _) in answers.items() if status >= 500] == []

@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
+from tests.turn_lines import claim_own
 from turnline.agent.context import Context
 from turnline.agent.tool import tool
+from turnline.client.channel import Channel
 from turnline.core.event_types import EV_CONTEXT_SET
+from turnline.core.governance import Passport
 from turnline.core.graph import TransitionGraph
-from turnline.core.targets import TerminateTarget
+from turnline.core.transitions import TerminateTarget
 from turnline.hub.request import OpenRequest
+from turnline.hub.timers import secret_id
 from turnline.hub.turns import UNITS
 from turnline.testing import call
 
@@ -218,14 +222,39 @@ async def test_a_person_who_answers_over_http_answers_in_their_own_name() -> Non
     assert line["event_data"] == body
 
 
-async def test_an_answer_to_a_question_that_is_for_others_is_answered_as_to_none() -> None:
-    async with scene(call("ask"), "Blue it is.", tools=[asking()]) as stage:
-        channel, _ = await asked(stage, target=["helper"])
-        body = {"request_id": "0" * 32, "answer": "blue"}
-        unknown = await stage.server.post(f"/channels/{channel}/answers", body, token="carol")
-        stranger = await stage.server.post(f"/channels/{channel}/answers", body, token="dave")
+async def test_a_question_that_is_for_others_is_as_if_it_had_not_been_asked() -> None:
+    """Dave is on the channel, and knows the request id."""
+    graph = TransitionGraph("asker", [], TerminateTarget("done"))
+    async with scene() as stage:
+        asker = await stage.hub.register(None, Passport(name="asker"))
+        knobs = {"graph": graph.to_dict()}
+        opened = await stage.people["carol"].open("workflow", ["asker", "dave"], knobs)
+        channel = opened.channel_id
+        claim = await claim_own(asker.seat, channel, 1)
+        data = {"request_id": secret_id(), "question": "Pay?", "turn": 1, "call": "", "position": 1}
+        handle = Channel(asker.seat, channel, claim=claim.seq)
+        await handle.send(event_type="human.requested", event_data=data, audience=["carol"])
+        questions = {
+            who: (await stage.data(f"/channels/{channel}", token=who))["questions"]
+            for who in ("root", "carol", "dave")
+        }
+        body = {"answer": "yes", "as": "dave"}
+        answers = [
+            await stage.server.post(f"/channels/{channel}/answers", {**body, "request_id": one}, token="dave")
+            for one in (data["request_id"], "0" * 32)
+        ]
+        stranger = await stage.server.post(
+            f"/channels/{channel}/answers", {**body, "request_id": data["request_id"]}, token="onlooker"
+        )
+        for_dave = await stage.server.post(
+            f"/channels/{channel}/answers", {**body, "request_id": data["request_id"]}
+        )
 
-    assert (unknown.status_code, stranger.status_code) == (404, 404)
+    assert {who: len(found) for who, found in questions.items()} == {"root": 1, "carol": 1, "dave": 0}
+    assert [one.status_code for one in answers] == [404, 404]
+    assert answers[0].text.replace(str(data["request_id"]), "ID") == answers[1].text.replace("0" * 32, "ID")
+    assert stranger.status_code == 403
+    assert for_dave.status_code == 403  # Dave was not asked, so an admin cannot answer for him.
 
 
 async def test_context_updates_of_a_packet_are_shown_to_its_audience_only() -> None:

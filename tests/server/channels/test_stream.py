@@ -6,7 +6,12 @@ import asyncio
 import json
 
 from tests.server.stage import PEOPLE, Listening
+from turnline.client.turn import Turn
 from turnline.core.envelope import JsonObject
+from turnline.core.governance import Passport
+from turnline.core.graph import TransitionGraph
+from turnline.core.routing import packet
+from turnline.core.transitions import TerminateTarget
 from turnline.server.auth.principal import Principal
 
 from .scene import Scene, scene
@@ -55,6 +60,30 @@ async def test_words_come_before_the_packet_that_holds_them() -> None:
 
     names = [name for name, _ in events]
     assert names.index("words") < len(names) - 1
+
+
+async def test_words_of_a_packet_are_streamed_to_its_audience_only() -> None:
+    graph = TransitionGraph("whisperer", [], TerminateTarget("done"))
+    let = asyncio.Event()
+
+    async def whisper(turn: Turn) -> JsonObject:
+        turn.audience = ["carol"]
+        await let.wait()
+        await turn.tell("psst")
+        return packet("psst")
+
+    async with scene() as stage:
+        whisperer = await stage.hub.register(None, Passport(name="whisperer"))
+        whisperer.on_turn(whisper)
+        knobs = {"graph": graph.to_dict()}
+        channel = (await stage.people["carol"].open("workflow", ["whisperer", "dave"], knobs)).channel_id
+        streams = {who: await followed(stage, channel, token=who) for who in ("root", "carol", "dave")}
+        let.set()
+        heard = {who: told(await stream.rest()) for who, stream in streams.items()}
+
+    words = {who: [data["text"] for name, data in events if name == "words"] for who, events in heard.items()}
+    assert words == {"root": ["psst"], "carol": ["psst"], "dave": []}
+    assert "psst" not in str(heard["dave"])
 
 
 async def test_a_stream_goes_on_behind_the_last_line_seen() -> None:

@@ -55,17 +55,8 @@ class Cast:
 
     def is_person(self, agent_id: str) -> bool:
         """Whether a person has the turns of this participant, as far as that is known."""
-        kind, is_user = self.kind(agent_id), self.shown(agent_id) == USER and not self.is_closed
-        return kind == PERSON or is_user
-
-    def shown(self, agent_id: str) -> str:
-        """The name of a participant."""
-        member = self.spec.participant(agent_id)
-        return agent_id if member is None else member.name
-
-    def kind(self, agent_id: str) -> str:
-        member = self.spec.participant(agent_id)
-        return "" if member is None else member.kind
+        is_user = self.spec.name_of(agent_id) == USER and not self.is_closed
+        return is_user or self.spec.kind_of(agent_id) == PERSON
 
     def may_call(self, agent_id: str, tool: str) -> bool:
         return self.tools is None or agent_id not in self.tools or tool in self.tools[agent_id]
@@ -80,7 +71,7 @@ class Cast:
         return frozenset().union(*self.tools.values())
 
     def _may_have_tools(self, agent_id: str) -> bool:
-        return not self.is_person(agent_id) and self.kind(agent_id) != STEP
+        return not self.is_person(agent_id) and agent_id in self.spec.turn_order
 
 
 def cast_of(
@@ -94,7 +85,7 @@ def cast_of(
     """Return the cast of a graph, as far as it is known."""
     given = list(map(_member, participants or ()))
     ids = {one.agent_id for one in given}
-    steps = [Participant(id_, step.step, STEP) for id_, step in steps_of(graph).items() if id_ not in ids]
+    steps = [Participant(one, one, STEP, played_by=OTHER) for one in steps_of(graph) if one not in ids]
     known = {name for one in (*given, *steps) for name in (one.agent_id, one.name)}
     missing = [name for name in names_in(graph) if name not in known]
     if opener is not None and opener not in known and opener not in missing:

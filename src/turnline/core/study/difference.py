@@ -3,7 +3,8 @@
     difference(Side(state, lines), Side(state, lines)) -> Difference
 
 Rule: two lines are the same if the same participant says the same and the floor goes to the same. Ids,
-times, claims, and what a reply cost are new in every conversation and part nobody.
+times, claims, pauses, children, and what a reply cost are new in every conversation and part nobody. A
+question that a fork asks again counts once.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from msgspec import Struct
 
 from turnline.core import event_types as ev
 from turnline.core.envelope import Envelope, JsonObject
-from turnline.core.packet import body_of
-from turnline.core.state import State
-from turnline.core.study.looked import name_of
+from turnline.core.event_types import body_of
+from turnline.core.state import STUCK, State
 from turnline.core.study.spent import Spent, spent
 from turnline.core.study.why import outcome
 from turnline.core.study.wording import turns_told
@@ -27,7 +27,15 @@ from turnline.core.study.wording import turns_told
 _OF_ANY_TRY: Final = frozenset(
     {ev.EV_CHANNEL_INVITE, ev.EV_CHANNEL_INVITE_ACK, ev.EV_CHANNEL_OPENED, ev.EV_CHANNEL_FORKED}
 )
-_WORK: Final = frozenset({ev.EV_TURN_CLAIMED, ev.EV_TURN_RELEASED, ev.EV_EXPECTATION_VIOLATED})
+_WORK: Final = frozenset(
+    {
+        ev.EV_TURN_CLAIMED,
+        ev.EV_TURN_RELEASED,
+        ev.EV_TURN_RENEWED,
+        ev.EV_EXPECTATION_VIOLATED,
+        ev.EV_CHANNEL_CHILD,
+    }
+)
 _TEXT_CHARACTERS: Final = 160
 
 
@@ -134,12 +142,29 @@ def said(line: Envelope, state: State) -> tuple[str, str, object, str]:
     """What a line comes to, whichever channel it is on: two that are equal say the same."""
     decision = line.decision
     then = "" if decision is None else outcome(decision, state.spec)
-    return line.event_type, name_of(line.sender_id, state.spec), _matter(line), then
+    return line.event_type, state.spec.name_of(line.sender_id), _matter(line), then
 
 
 def substance(lines: Iterable[Envelope]) -> list[Envelope]:
-    """The lines without those that every try has of its own: invitations, claims, the fork itself."""
-    return [one for one in lines if one.event_type not in _OF_ANY_TRY | _WORK]
+    """The lines without those that every try has of its own: invitations, claims, pauses, the fork itself."""
+    kept, asked = list[Envelope](), set[str]()
+    for one in lines:
+        if one.event_type in _OF_ANY_TRY | _WORK or _is_wait(one):
+            continue
+        if one.event_type == ev.EV_HUMAN_REQUESTED:
+            place = str([one.event_data.get(key) for key in ("turn", "call", "position", "question")])
+            if place in asked:
+                continue
+            asked.add(place)
+        kept.append(one)
+    return kept
+
+
+def _is_wait(line: Envelope) -> bool:
+    """Return whether a line only says that a turn waits, or waits no more: that depends on timing."""
+    if line.event_type == ev.EV_TURN_RESUMED:
+        return not line.event_data.keys() & {"event", "data"}
+    return line.event_type == ev.EV_TURN_PAUSED and line.event_data.get("reason") != STUCK
 
 
 def _parting(a: Side, b: Side) -> tuple[Envelope | None, Envelope | None]:
@@ -171,6 +196,7 @@ _SHARED: Final = {
     ev.EV_PACKET: ("body", "routing", "context_updates", "context_deletes"),
     ev.EV_TURN_MODEL: ("text", "calls"),
     ev.EV_TURN_TOOL: ("tool", "text", "failed", "returned", "context"),
+    ev.EV_TURN_ONCE: ("key", "result"),
     ev.EV_TURN_FAILED: ("error",),
     ev.EV_TURN_ABANDONED: ("turn",),
     ev.EV_TURN_PAUSED: ("reason",),

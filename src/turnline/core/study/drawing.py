@@ -26,7 +26,7 @@ from turnline.core.study.cast import Cast, cast_of
 from turnline.core.study.picture import ANYONE, Edge, Node, Picture, Words, node_id
 from turnline.core.study.ways import Way, Ways
 from turnline.core.study.wording import target_told, told
-from turnline.core.targets import (
+from turnline.core.transitions import (
     AgentTarget,
     RevertToInitiatorTarget,
     RoundRobinTarget,
@@ -98,7 +98,7 @@ class _Drawing:
     def _detail(self, target: TransitionTarget) -> str:
         match target:
             case FanOutTarget(agents=agents):
-                return f"asks {', '.join(map(self._cast.shown, agents))}"
+                return f"asks {', '.join(map(self._cast.spec.name_of, agents))}"
             case NestedTarget():
                 return "runs a graph"
         return ""
@@ -107,10 +107,11 @@ class _Drawing:
         its_id = node_id(agent_id)
         known = self.nodes.get(its_id)
         if known is None or (detail and not known.detail):
+            kind = self._cast.spec.kind_of(agent_id) or "agent"
             self.nodes[its_id] = Node(
                 id=its_id,
-                label=self._cast.shown(agent_id),
-                kind="human" if self._cast.is_person(agent_id) else self._cast.kind(agent_id) or "agent",
+                label=self._cast.spec.name_of(agent_id),
+                kind="human" if self._cast.is_person(agent_id) else kind,
                 is_first=agent_id == self._ways.initial,
                 agent_id=agent_id,
                 detail=detail,
@@ -127,7 +128,7 @@ class _Drawing:
 def _words(transition: Transition, cast: Cast) -> Words:
     match transition.then:
         case AgentTarget(agent_id=name):
-            target = cast.shown(cast.spec.resolve(name))
+            target = cast.spec.name_of(cast.spec.resolve(name))
         case TerminateTarget(reason=reason):
             target = f"close: {reason}"
         case other:

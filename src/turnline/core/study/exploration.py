@@ -154,11 +154,11 @@ def explore(
     with suppress(TooMany):
         loop = cycle_in(walk) if graph.max_turns is None else ()
     return Exploration(
-        reachable=tuple(map(cast.shown, reached)),
-        unreachable=tuple(cast.shown(one) for one in cast.named if one not in reached),
+        reachable=tuple(map(cast.spec.name_of, reached)),
+        unreachable=tuple(cast.spec.name_of(one) for one in cast.named if one not in reached),
         close_reasons=tuple(walk.close_reasons),
         longest_run=walk.longest_run,
-        cycle=tuple(cast.shown(move.speaker) for move in loop),
+        cycle=tuple(cast.spec.name_of(move.speaker) for move in loop),
         bound_hit=not walk.is_complete,
     )
 

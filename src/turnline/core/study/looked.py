@@ -14,11 +14,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from turnline.core import conditions as known
-from turnline.core.channel import ChannelSpec
-from turnline.core.conditions import Condition, holds, routing_of, speaker_of
+from turnline.core import transitions as known
 from turnline.core.envelope import Envelope
 from turnline.core.state import State
+from turnline.core.transitions import Condition, holds, routing_of, speaker_of
 from turnline.expressions.functions import OutOfSteps, Steps
 
 _CHARACTERS: Final = 80
@@ -68,12 +67,6 @@ def look(condition: Condition, written: Condition, state: State, envelope: Envel
     )
 
 
-def name_of(agent_id: str, spec: ChannelSpec) -> str:
-    """The participant's name; what is not a participant's id as it is."""
-    member = spec.participant(agent_id)
-    return member.name if member else agent_id
-
-
 def shown(values: dict[str, Any]) -> str:
     """The values as people read them, each cut to a line."""
     return ", ".join(f"{name} = {_short(value)}" for name, value in values.items())
@@ -117,7 +110,7 @@ def _variable(condition: Any, state: State, envelope: Envelope) -> dict[str, Any
 
 
 def _speaker(condition: Any, state: State, envelope: Envelope) -> dict[str, Any]:
-    return {"speaker": name_of(speaker_of(envelope), state.spec)}
+    return {"speaker": state.spec.name_of(speaker_of(envelope))}
 
 
 def _failure(condition: Any, state: State, envelope: Envelope) -> dict[str, Any]:

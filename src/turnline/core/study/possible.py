@@ -20,7 +20,17 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from turnline.core.channel import ChannelSpec
-from turnline.core.conditions import (
+from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
+from turnline.core.event_types import EV_PACKET, EV_TURN_FAILED, HUB
+from turnline.core.graph import TransitionGraph
+from turnline.core.router import Router, resolved
+from turnline.core.state import LONG_AGO, State
+from turnline.core.step_targets import FanOutTarget, NestedTarget
+from turnline.core.study.cast import Cast
+from turnline.core.study.choices import Budget, Choices, every
+from turnline.core.study.values import Candidates, candidates_of
+from turnline.core.transitions import (
+    AgentTarget,
     AllOf,
     Always,
     AnyOf,
@@ -32,27 +42,15 @@ from turnline.core.conditions import (
     Expr,
     FromSpeaker,
     Not,
-    SignalIs,
-    ToolCalled,
-    TurnFailed,
-    parts_of,
-)
-from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
-from turnline.core.event_types import EV_PACKET, EV_TURN_FAILED, HUB
-from turnline.core.graph import TransitionGraph
-from turnline.core.router import Router, resolved
-from turnline.core.state import LONG_AGO, State
-from turnline.core.step_targets import FanOutTarget, NestedTarget
-from turnline.core.study.cast import Cast
-from turnline.core.study.choices import Budget, Choices, every
-from turnline.core.study.values import Candidates, candidates_of
-from turnline.core.targets import (
-    AgentTarget,
     RevertToInitiatorTarget,
     RoundRobinTarget,
+    SignalIs,
     StayTarget,
     TerminateTarget,
+    ToolCalled,
     TransitionTarget,
+    TurnFailed,
+    parts_of,
 )
 
 T = TypeVar("T")

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, product
 from typing import Any, Final
 
-from turnline.core.conditions import Expr
 from turnline.core.envelope import Decision, Speak
 from turnline.core.study.possible import PLAIN, Move, Possible, Sign, envelope_of, state_of
 from turnline.core.study.values import ELSE
+from turnline.core.transitions import Expr
 from turnline.errors import Refused
 
 MOST_TRIES: Final = 2_000

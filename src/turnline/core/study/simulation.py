@@ -19,11 +19,11 @@ from functools import reduce
 from typing import Any, Final
 
 from turnline.core import event_types as ev
-from turnline.core.adapters.workflow import WorkflowAdapter
+from turnline.core.adapters import WorkflowAdapter
 from turnline.core.channel import ChannelSpec, ChannelState, Participant
 from turnline.core.envelope import Close, Decision, Draft, Envelope, JsonObject, Speak
+from turnline.core.event_types import body_of
 from turnline.core.graph import TransitionGraph
-from turnline.core.packet import body_of
 from turnline.core.routing import Finish, Handoff, ToolOutcome, packet
 from turnline.core.state import LONG_AGO, WorkflowState
 from turnline.core.step_targets import names_in, steps_of

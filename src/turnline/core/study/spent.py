@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_PACKET, EV_TURN_FAILED, EV_TURN_MODEL, EV_TURN_PAUSED
+from turnline.core.json import is_number
 from turnline.core.state import RETRY
-from turnline.core.variables import is_number
 
 
 class Spent(Struct, frozen=True, kw_only=True):
@@ -33,7 +33,8 @@ class Spent(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         cost = f", ${self.cost:.4f}" if self.cost else ""
-        return f"{self.requests} requests, {self.input_tokens} + {self.output_tokens} tokens{cost}"
+        requests = "1 request" if self.requests == 1 else f"{self.requests} requests"
+        return f"{requests}, {self.input_tokens} + {self.output_tokens} tokens{cost}"
 
 
 class Counter:
@@ -72,7 +73,7 @@ def spent(lines: Iterable[Envelope]) -> Spent:
 
 
 def _is_retry(line: Envelope) -> bool:
-    """Whether an attempt of a step failed: the next one's packet does not count what it used."""
+    """Return whether an attempt of a step failed: the packet of the next one does not count what it used."""
     return line.event_type == EV_TURN_PAUSED and line.event_data.get("reason") == RETRY
 
 

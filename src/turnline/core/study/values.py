@@ -13,8 +13,8 @@ from itertools import pairwise
 from math import floor, inf, isfinite, nextafter
 from typing import Any, Final
 
-from turnline.core.conditions import Condition, ContextEquals, ContextIn, ContextThreshold
-from turnline.core.variables import is_number
+from turnline.core.json import is_number
+from turnline.core.transitions import Condition, ContextEquals, ContextIn, ContextThreshold
 
 Candidates = tuple[Any, ...]
 

@@ -14,29 +14,27 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from turnline.core.channel import ChannelSpec
-from turnline.core.conditions import (
+from turnline.core.graph import Transition, TransitionGraph
+from turnline.core.router import resolved
+from turnline.core.step_targets import FanOutTarget, NestedTarget
+from turnline.core.study.cast import Cast
+from turnline.core.study.picture import OTHERWISE
+from turnline.core.study.wording import told
+from turnline.core.transitions import (
+    AgentTarget,
     AllOf,
     Always,
     AnyOf,
     AtTurn,
     Condition,
     FromSpeaker,
-    TurnFailed,
-    parts_of,
-)
-from turnline.core.graph import Transition, TransitionGraph
-from turnline.core.router import resolved
-from turnline.core.step_targets import FanOutTarget, NestedTarget, step_id
-from turnline.core.study.cast import Cast
-from turnline.core.study.picture import OTHERWISE
-from turnline.core.study.wording import told
-from turnline.core.targets import (
-    AgentTarget,
     RevertToInitiatorTarget,
     RoundRobinTarget,
     StayTarget,
     TransitionTarget,
+    TurnFailed,
     next_in,
+    parts_of,
 )
 
 MOST_LOOKS: Final = 400_000
@@ -89,7 +87,7 @@ class Ways:
             case StayTarget():
                 return speaker
             case FanOutTarget(step=step) | NestedTarget(step=step):
-                return step_id(step)
+                return step
             case RoundRobinTarget(participants=order) if order:
                 return next_in(tuple(order), speaker)
             case RoundRobinTarget() if self._cast.is_closed and self._cast.opener is not None:

@@ -14,14 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnline.core import event_types as ev
-from turnline.core.conditions import speaker_of
 from turnline.core.envelope import Basis, Decision, Envelope, Speak
 from turnline.core.fold import taken
 from turnline.core.graph import TransitionGraph
 from turnline.core.router import Router
 from turnline.core.state import State
-from turnline.core.study.looked import name_of
 from turnline.core.study.why import because, is_turn, outcome
+from turnline.core.transitions import speaker_of
 from turnline.errors import TurnlineError
 
 
@@ -81,7 +80,7 @@ def _beginning(line: Envelope, state: State, router: Router) -> Iterable[Instead
         return
     if recorded.agent_id != router.initial_speaker:
         instead = Speak(router.initial_speaker, Basis(kind="initial"))
-        text = f"{outcome(instead, state.spec)} first, not to {name_of(recorded.agent_id, state.spec)}"
+        text = f"{outcome(instead, state.spec)} first, not to {state.spec.name_of(recorded.agent_id)}"
         yield Instead(seq=line.seq, turn=0, speaker="hub", recorded=recorded, instead=instead, text=text)
 
 
@@ -90,7 +89,7 @@ def _judged(before: State, line: Envelope, recorded: Decision, router: Router) -
     told = Instead(
         seq=line.seq,
         turn=before.turn,
-        speaker=name_of(speaker_of(line), before.spec),
+        speaker=before.spec.name_of(speaker_of(line)),
         recorded=recorded,
         instead=None,
         text="",

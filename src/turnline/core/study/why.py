@@ -19,17 +19,19 @@ from msgspec.structs import replace
 
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelSpec, ChannelState
-from turnline.core.conditions import routing_of, speaker_of
 from turnline.core.envelope import Basis, Close, Decision, Envelope, Rest, Speak
 from turnline.core.fold import taken
 from turnline.core.graph import TransitionGraph
 from turnline.core.router import MAX_DECISION_STEPS, Ready, Router
-from turnline.core.state import State
-from turnline.core.study.looked import Part, look, name_of, shown
+from turnline.core.state import RETRY, STUCK, State
+from turnline.core.study.looked import Part, look, shown
+from turnline.core.transitions import routing_of, speaker_of
 from turnline.expressions.functions import Steps
 
 WHY_DECISIONS: Final = 10
 """An explanation may cost as much as so many decisions: it asks every rule, and the parts of each."""
+_RESUME: Final = "resume"
+"""The kind of a decision that gives a paused turn its floor again; an operator's is `retry`."""
 _TURNS: Final = (*sorted(ev.SUBSTANTIVE), ev.EV_TURN_FAILED)
 
 
@@ -89,7 +91,7 @@ def why(before: State, envelope: Envelope, adapter: object = None) -> Why:
         channel_id=envelope.channel_id,
         seq=envelope.seq,
         event_type=envelope.event_type,
-        speaker=name_of(speaker_of(envelope), spec),
+        speaker=spec.name_of(speaker_of(envelope)),
         turn=before.turn if counts else None,
         decision=envelope.decision,
         summary=_no_turn(before, envelope),
@@ -118,7 +120,7 @@ def outcome(decision: Decision, spec: ChannelSpec) -> str:
         return f"the channel closes with {decision.reason!r}"
     if isinstance(decision, Rest):
         return "the channel rests until a person or a program says something"
-    return f"the floor goes to {name_of(decision.agent_id, spec)}"
+    return f"the floor goes to {spec.name_of(decision.agent_id)}"
 
 
 # The rules of a workflow channel, in the order in which they are asked.
@@ -263,13 +265,30 @@ def _no_turn(before: State, envelope: Envelope) -> str:
     decision, data = envelope.decision, envelope.event_data
     if envelope.event_type == ev.EV_CHANNEL_CLOSED:
         return _closing(before, data)
+    if decision is not None and decision.by.kind in (_RESUME, RETRY):
+        return _resuming(before, decision.by.kind)
     if decision is not None:
         return f"{outcome(decision, before.spec)}: nobody's turn was over, it {_begins(envelope)}."
     if envelope.event_type == ev.EV_TEXT:
         return "an interjection: it moves neither the floor nor the turn count."
     floor = before.expected_next_speaker
-    has = f"; {name_of(floor, before.spec)} keeps the floor" if floor else ""
+    if envelope.event_type == ev.EV_TURN_PAUSED and floor:
+        return f"{_pausing(str(data.get('reason')), before.spec.name_of(floor))} It keeps the floor."
+    has = f"; {before.spec.name_of(floor)} keeps the floor" if floor else ""
     return f"a {envelope.event_type!r} never moves the floor{has}."
+
+
+def _pausing(reason: str, name: str) -> str:
+    if reason == STUCK:
+        return f"the turn of {name} is stuck: its process ended each time. It waits for an operator's retry."
+    return f"the turn of {name} is paused: it waits ({reason}), and no worker has it."
+
+
+def _resuming(before: State, kind: str) -> str:
+    name = before.spec.name_of(before.expected_next_speaker or "")
+    since = "" if before.pause is None else f", which was paused at line {before.pause.seq}"
+    because = "an operator retries it" if kind == RETRY else "what it waited for is there"
+    return f"the turn of {name}{since}, resumes: {because}."
 
 
 def _begins(envelope: Envelope) -> str:
@@ -285,7 +304,7 @@ def _closing(before: State, data: dict[str, Any]) -> str:
     if before.status is ChannelState.EXPIRED:
         return f"{reason}: its time was up."
     if data.get("by"):
-        return f"{reason}: {name_of(str(data['by']), before.spec)} closed it."
+        return f"{reason}: {before.spec.name_of(str(data['by']))} closed it."
     return f"{reason}; no rule of the graph was asked."
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnline.core.conditions import (
+from turnline.core.transitions import (
     AllOf,
     Always,
     AnyOf,
@@ -18,9 +18,9 @@ from turnline.core.conditions import (
     Not,
     SignalIs,
     ToolCalled,
+    TransitionTarget,
     TurnFailed,
 )
-from turnline.core.targets import TransitionTarget
 
 
 def told(condition: Condition) -> str:

@@ -13,6 +13,7 @@ problems, each with a code, a place and what to do. Codes never change their mea
     TL106  a person is asked for nothing (warning)      people
     TL107  a signal from a field the form lacks         people
     TL108  retry.statuses where no request is made (warning)  paths
+    TL109  a tool asks a person, and nobody is named    people
     TL201  a key is read that no path produces (warning)  keys
     TL202  a reserved key is written                    reserved
     TL203  a reserved key is shown                      reserved
@@ -67,6 +68,7 @@ _OF_A_PROJECT: Final[Sequence[Callable[[Flow, Known], Iterable[Problem]]]] = (
     inputs.inputs_of_flows,
     names.missing_names,
     names.models_used,
+    people.unasked_people,
     branches.keys_written_twice,
 )
 _NOTHING_KNOWN: Final = Known()

@@ -101,7 +101,7 @@ def _calls(flow: Flow) -> list[_Call]:
 
 
 def _is_certain(scope: Scope, place: int) -> bool:
-    """Whether no way leads around a step."""
+    """Return whether every way leads through a step."""
     step, edges = scope.steps[place], edges_of(scope.steps)
     if step.when is not None or step.id not in reachable(scope.steps):
         return False

@@ -25,7 +25,7 @@ from turnline.flow.yaml_document import YamlDocument
 
 NO_GRAPH: Final = "TL020"
 AgentTools = Mapping[str, Collection[str]]
-_OPENER: Final = Participant("the-flow", "the flow", "step")
+_OPENER: Final = Participant("the-flow", "the flow", "step", takes_turns=False)
 """Who opens the conversation of a `channel` step."""
 
 

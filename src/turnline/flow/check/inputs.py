@@ -41,7 +41,7 @@ def _wrong_input(path: Path, child: Flow, given: dict[str, Json]) -> Iterator[Pr
                 path=(*path, *problem.location),
                 message=f"the flow {child.name!r} does not take this input: {problem}",
                 expected=listed(_fields(child)),
-                fix="give it what the flow's trigger.input says",
+                fix='give it what the flow\'s trigger.input says; "{{ key }}" is the value of a context key',
             )
 
 
@@ -61,7 +61,7 @@ def _not_in_context(path: Path, child: Flow, there: Keys) -> Iterator[Problem]:
 
 
 def _is_filled_in(given: Json, location: Location) -> bool:
-    """Return whether a template stands there: nobody knows its value before the run."""
+    """Return whether a template stands there: its value is not known before the run."""
     for part in location:
         if isinstance(given, str):
             break

@@ -34,6 +34,10 @@ class Known:
     agent_tools: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Agent -> the tools it has on a channel."""
     tools: Collection[str] | None = None
+    asking_tools: Collection[str] = ()
+    """The tools that ask a person: with `approval`, or with `restarts`."""
+    asking_agents: Mapping[str, Collection[str] | None] = field(default_factory=dict)
+    """Agent -> its own tools that ask a person; None: its `hitl_hook` asks."""
     models: Mapping[str, ModelDefinition] | None = None
     flows: Collection[str] | None = None
     servers: Collection[str] | None = None

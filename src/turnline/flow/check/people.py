@@ -1,17 +1,19 @@
-"""Questions to a person that cannot be answered as they are meant."""
+"""Questions to a person that cannot be asked, or cannot be answered as they are meant."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
+from turnline.flow.check.names import Known
 from turnline.flow.check.problem import Problem, every_step
 from turnline.flow.definition.flow import Flow
-from turnline.flow.definition.steps import HumanStep
+from turnline.flow.definition.steps import AgentBlock, AgentStep, HumanStep
 from turnline.flow.finding import listed, nearest
 
 NOTHING_ASKED: Final = "TL106"
 NO_SUCH_FIELD: Final = "TL107"
+NOBODY_ASKED: Final = "TL109"
 
 
 def questions(flow: Flow) -> Iterator[Problem]:
@@ -38,3 +40,28 @@ def questions(flow: Flow) -> Iterator[Problem]:
                 fix="add form: {approved: boolean}, or use a wait step if nobody has to decide",
                 severity="warning",
             )
+
+
+def unasked_people(flow: Flow, known: Known) -> Iterator[Problem]:
+    """Agent steps with a tool that asks a person, and without `agent.ask`: a call of the tool fails."""
+    for path, step in every_step(flow):
+        if not isinstance(step, AgentStep) or step.agent.ask is not None:
+            continue
+        asking = _asking_tools(step, known)
+        if asking:
+            yield Problem(
+                code=NOBODY_ASKED,
+                path=(*path, "agent"),
+                message=f"tool {asking[0]!r} asks a person, and step {step.id!r} does not say whom",
+                expected="ask",
+                fix="add ask: {group: ops} to the agent, with the group that answers",
+            )
+
+
+def _asking_tools(step: AgentStep, known: Known) -> list[str]:
+    block = step.agent
+    named = step.id if block == AgentBlock() else block.name or ""
+    own = known.asking_agents.get(named, ())
+    if own is None:
+        return []
+    return [*(tool for tool in block.tools if tool in known.asking_tools), *own]

@@ -44,8 +44,8 @@ def check_project(project: Project, asked: Asked = lambda file: True) -> Report:
     if not mistakes:  # Nobody knows what a data model with mistakes would be.
         report.add(*_asked_for(asked, _misfits(models)))
         known = known if known.flows is None else replace(known, models=newest(one for _, one in models))
-    if known.flows is not None:
-        known = replace(known, words=Folder(project.root, shown_as=project.root).words())
+    folder = Folder(project.root, shown_as=project.root)
+    known = replace(known, words=folder.words(is_project=known.flows is not None))
     report.add(*_asked_for(asked, mistakes))
     report.add(*_asked_for(asked, _of_flows(project, known)))
     report.add(*_asked_for(asked, (one for test in project.tests for one in cases_in(test).findings)))

@@ -6,7 +6,8 @@ is the log's, a change that would lose data. It is all told at once, and nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from uuid import uuid4
 
@@ -17,12 +18,12 @@ from turnline.errors import DataUnavailable, ModelsRefused
 from turnline.flow.data.definition import ModelDefinition
 from turnline.flow.data.home import Home, find_home
 from turnline.flow.data.mapped import Sources
-from turnline.flow.data.migration import migrate
+from turnline.flow.data.migration import Extent, Plan, migrate, plan
 from turnline.flow.data.tables import Schema, build
 from turnline.flow.data.unit_of_work import SqlUnitOfWork, driver_error
 from turnline.flow.data.versions import newest, problem_with, problems_of
 from turnline.flow.definition.flow import ModelUse
-from turnline.hub.clock import Clock, SystemClock
+from turnline.hub.timers import Clock, SystemClock
 from turnline.log.address import MEMORY
 from turnline.log.base import Log
 
@@ -51,29 +52,55 @@ class Database:
         models = {use.name: self.schema.models[use.name] for use in declared}
         return SqlUnitOfWork(self.engine, models, self._home.new_hold(self._clock), self._home)
 
-    async def open(self, *, drop: bool = False) -> None:
+    async def open(self, *, extent: Extent = "additive") -> None:
         """Connect, and `migrate`."""
         try:
             if self.address == MEMORY:  # It lasts as long as somebody is connected.
                 self._anchor = await self.engine.connect()
-            self.changes = await self.migrate(drop=drop)
+            self.changes = await self.migrate(extent=extent)
         except BaseException:
             await self.close()
             raise
 
-    async def migrate(self, *, drop: bool = False) -> list[str]:
+    async def migrate(self, *, extent: Extent = "additive") -> list[str]:
         """Bring the tables up to the models and return what was done; nothing, the second time.
 
-        With `drop`, columns of fields that are gone are dropped, and those of another type made
-        anew, with what is in them. Raises `ModelsRefused` and `DataUnavailable`.
+        Processes that do so at once do it one after the other: the second one finds nothing to do.
+        Raises `ModelsRefused` and `DataUnavailable`.
         """
-        change = partial(migrate, metadata=self.schema.metadata, drop=drop)
+        change = partial(migrate, metadata=self.schema.metadata, extent=extent)
+        with self._refusing():
+            return await self._home.changed_alone(self.engine, change)
+
+    async def plan(self) -> Plan:
+        """Return what `migrate` would do. Reads only, and holds nobody up. Raises `DataUnavailable`."""
+        with self._refusing():
+            async with self.engine.connect() as connection:
+                return await connection.run_sync(partial(plan, metadata=self.schema.metadata))
+
+    @asynccontextmanager
+    async def transaction(self, *, writes: bool) -> AsyncIterator[AsyncConnection]:
+        """A transaction over all tables: as of one moment, or the only one that `writes`. Commit it.
+
+        Raises `ModelsRefused` for what breaks a rule of the tables, and `DataUnavailable`.
+        """
+        with self._refusing():
+            async with self.engine.connect() as connection:
+                begin = self._home.begin_writing if writes else self._home.begin_reading
+                await connection.exec_driver_sql(begin)
+                yield connection
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Raise what the driver raises as `ModelsRefused`, or `DataUnavailable`."""
         raised: tuple[type[Exception], ...] = (DBAPIError, *self._home.errors)
         try:
-            return await self._home.changed_alone(self.engine, change)
+            yield
         except raised as error:
-            because = self._home.reason(driver_error(error))
-            raise DataUnavailable(self.address, because=because) from error
+            found = driver_error(error)
+            if refusal := self._home.refusal(found):
+                raise ModelsRefused([f"{refusal}. Change the rows first."]) from error
+            raise DataUnavailable(self.address, because=self._home.reason(found)) from error
 
     async def close(self) -> None:
         """Let go of the database; before the log is closed, if that is in the same file."""
@@ -88,20 +115,35 @@ async def open_data(
     *,
     log: Log,
     url: str | None = None,
-    drop: bool = False,
+    extent: Extent = "additive",
     clock: Clock | None = None,
     new_id: Callable[[], str] = lambda: str(uuid4()),
 ) -> Database:
-    """Open the models of a project (see `home` for where), their tables brought up to date.
+    """Open the models of a project (see `find_data`), their tables brought up to date.
 
-    Raises `NoDatabase`, `ModelsRefused`, `DataUnavailable`, `UnknownName` for an address nobody knows, and
-    `MissingExtra` for one of PostgreSQL where its driver is not installed.
+    Raises what `find_data` and `Database.migrate` raise.
+    """
+    database = find_data(models, log=log, url=url, clock=clock, new_id=new_id)
+    await database.open(extent=extent)
+    return database
+
+
+def find_data(
+    models: Iterable[ModelDefinition],
+    *,
+    log: Log,
+    url: str | None = None,
+    clock: Clock | None = None,
+    new_id: Callable[[], str] = lambda: str(uuid4()),
+) -> Database:
+    """Return the models of a project (see `home` for where), not opened: their tables are as they are.
+
+    Raises `NoDatabase`, `ModelsRefused`, `UnknownName` for an unknown address, and `MissingExtra` for one
+    of PostgreSQL where its driver is not installed.
     """
     models, clock = list(models), clock or SystemClock()
     home = find_home(log, url)
     found = problems_of(models, reserved=home.reserved)
     if found:
         raise ModelsRefused(found)
-    database = Database(home, build(newest(models), Sources(now=clock.now, new_id=new_id)), clock)
-    await database.open(drop=drop)
-    return database
+    return Database(home, build(newest(models), Sources(now=clock.now, new_id=new_id)), clock)

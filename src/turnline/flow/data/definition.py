@@ -13,13 +13,16 @@ Every model has an `id`, a UUID that is known before the row is written, and unl
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from turnline.flow.data.field import DataField, DataFieldLike
+from turnline.flow.data.field import DataField, DataFieldLike, FieldName
 from turnline.flow.definition.base import Part
+from turnline.flow.finding import Finding
+from turnline.flow.mistake import parsed
+from turnline.flow.yaml_document import YamlDocument
 
 ID: Final = "id"
 CREATED_AT: Final = "created_at"
@@ -30,7 +33,6 @@ _TAKEN_NAMES: Final = frozenset({"awaitable_attrs"})
 """What every row of the ORM is asked for already."""
 
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
-FieldName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
 TableName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)]
 Version = Annotated[
     str,
@@ -50,11 +52,17 @@ class Relation(Part):
     """Of many_to_one: what becomes of the row when the other one is removed."""
     via: FieldName | None = None
     """Of one_to_many: the other model's relation that leads back, where it has several."""
+    renamed_from: FieldName | None = None
+    """Of many_to_one: what the relation was called before; `turnline db apply` renames its column."""
 
     @model_validator(mode="after")
     def _checked(self) -> Relation:
-        if self.kind == "one_to_many" and (self.required or self.on_delete != "restrict"):
-            raise ValueError("`required` and `on_delete` belong to the relation that leads back")
+        if self.kind == "one_to_many" and (
+            self.required or self.renamed_from or self.on_delete != "restrict"
+        ):
+            raise ValueError(
+                "`required`, `on_delete` and `renamed_from` belong to the relation that leads back"
+            )
         if self.kind == "many_to_one" and self.via is not None:
             raise ValueError("`via` belongs to a one_to_many relation")
         if self.required and self.on_delete == "set_null":
@@ -91,6 +99,13 @@ class ModelSpec(Part):
                 raise ValueError(f"no field can be called {name!r}; choose another name")
             if [other.lower() for other in names].count(name.lower()) > 1:
                 raise ValueError(f"two fields or relations would be called {name!r}")
+        before = [one.renamed_from for one in self.fields.values()]
+        before += [one.renamed_from for one in self.relations.values()]
+        for old in filter(None, before):
+            if old in names or before.count(old) > 1:
+                raise ValueError(
+                    f"`renamed_from: {old}` needs a name that only this one had, and none has now"
+                )
         return self
 
     @property
@@ -131,6 +146,13 @@ def read_model(data: Any) -> ModelDefinition:
     return ModelDefinition.model_validate(data)
 
 
+def read_models(documents: Iterable[YamlDocument]) -> tuple[list[ModelDefinition], list[Finding]]:
+    """Return the models of a project's documents, and what is wrong with the others."""
+    read = [parsed(ModelDefinition, document) for document in documents]
+    models = [model for model, _ in read if model is not None]
+    return models, [finding for _, findings in read for finding in findings]
+
+
 def foreign_key(relation: str) -> str:
     """The column that a relation is kept in."""
     return f"{relation}_id"
@@ -144,7 +166,10 @@ def columns_of(model: ModelDefinition, models: Mapping[str, ModelDefinition]) ->
     """Every column of the model's table, in order: its fields, and what leads to other rows."""
     return model.fields | {
         foreign_key(name): DataField(
-            type=models[one.model].fields[ID].type, required=one.required, index=True
+            type=models[one.model].fields[ID].type,
+            required=one.required,
+            index=True,
+            renamed_from=foreign_key(one.renamed_from) if one.renamed_from else None,
         )
         for name, one in model.spec.outgoing.items()
     }

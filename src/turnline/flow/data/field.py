@@ -9,10 +9,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from turnline.flow.data.values import MAX_DIGITS, DataType, Unfit, Value, is_short, scaled, taken
 from turnline.flow.definition.base import Json, Part
+
+FieldName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
 
 
 class DataField(Part):
@@ -31,6 +33,8 @@ class DataField(Part):
     """Of a text, in characters."""
     scale: int | None = Field(default=None, ge=0, le=MAX_DIGITS)
     """Of a decimal: its digits behind the point."""
+    renamed_from: FieldName | None = None
+    """What the field was called before; `turnline db apply` renames its column."""
     description: str = ""
 
     @property

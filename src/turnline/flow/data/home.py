@@ -23,10 +23,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from turnline.errors import NoDatabase, UnknownName
 from turnline.flow.data import postgres, sqlite
 from turnline.flow.data.hold import Hold
-from turnline.hub.clock import Clock
+from turnline.hub.timers import Clock
 from turnline.log.address import MEMORY, scheme_of
 from turnline.log.base import JoinsTransactions, Log
 from turnline.log.joined import SharedDatabase
+from turnline.log.sqlite_file import make_private_file, make_private_folder
 
 _OWN_FILE: Final = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA fullfsync = ON")
 
@@ -64,6 +65,16 @@ class Home(Protocol):
         """Return what `change` does to the tables, in a transaction of its own: all of it, or nothing."""
         ...
 
+    @property
+    def begin_reading(self) -> str:
+        """The first statement of a transaction that reads all tables as of one moment."""
+        ...
+
+    @property
+    def begin_writing(self) -> str:
+        """The first statement of a transaction that keeps out every other one of its kind."""
+        ...
+
     def reason(self, error: BaseException) -> str:
         """Say what the driver found, without anybody's data."""
         ...
@@ -94,7 +105,8 @@ def find_home(log: Log, url: str | None) -> Home:
 def _file(path: Path, shared: SharedDatabase | None) -> Home:
     address, file = f"{sqlite.SCHEME}{path}", sqlite.file_url(str(path))
     if shared is None or path.resolve() != Path(shared.url.removeprefix(sqlite.SCHEME)).resolve():
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
+        make_private_file(path)
         return sqlite.SqliteHome(address=address, url=file, prepare=_OWN_FILE)
     return sqlite.SqliteHome(
         address=address,

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from turnline.flow.definition.flow import ModelUse
 from turnline.flow.work import UnitOfWork
-from turnline.hub.clock import Clock, SystemClock
+from turnline.hub.timers import Clock, SystemClock
 from turnline.log.base import Log
 
 if TYPE_CHECKING:

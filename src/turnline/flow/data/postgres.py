@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
-from sqlalchemy import URL, Connection, event, make_url, text
+from sqlalchemy import URL, Connection, event, make_url
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -29,7 +29,7 @@ from turnline.errors import CommitRefused, DataUnavailable, MissingExtra
 from turnline.flow.data import postgres_errors
 from turnline.flow.data.hold import OPTION, READS
 from turnline.flow.data.postgres_hold import PostgresHold
-from turnline.hub.clock import Clock
+from turnline.hub.timers import Clock
 from turnline.log.joined import SharedDatabase
 
 SCHEMES: Final = ("postgresql", "postgres", "postgresql+psycopg")
@@ -65,6 +65,9 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresHome:
     """See `turnline.flow.data.home.Home`."""
+
+    begin_reading: ClassVar[str] = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+    begin_writing: ClassVar[str] = f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"
 
     address: str
     connecting: Mapping[str, Any] = field(repr=False)
@@ -114,7 +117,7 @@ class PostgresHome:
 
     async def changed_alone(self, engine: AsyncEngine, change: Callable[[Connection], T]) -> T:
         async with engine.begin() as connection:
-            await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
+            await connection.exec_driver_sql(self.begin_writing)
             return await connection.run_sync(change)
 
     def reason(self, error: BaseException) -> str:

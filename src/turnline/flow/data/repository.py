@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from sqlalchemy import inspect, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -24,6 +24,7 @@ from turnline.flow.data.mapped import MappedModel, Record
 from turnline.flow.data.query import condition, ordering
 from turnline.flow.data.row import Row
 from turnline.flow.data.values import MAX_INTEGER, Value
+from turnline.flow.once import rows_inside
 
 MAX_ROWS: Final = 10_000
 """Of one `list`."""
@@ -151,9 +152,11 @@ class Repository:
 
     @asynccontextmanager
     async def _session(self, asked: _Asked) -> AsyncIterator[AsyncSession]:
-        if asked.session is None or asked.session is self._unit.session:
-            async with self._unit.working():
-                yield self._unit.session
+        rows = rows_inside()
+        unit: Unit = self._unit if rows is None else cast("Unit", rows.open_unit())
+        if asked.session is None or asked.session is unit.session:
+            async with unit.working():
+                yield unit.session
         else:
             yield asked.session
 

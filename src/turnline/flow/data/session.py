@@ -1,5 +1,7 @@
 """A step's session: SQLAlchemy's, except that it ends with its step.
 
+Inside of a function that `once` runs, only that function's own session is used (N4).
+
 `commit` is refused rather than made a flush: whoever calls it goes on as if the rows were
 there for good, and they are not before the packet is. `close` does nothing: the step's rows
 would be gone, and its packet would still land.
@@ -7,7 +9,7 @@ would be gone, and its packet would still land.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
@@ -15,6 +17,7 @@ from sqlalchemy.orm import Session, SessionTransaction
 
 from turnline.errors import CommitRefused
 from turnline.flow.data.hold import OPTION, Hold
+from turnline.flow.once import rows_inside
 
 _HOLD: Final = "hold"
 
@@ -43,6 +46,24 @@ class StepSession(AsyncSession):
 
 class _BlockingSession(Session):
     """What is behind a `StepSession`."""
+
+    def add(self, *args: Any, **kwargs: Any) -> None:
+        _check_own(self)
+        super().add(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> None:
+        _check_own(self)
+        super().delete(*args, **kwargs)
+
+    def execute(self, *args: Any, **kwargs: Any) -> Any:
+        _check_own(self)
+        return super().execute(*args, **kwargs)
+
+
+def _check_own(session: Session) -> None:
+    rows = rows_inside()
+    if rows is not None:
+        rows.check_session(session)
 
 
 def open_session(engine: AsyncEngine, hold: Hold) -> StepSession:

@@ -18,7 +18,7 @@ from turnline.errors import CommitRefused
 from turnline.flow.data.errand import ErrandConnection, send
 from turnline.flow.data.hold import OPTION
 from turnline.flow.data.sqlite_hold import SqliteHold
-from turnline.hub.clock import Clock
+from turnline.hub.timers import Clock
 from turnline.log.sqlite_file import WAL_SWITCH_ATTEMPTS, WAL_SWITCH_PAUSE_SECONDS, code, reason
 from turnline.log.turnstile import Turnstile
 
@@ -38,6 +38,8 @@ class SqliteHome:
     """See `turnline.flow.data.home.Home`."""
 
     errors: ClassVar[tuple[type[Exception], ...]] = (sqlite3.Error,)
+    begin_reading: ClassVar[str] = "BEGIN"
+    begin_writing: ClassVar[str] = "BEGIN IMMEDIATE"
 
     address: str
     url: URL

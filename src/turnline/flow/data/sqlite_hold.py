@@ -28,7 +28,7 @@ from sqlalchemy import Connection
 from turnline.errors import CommitRefused, WriteRefused
 from turnline.flow.data.errand import send, send_to
 from turnline.flow.data.hold import UNDONE
-from turnline.hub.clock import Clock
+from turnline.hub.timers import Clock
 from turnline.log.joined import Write
 from turnline.log.turnstile import Place, Turnstile
 

@@ -33,6 +33,8 @@ MAX_NAME: Final = 63
 """Of an index or a foreign key, in characters."""
 TABLE_PART: Final = 43
 """How much of a table's name stands in a name that would be too long."""
+FIELD: Final = "field"
+"""In a column's `info`: the field it is made of."""
 _ON_DELETE: Final = {"restrict": "RESTRICT", "cascade": "CASCADE", "set_null": "SET NULL"}
 
 
@@ -84,6 +86,7 @@ def _columns(
                 autoincrement=False,
                 nullable=field.is_nullable,
                 default=_default(name, field, sources),
+                info={FIELD: field},
                 onupdate=sources.now if name == UPDATED_AT and field.type == "datetime" else None,
             )
         )

@@ -16,7 +16,7 @@ MAX_DURATION_SECONDS: Final = 10 * 365 * 86_400
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 NAME: Final = r"^[A-Za-z][A-Za-z0-9_-]{0,58}$"
-"""What a flow, a step or an agent is called: with `step-` before it, still an id."""
+"""The name of a flow, a step or an agent. On the log it is an id."""
 KEY: Final = r"^[^_\W]\w*$"
 """What a context key is called that a document names to be written: never a reserved one."""
 BAD_DURATION: Final = "bad_duration"

@@ -6,6 +6,7 @@ copy that a run is started with and finishes on (F8).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, Literal
@@ -22,8 +23,12 @@ from turnline.flow.definition.steps import ForEachStep, ParallelStep, Step, Work
 
 MAX_STEPS: Final = 200
 PATH: Final = r"^/[A-Za-z0-9_\-./{}~]*$"
+PARAMETER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""A name in a trigger's path."""
 END: Final = "END"
 FAIL: Final = "FAIL"
+_TAKEN: Final = frozenset({"flows", "hub"})
+"""The participants of every run beside its steps. A step has its id as its name on the log."""
 
 
 class Trigger(Part):
@@ -44,6 +49,11 @@ class Trigger(Part):
     """Answer 202 at once instead of waiting for the end."""
     timeout: Duration = 300.0
     """How long a caller waits; the run goes on."""
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names in the path, each once."""
+        return list(dict.fromkeys(PARAMETER.findall(self.path)))
 
 
 class ModelUse(Part):
@@ -180,6 +190,9 @@ def check_steps(steps: Sequence[Step]) -> None:
     ids = [step.id for step in steps]
     if END in ids or FAIL in ids:
         raise _bad_steps(f"no step can have the id {END!r} or {FAIL!r}; they are where a run ends")
+    reserved = sorted(_TAKEN.intersection(ids))
+    if reserved:
+        raise _bad_steps(f"no step can have the id {reserved[0]!r}; it takes part in every run")
     twice = sorted({one for one in ids if ids.count(one) > 1})
     if twice:
         raise _bad_steps(f"two steps have the id {twice[0]!r}; each needs its own")

@@ -118,6 +118,15 @@ class Output(Part):
     """The key of the answer that is the step's signal."""
 
 
+class AskBlock(Part):
+    """Whom an agent's tools ask: for approval (`@tool(approval=True)`) and with `context.input`."""
+
+    group: str = Field(min_length=1, max_length=200, pattern=r"^\S(.*\S)?$")
+    """Who may answer. Each question is a task of this group."""
+    expires: Duration | None = None
+    """Then an approval counts as declined, and `context.input` raises `TimeoutError`."""
+
+
 class AgentBlock(Part):
     """Which agent, and what it is asked."""
 
@@ -130,6 +139,8 @@ class AgentBlock(Part):
     """What it is asked; without it, the public context."""
     tools: list[str] = []
     """Names of `@tool` functions of the project."""
+    ask: AskBlock | None = None
+    """Whom its tools ask; without it, a tool that asks a person is an error."""
     output: Output = Output()
 
 
@@ -284,7 +295,7 @@ class ForEachBlock(Part):
     concurrency: int = Field(default=8, ge=1, le=1000)
     """Items at once."""
     on_error: OnError = "fail"
-    """`collect`: an item that fails is a result with its error, and the step goes on."""
+    """`collect`: an item that fails is a result with its error's type and a reference; the step goes on."""
     into: Key = "results"
     """A result for each item, in their order: its response, or else what its steps wrote."""
 
@@ -301,7 +312,7 @@ class ParallelBlock(Part):
 
     branches: dict[Name, Annotated[list[Step], Field(min_length=1)]] = Field(min_length=1)
     on_error: OnError = "fail"
-    """`collect`: a branch that fails is a result with its error, and the step goes on."""
+    """`collect`: a branch that fails is a result with its error's type and a reference; the step goes on."""
     into: Key | None = None
     """Where the branches' results go, by name; without it, what they wrote is merged, in their order."""
 

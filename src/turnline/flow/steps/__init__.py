@@ -20,9 +20,9 @@ from turnline.flow.steps import (
     wait,
     workflow,
 )
-from turnline.flow.work import Perform
+from turnline.flow.work import PerformStep
 
-PERFORM: Final[dict[type, Perform]] = {
+PERFORM: Final[dict[type, PerformStep]] = {
     define.FunctionalStep: functional.perform,
     define.AgentStep: agent.perform,
     define.RouterStep: router.perform,

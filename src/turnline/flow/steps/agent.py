@@ -9,25 +9,27 @@ Rule 1: the model sees public context only, and what it answers is from outside 
 Rule 2: an answer that cannot be used gets one chance to be repaired, in the same round,
 so nothing that is recorded of a killed attempt is paid twice (T3). Then it is `ParseFailed`.
 
-Rule 3: the floor is the step's. A tool that hands it off is refused, and one that asks
-a person raises `NobodyToAsk`: people are asked by `human` steps.
+Rule 3: the floor is the step's. A tool that hands it off is refused.
+
+Rule 4: a tool that asks a person asks the group of `agent.ask`; without it, `NobodyToAsk` is raised. The step
+pauses until there is an answer, and resumes with what it has recorded (N1, N7).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 import msgspec
 
 from turnline.agent.agent import Agent, Config, Conversation, Surroundings
-from turnline.agent.journal import Entry, Journal
 from turnline.agent.messages import UserMessage
 from turnline.agent.output import Output as Form
-from turnline.agent.round import Outcome, ToolAnswer
+from turnline.agent.round import Outcome
 from turnline.agent.tool import Tool
-from turnline.agent.tool_result import ToolOutput, failure
+from turnline.agent.tool_result import CallPaused, ToolOutput, failure
+from turnline.core.claims import Paused
 from turnline.core.envelope import JsonObject
 from turnline.errors import AgentError, BadOutput, BadStepValue, ParseFailed, TurnlineError, UnknownName
 from turnline.flow.compile import ERRORS
@@ -35,16 +37,23 @@ from turnline.flow.definition.steps import AgentBlock, AgentStep
 from turnline.flow.fields import json_schema
 from turnline.flow.output import Written, read, wants_json, written
 from turnline.flow.values import render
-from turnline.flow.work import DEFAULT, Done, Work
+from turnline.flow.work import DEFAULT, StepResult, StepWork
 
 _NO_BLOCK: Final = AgentBlock()
 
 
-async def perform(work: Work[AgentStep]) -> Done:
-    agent = _agent(work)
+async def perform(work: StepWork[AgentStep]) -> StepResult | Paused:
+    """Do the round, and return what becomes of the answer, or what the round waits for."""
+    try:
+        return await _do_round(work)
+    except CallPaused as waits:
+        return waits.paused
+
+
+async def _do_round(work: StepWork[AgentStep]) -> StepResult:
+    agent, people = _agent(work), work.people
     talk = agent.conversation(config=_config(work, agent), tools=_tools(work, agent), key=work.key)
     wanted = _Wanted(work.step, talk.output)
-    notes = _Notes(work.journal, work.recorded)
     talk = replace(
         talk,
         messages=(UserMessage(text=_message(work, wanted)),),
@@ -52,19 +61,23 @@ async def perform(work: Work[AgentStep]) -> Done:
         output=cast("Form[Any]", wanted),
     )
     around = Surroundings(
-        journal=notes,
+        journal=work.journal,
         recorded=work.recorded,
         context_vars=work.public,
+        once=work.journal.once_for,
+        ask_person=None if people is None else people.ask,
+        require_answer=None if people is None else people.require,
         sleep=work.sleep,
-        review=_without_routing,
+        on_progress=work.words,
+        review=_review,
     )
     outcome = await _performed(work.step, agent, talk, around)
     answer = wanted.written(outcome.text)
     if answer.dropped:
         work.dropped("model", answer.dropped)
-    return Done(
+    return StepResult(
         signal=answer.signal,
-        updates={**notes.context, **answer.updates},
+        updates={**outcome.context, **answer.updates},
         body=outcome.text,
         usage=msgspec.to_builtins(outcome.usage),
     )
@@ -114,25 +127,6 @@ class _Wanted:
         return () if DEFAULT in routes else tuple(signal for signal in routes if signal not in ERRORS)
 
 
-class _Notes:
-    """The round's journal, and the context variables that its tools have set."""
-
-    def __init__(self, journal: Journal, recorded: Sequence[Entry]) -> None:
-        self._journal = journal
-        self.context: JsonObject = {}
-        for entry in recorded:
-            self._note(entry)
-
-    async def record(self, entry: Entry) -> None:
-        """See `Journal.record`."""
-        await self._journal.record(entry)
-        self._note(entry)
-
-    def _note(self, entry: Entry) -> None:
-        if isinstance(entry, ToolAnswer):
-            self.context |= entry.context
-
-
 async def _performed(step: AgentStep, agent: Agent, talk: Conversation, around: Surroundings) -> Outcome:
     try:
         return await agent.perform(talk, around)
@@ -145,7 +139,7 @@ async def _performed(step: AgentStep, agent: Agent, talk: Conversation, around: 
         raise AgentError(failure(error, talk.variables, talk.dependencies).text) from None
 
 
-def _agent(work: Work[AgentStep]) -> Agent:
+def _agent(work: StepWork[AgentStep]) -> Agent:
     step, known = work.step, work.services.agents
     if step.agent.name is None:
         is_known = step.agent == _NO_BLOCK and step.id in known
@@ -159,7 +153,7 @@ def _agent(work: Work[AgentStep]) -> Agent:
     return known[step.agent.name]
 
 
-def _system(work: Work[AgentStep]) -> str:
+def _system(work: StepWork[AgentStep]) -> str:
     return render(work.step.agent.system, work.public, at="agent.system")
 
 
@@ -172,14 +166,14 @@ def _as_it_is(text: str) -> Callable[[], str]:
     return prompt
 
 
-def _config(work: Work[AgentStep], agent: Agent) -> Config:
+def _config(work: StepWork[AgentStep], agent: Agent) -> Config:
     """The step's model, else the agent's, else the project's."""
     if work.step.agent.model is not None:
         return work.step.agent.model
     return work.services.model if agent.config is None else None
 
 
-def _tools(work: Work[AgentStep], agent: Agent) -> list[Tool[..., Any]]:
+def _tools(work: StepWork[AgentStep], agent: Agent) -> list[Tool[..., Any]]:
     known = work.services.tools
     for name in work.step.agent.tools:
         if name not in known:
@@ -187,7 +181,7 @@ def _tools(work: Work[AgentStep], agent: Agent) -> list[Tool[..., Any]]:
     return [known[name] for name in work.step.agent.tools if agent.tools.get(known[name].name) is None]
 
 
-def _message(work: Work[AgentStep], wanted: _Wanted) -> str:
+def _message(work: StepWork[AgentStep], wanted: _Wanted) -> str:
     prompt = work.step.agent.prompt
     if prompt is None:
         asked = msgspec.json.encode(work.public).decode()
@@ -196,7 +190,8 @@ def _message(work: Work[AgentStep], wanted: _Wanted) -> str:
     return "\n\n".join(text for text in (asked.rstrip("\n"), wanted.told()) if text)
 
 
-def _without_routing(output: ToolOutput) -> ToolOutput:
+def _review(output: ToolOutput) -> ToolOutput:
+    """Refuse a handoff."""
     if output.returned is None:
         return output
     text = "nobody else takes part in this step, so the floor cannot be given away; answer yourself."

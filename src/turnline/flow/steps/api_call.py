@@ -27,7 +27,7 @@ from turnline.flow.definition.steps import ApiCallStep
 from turnline.flow.exchange import HttpAnswer, HttpRequest, Limits, address_of, checked_headers, exchange
 from turnline.flow.output import Written, parsed, read, wants_json, written
 from turnline.flow.values import filled, headers, render, secrets_of, without
-from turnline.flow.work import Done, Work
+from turnline.flow.work import StepResult, StepWork
 
 TIMEOUT_SECONDS: Final = 30.0
 """For all of it, redirects included, where the step has no timeout of its own."""
@@ -35,7 +35,7 @@ FIRST_FAILURE: Final = 400
 _UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
-async def perform(work: Work[ApiCallStep]) -> Done:
+async def perform(work: StepWork[ApiCallStep]) -> StepResult:
     asked, services = _request(work), work.services
     block = work.step.api_call
     limits = Limits(
@@ -57,8 +57,8 @@ async def perform(work: Work[ApiCallStep]) -> Done:
     return _answered(work, asked, answer)
 
 
-def _failed(kind: str, message: str, status: int | None, *, signal: str = "") -> Done:
-    return Done(
+def _failed(kind: str, message: str, status: int | None, *, signal: str = "") -> StepResult:
+    return StepResult(
         signal=signal or kind,
         private={"_api_status_code": status, "_last_error": message, "_last_error_type": kind},
         body=message,
@@ -66,14 +66,14 @@ def _failed(kind: str, message: str, status: int | None, *, signal: str = "") ->
     )
 
 
-def _answered(work: Work[ApiCallStep], asked: HttpRequest, answer: HttpAnswer) -> Done:
+def _answered(work: StepWork[ApiCallStep], asked: HttpRequest, answer: HttpAnswer) -> StepResult:
     try:
         kept = _written(work, answer)
     except ParseFailed as failed:
         return _failed("parse_error", str(failed), answer.status)
     if kept.dropped:
         work.dropped("api_call", kept.dropped)
-    return Done(
+    return StepResult(
         signal=kept.signal,
         updates=kept.updates,
         private={"_api_status_code": answer.status},
@@ -84,7 +84,7 @@ def _answered(work: Work[ApiCallStep], asked: HttpRequest, answer: HttpAnswer) -
 # --- the request ---
 
 
-def _request(work: Work[ApiCallStep]) -> HttpRequest:
+def _request(work: StepWork[ApiCallStep]) -> HttpRequest:
     block = work.step.api_call
     url = address_of(render(block.url, work.public, at="api_call.url"), at="api_call.url")
     given = headers(block.headers, work.public, work.services.secret, at="api_call.headers")
@@ -102,7 +102,7 @@ def _request(work: Work[ApiCallStep]) -> HttpRequest:
     )
 
 
-def _content(work: Work[ApiCallStep]) -> tuple[bytes, dict[str, str]]:
+def _content(work: StepWork[ApiCallStep]) -> tuple[bytes, dict[str, str]]:
     """The body, and the header that says what it is."""
     block = work.step.api_call
     if block.json_ is not None:
@@ -138,7 +138,7 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
 # --- the answer ---
 
 
-def _written(work: Work[ApiCallStep], answer: HttpAnswer) -> Written:
+def _written(work: StepWork[ApiCallStep], answer: HttpAnswer) -> Written:
     output, step = work.step.api_call.output, work.step.id
     if not answer.body and not wants_json(output):
         return Written()

@@ -13,17 +13,104 @@ fails when the last open one has closed.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
+from msgspec.structs import replace
+
+from turnline.core.claims import Paused
 from turnline.core.envelope import JsonObject
-from turnline.core.state import WorkflowState
-from turnline.errors import ChildFailed, UnknownChannel
+from turnline.core.state import State, WorkflowState
+from turnline.errors import ChildFailed, ForeignChild, InputRefused, UnknownChannel, UnknownName
+from turnline.flow.body import checked_body
 from turnline.flow.context import difference, from_outside, public
+from turnline.flow.definition.flow import Flow
 from turnline.flow.definition.steps import OnError
+from turnline.flow.definitions import Definitions
 from turnline.flow.pauses import last_note
-from turnline.flow.verdict import RunError, verdict
-from turnline.flow.work import Children, Paused, Work
+from turnline.flow.run import OF_THE_RUN, RunKnob, first_private, request_for
+from turnline.flow.trusted_runs import StateOf, TrustedRuns
+from turnline.flow.verdict import RunError, public_error, verdict
+from turnline.flow.work import StepChildren, StepWork
+from turnline.hub.request import OpenRequest
+from turnline.turns.children import Children
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Below:
+    """See `work.StepChildren`."""
+
+    children: Children
+    definitions: Definitions
+    trusted_runs: TrustedRuns
+    state_of: StateOf
+    run: State
+    knob: RunKnob
+    step: str
+    prefix: str
+    """Of its places: a step that is tried again has other children than the attempt before."""
+
+    async def run_inner(self, place: str, inner: str, context: JsonObject) -> None:
+        flow = await self.definitions.get(self.knob.digest)
+        private = {key: value for key, value in self.run.private_vars.items() if key not in OF_THE_RUN}
+        at = [*self.knob.at, [self.step, inner]]
+        knob = replace(self.knob, at=at, private=private, retry_of="", input="")
+        await self._start(place, flow, knob, context)
+
+    async def run_flow(self, place: str, flow: str, input: JsonObject | None) -> None:
+        pins = self.knob.pins
+        if flow not in pins:
+            raise UnknownName("flow", flow, pins)
+        definition = await self.definitions.get(pins[flow])
+        private = first_private(definition, self.run.private_vars.get("_user_id"))
+        knob = RunKnob(name=flow, digest=pins[flow], pins=pins, private=private)
+        given = self._taken_by(definition) if input is None else input
+        clean, problems = checked_body(definition, given)
+        if problems:
+            raise InputRefused(flow, problems=list(map(str, problems)))
+        context = {**definition.spec.context.defaults, **clean}
+        await self._start(place, definition, knob, context)
+
+    def _taken_by(self, flow: Flow) -> JsonObject:
+        """Return the run's context, without keys that the flow's trigger does not take."""
+        trigger, context = flow.spec.trigger, self.run.context_vars
+        if trigger is None or trigger.input is None or trigger.extra:
+            return context
+        return {key: value for key, value in context.items() if key in trigger.input}
+
+    async def converse(
+        self, place: str, agents: Sequence[str], graph: JsonObject, message: str, context: JsonObject
+    ) -> None:
+        request = OpenRequest(
+            type="workflow",
+            target=list(agents),
+            opener_takes_turns=False,
+            knobs={"graph": graph, "context_vars": context},
+            message=message,
+            labels={"flow": self.knob.name, "step": self.step},
+            ttl_seconds=self.run.spec.ttl_seconds,
+        )
+        await self.children.open(self.prefix + place, request)
+
+    async def state(self, place: str) -> State | None:
+        state = await self.children.state(self.prefix + place)
+        if state is not None:
+            await self._check_opened_here(state)
+        return state
+
+    async def _check_opened_here(self, child: State) -> None:
+        """Refuse a child that came with an import, and would answer a run that reads secrets."""
+        trusted = self.trusted_runs
+        if await trusted.is_known(child) or not await trusted.is_trusted(self.run, self.state_of):
+            return
+        raise ForeignChild(child.channel_id, run_id=self.run.channel_id)
+
+    async def last_words(self, place: str) -> str:
+        return await self.children.last_words(self.prefix + place)
+
+    async def _start(self, place: str, flow: Flow, knob: RunKnob, context: JsonObject) -> None:
+        request = request_for(flow, knob, context, within_seconds=self.run.spec.ttl_seconds)
+        await self.children.open(self.prefix + place, request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,35 +125,6 @@ class Brood:
     on_error: OnError = "fail"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a brood is. Children are counted as their places are listed."""
-
-    opened: int = 0
-    open: tuple[int, ...] = ()
-    """Those that are not known to have closed."""
-    failed: int | None = None
-    """The first that failed."""
-
-    def to_open(self, count: int, *, at_once: int, on_error: OnError) -> range:
-        """Return which of `count` children to open now."""
-        if self.failed is not None and on_error == "fail":
-            return range(0)
-        room = max(at_once - len(self.open), 0)
-        return range(self.opened, min(self.opened + room, count))
-
-    def with_opened(self, which: range) -> Progress:
-        return replace(self, opened=self.opened + len(which), open=(*self.open, *which))
-
-    def with_seen(self, index: int, state: WorkflowState) -> Progress:
-        """What it is once a child has been looked at that was opened before."""
-        if not state.is_over:
-            return replace(self, open=(*self.open, index))
-        if verdict(state).status == "failed":
-            return replace(self, failed=index if self.failed is None else min(self.failed, index))
-        return self
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a child that has closed leaves behind."""
@@ -74,33 +132,49 @@ class Outcome:
     data: JsonObject
     """Its response, or else what its steps wrote."""
     error: RunError | None = None
+    """Why it failed. What a step raised is not in it: every caller gets the public context."""
 
     def as_data(self) -> JsonObject:
-        """As a step has it that collects: a child that failed is a result like any other."""
+        """Return the result for a step that collects: a child that failed is a result like any other."""
         if self.error is None:
             return self.data
         return {"error": {"type": self.error.type, "message": self.error.message, "step": self.error.step}}
 
 
-async def brought_up(work: Work[Any], brood: Brood) -> Paused | None:
+async def brought_up(work: StepWork[Any], brood: Brood) -> Paused | None:
     """Open what is to be opened. Return the pause until a child has closed; None when all have.
 
     Raises `ChildFailed` for the first that failed, if that fails the step.
     """
-    progress = await _seen(work, brood.places)
-    due = progress.to_open(len(brood.places), at_once=brood.at_once, on_error=brood.on_error)
-    for index in due:
+    note, places = last_note(work.history, "children"), brood.places
+    opened, failed = note.get("opened", 0), note.get("failed", len(places))
+    noted, still_open = note.get("open", []), list[str]()
+    for place in (*noted, *places[opened:]):  # Those that were open at the pause, and any opened since.
+        state = await work.children.state(place)
+        if state is None:
+            break
+        opened += place not in noted
+        if not state.is_over:
+            still_open.append(place)
+        elif verdict(cast("WorkflowState", state)).status == "failed":
+            failed = min(failed, places.index(place))
+    has_failed = failed < len(places) and brood.on_error == "fail"
+    room = 0 if has_failed else max(brood.at_once - len(still_open), 0)
+    for index in range(opened, min(opened + room, len(places))):
         await brood.open_one(index)
-    progress = progress.with_opened(due)
-    if progress.open:
-        return _pause(progress, brood.places)
-    if progress.failed is not None and brood.on_error == "fail":
-        raise await _failure(work.children, brood, progress.failed)
+        opened = index + 1
+        still_open.append(places[index])
+    if still_open:
+        return wait_for(still_open, opened=opened, **({"failed": failed} if failed < len(places) else {}))
+    if has_failed:
+        error = verdict(await run_at(work.children, places[failed])).error
+        assert error is not None  # It was seen to have failed, and what has closed does not change.
+        raise ChildFailed(brood.call(failed), error_type=error.type, message=error.message, step=error.step)
     return None
 
 
 async def outcome(
-    work: Work[Any], place: str, began: JsonObject, besides: Collection[str | None] = ()
+    work: StepWork[Any], place: str, began: JsonObject, besides: Collection[str | None] = ()
 ) -> Outcome:
     """Return what a child of inner steps leaves behind that `began` with this context.
 
@@ -109,14 +183,16 @@ async def outcome(
     state = await run_at(work.children, place)
     found = verdict(state)
     if found.error is not None:
-        return Outcome({}, found.error)
+        # Without the id of the run, so that a replay writes the same.
+        shown = public_error(state, found, reference=f"child {place!r} of this run") or found.error
+        return Outcome({}, RunError(type=shown.type, message=shown.message, step=found.error.step))
     if isinstance(state.private_vars.get("_response"), dict):
         return Outcome(let_in(work, found.data))
     written, _ = difference(began, public(state.context_vars))
     return Outcome({key: value for key, value in written.items() if key not in besides})
 
 
-async def run_at(children: Children, place: str) -> WorkflowState:
+async def run_at(children: StepChildren, place: str) -> WorkflowState:
     """Return the state of a run that was opened at this place."""
     state = await children.state(place)
     if state is None:
@@ -124,7 +200,7 @@ async def run_at(children: Children, place: str) -> WorkflowState:
     return cast("WorkflowState", state)  # A run is a workflow channel.
 
 
-def let_in(work: Work[Any], data: JsonObject) -> JsonObject:
+def let_in(work: StepWork[Any], data: JsonObject) -> JsonObject:
     """Return what of a child's data may go into the context (F1)."""
     ours, dropped = from_outside(data)
     if dropped:
@@ -135,36 +211,3 @@ def let_in(work: Work[Any], data: JsonObject) -> JsonObject:
 def wait_for(places: Iterable[str], **notes: int) -> Paused:
     """The pause until one of these children has closed: its data lists them as `open`."""
     return Paused(reason="children", data={"open": list(places), **notes})
-
-
-async def _seen(work: Work[Any], places: Sequence[str]) -> Progress:
-    """How far the children are: those that were open when the step paused, and any opened since."""
-    noted = _noted(last_note(work.history, "children"), places)
-    progress = replace(noted, open=())
-    for index in noted.open:
-        progress = progress.with_seen(index, await run_at(work.children, places[index]))
-    for index in range(noted.opened, len(places)):
-        state = await work.children.state(places[index])
-        if state is None:
-            break
-        progress = replace(progress, opened=index + 1).with_seen(index, cast("WorkflowState", state))
-    return progress
-
-
-async def _failure(children: Children, brood: Brood, index: int) -> ChildFailed:
-    error = verdict(await run_at(children, brood.places[index])).error
-    assert error is not None  # It was seen to have failed, and what has closed does not change.
-    return ChildFailed(brood.call(index), error_type=error.type, message=error.message, step=error.step)
-
-
-def _noted(note: JsonObject, places: Sequence[str]) -> Progress:
-    if not note:
-        return Progress()
-    at = {place: index for index, place in enumerate(places)}
-    still_open = tuple(at[place] for place in note["open"])
-    return Progress(opened=note["opened"], open=still_open, failed=note.get("failed"))
-
-
-def _pause(progress: Progress, places: Sequence[str]) -> Paused:
-    failed = {} if progress.failed is None else {"failed": progress.failed}
-    return wait_for((places[one] for one in progress.open), opened=progress.opened, **failed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from turnline.core.claims import Paused
 from turnline.core.envelope import JsonObject
 from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import State
@@ -16,14 +17,14 @@ from turnline.flow.conversation import graph_of
 from turnline.flow.definition.steps import ChannelStep
 from turnline.flow.steps.below import wait_for
 from turnline.flow.values import filled, render
-from turnline.flow.work import Done, Paused, Work
+from turnline.flow.work import StepResult, StepWork
 
 PLACE: Final = "channel"
 _FAILURES: Final = frozenset({"turn_failed", "ttl_expired", CANCELLED})
 _KINDS_OF_FAILURE: Final = ("expectation_violated:", "invite_")
 
 
-async def perform(work: Work[ChannelStep]) -> Done | Paused:
+async def perform(work: StepWork[ChannelStep]) -> StepResult | Paused:
     """Open the conversation; return its last words when it has closed."""
     state = await work.children.state(PLACE)
     if state is None:
@@ -35,7 +36,7 @@ async def perform(work: Work[ChannelStep]) -> Done | Paused:
         reason = state.pending_close_reason
         message = f"the conversation closed with {reason!r}"
         raise ChildFailed(f"the channel of step {work.step.id!r}", error_type=reason, message=message)
-    return Done(updates=_left(work.step, state, await work.children.last_words(PLACE)))
+    return StepResult(updates=_left(work.step, state, await work.children.last_words(PLACE)))
 
 
 def is_failure(reason: str) -> bool:
@@ -43,7 +44,7 @@ def is_failure(reason: str) -> bool:
     return reason in _FAILURES or reason.startswith(_KINDS_OF_FAILURE)
 
 
-async def _begin(work: Work[ChannelStep]) -> None:
+async def _begin(work: StepWork[ChannelStep]) -> None:
     block = work.step.channel
     await work.children.converse(
         PLACE,

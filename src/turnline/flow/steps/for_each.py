@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from turnline.core.claims import Paused
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadStepValue
 from turnline.errors.base import short
@@ -12,7 +13,7 @@ from turnline.expressions import compile_expression
 from turnline.expressions.functions import Json, Steps
 from turnline.flow.definition.steps import ForEachBlock, ForEachStep
 from turnline.flow.steps.below import Brood, brought_up, outcome
-from turnline.flow.work import Done, Paused, Work
+from turnline.flow.work import StepResult, StepWork
 
 MAX_ITEMS: Final = 10_000
 MAX_STEPS: Final = 1_000_000
@@ -20,7 +21,7 @@ MAX_STEPS: Final = 1_000_000
 INNER: Final = "each"
 
 
-async def perform(work: Work[ForEachStep]) -> Done | Paused:
+async def perform(work: StepWork[ForEachStep]) -> StepResult | Paused:
     """Run the inner steps for each item; return their results when the last has closed."""
     block = work.step.for_each
     items = await asyncio.to_thread(_items, block.items, work.public)
@@ -40,10 +41,10 @@ async def perform(work: Work[ForEachStep]) -> Done | Paused:
     if paused is not None:
         return paused
     results = [await _result(work, index, item) for index, item in enumerate(items)]
-    return Done(updates={block.into: results})
+    return StepResult(updates={block.into: results})
 
 
-async def _result(work: Work[ForEachStep], index: int, item: Json) -> JsonObject:
+async def _result(work: StepWork[ForEachStep], index: int, item: Json) -> JsonObject:
     block = work.step.for_each
     began = _context(block, work.public, item, index)
     return (await outcome(work, str(index), began, besides=(block.as_, block.index))).as_data()

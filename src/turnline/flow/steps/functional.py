@@ -7,32 +7,34 @@
     return None               `default`
 
 The context is a mutable dictionary: what a node changes in it counts, however it returns.
-`_session` and `_db` are in the context of every flow. In a project without data models the database
-is opened when a node first asks for one of them.
+`_session`, `_db` and `_once` are in the context of every flow. In a project without data models the database
+is opened when a node first asks for one of the first two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction
-from typing import Any
+from typing import Any, Final
 
+from turnline.agent.context import Once
 from turnline.core.envelope import JsonObject
-from turnline.core.json import normalised
+from turnline.core.json import copied, normalised, size_of
 from turnline.errors import BadDraft, BadReturn, MissingContextKey, NoDatabase, UnknownName
 from turnline.flow.context import difference, is_private, public
 from turnline.flow.definition.steps import FunctionalStep
-from turnline.flow.work import DEFAULT, LIVE_KEYS, Done, Node, UnitOfWork, Work
-from turnline.threads import in_thread
+from turnline.flow.once import OnceRows, rows_inside, run_once
+from turnline.flow.work import DEFAULT, LIVE_KEYS, StepResult, StepWork, UnitOfWork
+from turnline.threads import call_user, off_the_loop
 
 
 class _Ctx(dict[str, Any]):
     """What a node is given: a dictionary that says what it has when it is asked for what it has not."""
 
-    def __init__(self, values: JsonObject, begin: Callable[[str], UnitOfWork]) -> None:
+    def __init__(self, values: JsonObject, work: StepWork[FunctionalStep]) -> None:
         super().__init__(values)
-        self._begin = begin
+        self._begin = partial(_begin, work)
+        self._once = Once(partial(_once, work, self))
         self.unit: UnitOfWork | None = None
         """The step's database work, once there is any."""
 
@@ -41,13 +43,20 @@ class _Ctx(dict[str, Any]):
         self.unit = self._begin(key)
         self.update(_session=self.unit.session, _db=self.unit.db)
 
+    def __getitem__(self, key: str) -> Any:
+        if key in _DATABASE_KEYS and (rows := rows_inside()) is not None:
+            return _handle(rows.open_unit(), key)
+        return super().__getitem__(key)
+
     def __missing__(self, key: str) -> Any:
+        if key == "_once":  # No item: a context without a database can be written as JSON.
+            return self._once
         if key not in LIVE_KEYS:
             raise MissingContextKey(key, public(self))
         if self.unit is None:  # Otherwise the node has taken it out itself.
             self.open_unit(key)
         assert self.unit is not None
-        return self.unit.session if key == "_session" else self.unit.db
+        return _handle(self.unit, key)
 
     def __contains__(self, key: object) -> bool:
         return key in LIVE_KEYS or super().__contains__(key)
@@ -56,24 +65,32 @@ class _Ctx(dict[str, Any]):
         return self[key] if key in LIVE_KEYS else super().get(key, default)
 
 
-async def perform(work: Work[FunctionalStep]) -> Done:
+_DATABASE_KEYS: Final = LIVE_KEYS - {"_once"}
+
+
+def _handle(unit: UnitOfWork, key: str) -> Any:
+    return unit.session if key == "_session" else unit.db
+
+
+async def perform(work: StepWork[FunctionalStep]) -> StepResult:
     """Call the node with the run's context, and return what it changed."""
     runner = work.step.runner
     node = work.services.nodes.get(runner)
     if node is None:
         raise UnknownName("node", runner, work.services.nodes)
-    ctx = _Ctx(normalised({**work.public, **work.private}, field="ctx"), partial(_begin, work))
+    ctx = _Ctx(copied({**work.public, **work.private}), work)
     if work.services.data is not None and work.services.data.is_open:
         ctx.open_unit("_db")
     try:
-        signal = _taken(ctx, await _called(node, ctx), runner)
-        updates, deletes = difference(work.public, public(ctx))
+        signal = _taken(ctx, await call_user(node, ctx), runner)
+        after = public(ctx)
+        updates, deletes = await off_the_loop(partial(difference, work.public), after, size=size_of(after))
         private, private_deletes = difference(work.private, _kept(ctx))
     except BaseException:
         if ctx.unit is not None:
             await ctx.unit.close()
         raise
-    return Done(
+    return StepResult(
         signal=signal,
         updates=updates,
         deletes=deletes,
@@ -83,7 +100,7 @@ async def perform(work: Work[FunctionalStep]) -> Done:
     )
 
 
-def _begin(work: Work[FunctionalStep], key: str) -> UnitOfWork:
+def _begin(work: StepWork[FunctionalStep], key: str) -> UnitOfWork:
     """Return a unit of work for the step. Raises `NoDatabase` for the key that asked for it."""
     data, what = work.services.data, f"ctx[{key!r}] cannot be used"
     versions: Mapping[str, str] = work.private.get("_context_model_versions") or {}
@@ -95,12 +112,12 @@ def _begin(work: Work[FunctionalStep], key: str) -> UnitOfWork:
         raise NoDatabase(what, log=error.log) from None
 
 
-async def _called(node: Node, ctx: dict[str, Any]) -> object:
-    if iscoroutinefunction(node):
-        return await node(ctx)
-    # A plain function may well block; it must not hold up everybody else.
-    answer = await in_thread(node, ctx)
-    return await answer if isawaitable(answer) else answer
+async def _once(work: StepWork[FunctionalStep], ctx: _Ctx, key: str, fn: Callable[[], Any]) -> Any:
+    """Run a function of the node once in the turn, with database work of its own (N4)."""
+    data, around = work.services.data, rows_inside()
+    rows = OnceRows(key, partial(_begin, work, "_db"), lambda: data is not None and data.shares_log)
+    outer = (lambda: ctx.unit) if around is None else (lambda: around.unit)
+    return await run_once(work.journal, key, fn, rows=rows, outer=outer)
 
 
 def _taken(ctx: dict[str, Any], answer: object, runner: str) -> str:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from turnline.core import event_types as ev
+from turnline.core.claims import Paused
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.errors import BadStepValue
 from turnline.flow.context import from_outside
@@ -20,14 +21,14 @@ from turnline.flow.definition.fields import Fields
 from turnline.flow.definition.steps import HumanStep
 from turnline.flow.fields import check
 from turnline.flow.pauses import object_of, waited
-from turnline.flow.task import task_id
+from turnline.flow.task import form_as_data, task_id
 from turnline.flow.values import render
-from turnline.flow.work import DEFAULT, Done, Paused, Work
+from turnline.flow.work import DEFAULT, StepResult, StepWork
 
 EXPIRED: Final = "expired"
 
 
-async def perform(work: Work[HumanStep]) -> Done | Paused:
+async def perform(work: StepWork[HumanStep]) -> StepResult | Paused:
     """Ask; then return what was answered, or that nobody did in time."""
     match waited(work.history, "person"):
         case None:
@@ -46,7 +47,7 @@ def read_answer(form: Fields, answer: JsonObject) -> tuple[JsonObject, list[str]
     return clean, dropped, [str(problem) for problem in problems]
 
 
-def _task(work: Work[HumanStep]) -> Paused:
+def _task(work: StepWork[HumanStep]) -> Paused:
     block = work.step.human
     return Paused(
         reason="person",
@@ -56,22 +57,20 @@ def _task(work: Work[HumanStep]) -> Paused:
             "title": render(block.title, work.public, at="human.title"),
             "description": render(block.description, work.public, at="human.description"),
             "show": {key: work.public[key] for key in block.show if key in work.public},
-            "form": {
-                name: one.model_dump(mode="json", exclude_unset=True) for name, one in block.form.items()
-            },
+            "form": form_as_data(block.form),
             "group": block.group,
         },
     )
 
 
-def _answered(work: Work[HumanStep], data: JsonObject) -> Done:
+def _answered(work: StepWork[HumanStep], data: JsonObject) -> StepResult:
     block = work.step.human
     answer, dropped, problems = read_answer(block.form, object_of(data, "answer"))
     if dropped:
         work.dropped("human", dropped)
     if problems:
         raise BadStepValue("the answer", found="; ".join(problems), expected="what the form asks for")
-    return Done(
+    return StepResult(
         signal=_signal(answer, block.signal_from), updates=answer, body=f"answered by {data.get('by')}"
     )
 
@@ -84,9 +83,9 @@ def _signal(answer: JsonObject, field: str | None) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _expired(step: HumanStep) -> Done:
+def _expired(step: HumanStep) -> StepResult:
     if EXPIRED in step.routes:
-        return Done(signal=EXPIRED, body="nobody answered in time")
+        return StepResult(signal=EXPIRED, body="nobody answered in time")
     seconds = min(one for one in (step.human.expires, step.timeout, math.inf) if one is not None)
     raise TimeoutError(
         f"nobody answered step {step.id!r} in {seconds:g} s; route its signal 'expired' to go on."

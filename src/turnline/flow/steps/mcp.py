@@ -27,7 +27,7 @@ from turnline.flow.definition.steps import McpStep
 from turnline.flow.exchange import address_of, checked_headers
 from turnline.flow.output import read, wants_json, written
 from turnline.flow.values import filled, headers, secrets_of, without
-from turnline.flow.work import Done, Work
+from turnline.flow.work import StepResult, StepWork
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -53,7 +53,7 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Templates; `{{ secret.NAME }}` is allowed."""
 
 
-async def perform(work: Work[McpStep]) -> Done:
+async def perform(work: StepWork[McpStep]) -> StepResult:
     block, server = work.step.mcp, _server(work)
     secrets = secrets_of(server.headers, work.services.secret)
     arguments = filled(block.arguments, work.public, at="mcp.arguments")
@@ -73,13 +73,13 @@ async def perform(work: Work[McpStep]) -> Done:
     return _done(work, without(_found(work, result), secrets))
 
 
-async def _called(work: Work[McpStep], server: Server, arguments: dict[str, Any]) -> CallToolResult:
+async def _called(work: StepWork[McpStep], server: Server, arguments: dict[str, Any]) -> CallToolResult:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(await _client(work, server, stack))
         return await client.call_tool(work.step.mcp.tool, arguments)
 
 
-async def _client(work: Work[McpStep], server: Server, stack: AsyncExitStack) -> Client:
+async def _client(work: StepWork[McpStep], server: Server, stack: AsyncExitStack) -> Client:
     try:
         from mcp import Client, StdioServerParameters
         from mcp.client.streamable_http import streamable_http_client
@@ -99,7 +99,7 @@ async def _client(work: Work[McpStep], server: Server, stack: AsyncExitStack) ->
     return Client(streamable_http_client(url, http_client=await stack.enter_async_context(http)))
 
 
-def _server(work: Work[McpStep]) -> Server:
+def _server(work: StepWork[McpStep]) -> Server:
     name, known = work.step.mcp.server, work.services.mcp_servers
     if name not in known:
         if name.startswith(("http://", "https://")):
@@ -116,7 +116,7 @@ def _server(work: Work[McpStep]) -> Server:
     return server
 
 
-def _found(work: Work[McpStep], result: CallToolResult) -> Any:
+def _found(work: StepWork[McpStep], result: CallToolResult) -> Any:
     """The result: what is structured, or else the JSON or the text in it."""
     output, structured = work.step.mcp.output, result.structured_content
     if structured is None or output.format in {"text", "signal"}:
@@ -127,12 +127,12 @@ def _found(work: Work[McpStep], result: CallToolResult) -> Any:
     return structured
 
 
-def _done(work: Work[McpStep], found: Any) -> Done:
+def _done(work: StepWork[McpStep], found: Any) -> StepResult:
     kept = written(work.step.mcp.output, found, step=work.step.id)
     if kept.dropped:
         work.dropped("mcp", kept.dropped)
     body = f"tool {work.step.mcp.tool!r} of MCP server {work.step.mcp.server!r} answered."
-    return Done(signal=kept.signal, updates=kept.updates, body=body)
+    return StepResult(signal=kept.signal, updates=kept.updates, body=body)
 
 
 def _text(result: CallToolResult) -> str:

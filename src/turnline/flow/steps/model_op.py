@@ -18,12 +18,12 @@ from turnline.errors import BadStepValue, UnknownName
 from turnline.flow.context import from_outside
 from turnline.flow.definition.steps import ModelOpStep
 from turnline.flow.values import filled
-from turnline.flow.work import Done, UnitOfWork, Work
+from turnline.flow.work import StepResult, StepWork, UnitOfWork
 
 NOT_FOUND: Final = "not_found"
 
 
-async def perform(work: Work[ModelOpStep]) -> Done:
+async def perform(work: StepWork[ModelOpStep]) -> StepResult:
     block, data = work.step.model_op, work.services.data
     if data is None:
         raise UnknownName("data model", block.model, (), do="Declare it with kind: ModelDefinition.")
@@ -36,7 +36,7 @@ async def perform(work: Work[ModelOpStep]) -> Done:
         raise
 
 
-async def _result(work: Work[ModelOpStep], model: Any) -> Any:
+async def _result(work: StepWork[ModelOpStep], model: Any) -> Any:
     """What the operation returns. `model` is a data model's own, which only it knows the type of."""
     block = work.step.model_op
     values = filled(block.values, work.public, at="model_op.values")
@@ -55,26 +55,28 @@ async def _result(work: Work[ModelOpStep], model: Any) -> Any:
             return await model.list(where=where, order_by=block.order_by or (), limit=block.limit)
 
 
-def _id(work: Work[ModelOpStep]) -> Any:
+def _id(work: StepWork[ModelOpStep]) -> Any:
     found = filled(work.step.model_op.id, work.public, at="model_op.id")
     if found is None or found == "":
         raise BadStepValue("model_op.id", found="empty", expected="the id of a row")
     return found
 
 
-def _done(work: Work[ModelOpStep], result: Any, unit: UnitOfWork) -> Done:
+def _done(work: StepWork[ModelOpStep], result: Any, unit: UnitOfWork) -> StepResult:
     block = work.step.model_op
     what = f"{block.op} {block.model}"
     if block.op == "list":
         rows = [dict(row) for row in result]
-        return Done(updates={block.into or work.step.id: rows}, body=f"{what}: {len(rows)} rows", commit=unit)
+        return StepResult(
+            updates={block.into or work.step.id: rows}, body=f"{what}: {len(rows)} rows", commit=unit
+        )
     if result is None or result is False:
-        return Done(signal=NOT_FOUND, body=f"{what}: not found", commit=unit)
+        return StepResult(signal=NOT_FOUND, body=f"{what}: not found", commit=unit)
     updates = {} if block.op == "remove" else _row(work, dict(result))
-    return Done(updates=updates, body=what, commit=unit)
+    return StepResult(updates=updates, body=what, commit=unit)
 
 
-def _row(work: Work[ModelOpStep], row: JsonObject) -> JsonObject:
+def _row(work: StepWork[ModelOpStep], row: JsonObject) -> JsonObject:
     into = work.step.model_op.into
     if into is not None:
         return {into: row}

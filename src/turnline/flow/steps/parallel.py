@@ -6,13 +6,14 @@ one key, the later one counts. A branch that failed, and is collected, stands un
 
 from __future__ import annotations
 
+from turnline.core.claims import Paused
 from turnline.core.envelope import JsonObject
 from turnline.flow.definition.steps import ParallelStep
 from turnline.flow.steps.below import Brood, Outcome, brought_up, outcome
-from turnline.flow.work import Done, Paused, Work
+from turnline.flow.work import StepResult, StepWork
 
 
-async def perform(work: Work[ParallelStep]) -> Done | Paused:
+async def perform(work: StepWork[ParallelStep]) -> StepResult | Paused:
     """Run every branch; return what they wrote when the last has closed."""
     block = work.step.parallel
     names = list(block.branches)
@@ -32,8 +33,8 @@ async def perform(work: Work[ParallelStep]) -> Done | Paused:
         return paused
     outcomes = {name: await outcome(work, name, work.public) for name in names}
     if block.into is not None:
-        return Done(updates={block.into: {name: one.as_data() for name, one in outcomes.items()}})
-    return Done(updates=_merged(outcomes))
+        return StepResult(updates={block.into: {name: one.as_data() for name, one in outcomes.items()}})
+    return StepResult(updates=_merged(outcomes))
 
 
 def _merged(outcomes: dict[str, Outcome]) -> JsonObject:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from turnline.core import event_types as ev
+from turnline.core.claims import Paused
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.errors import BadStepValue
 from turnline.errors.base import short
@@ -19,14 +20,14 @@ from turnline.flow.definition.base import MAX_DURATION_SECONDS
 from turnline.flow.definition.steps import WaitStep
 from turnline.flow.pauses import object_of, timed_out, waited
 from turnline.flow.values import render
-from turnline.flow.work import Done, Paused, Work
+from turnline.flow.work import StepResult, StepWork
 
 _LONGEST: Final = timedelta(seconds=MAX_DURATION_SECONDS)
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}.*")
 """Python also reads `20261224` as a date; here a number is none."""
 
 
-async def perform(work: Work[WaitStep]) -> Done | Paused:
+async def perform(work: StepWork[WaitStep]) -> StepResult | Paused:
     """Return at once what need not be waited for; else pause, and return what came."""
     block = work.step.wait
     match waited(work.history, "time" if block.event is None else "event"):
@@ -35,32 +36,32 @@ async def perform(work: Work[WaitStep]) -> Done | Paused:
         case Paused() as still:
             return still
         case Envelope(event_type=ev.EV_TIMER_FIRED) if timed_out(work.history, work.now):
-            raise TimeoutError  # The step's own `timeout`, which was shorter.
+            raise work.took_too_long  # Its own `timeout` was shorter.
         case Envelope(event_type=ev.EV_TIMER_FIRED) if block.event is None:
-            return Done()
+            return StepResult()
         case Envelope(event_type=ev.EV_TIMER_FIRED):
             raise TimeoutError(f"the event {block.event!r} did not come in {block.expires:g} s.")
         case Envelope(event_data=data):
             return _came(work, object_of(data, "data"))
 
 
-def _begun(work: Work[WaitStep]) -> Done | Paused:
+def _begun(work: StepWork[WaitStep]) -> StepResult | Paused:
     block, now = work.step.wait, work.now
     if block.event is not None:
         return Paused(reason="event", key=block.event, seconds=block.expires)
     if block.for_ is not None:
         return Paused(reason="time", seconds=block.for_)
     until = _moment(render(block.until or "", work.public, at="wait.until"), now)
-    return Done() if until <= now else Paused(reason="time", until=until)
+    return StepResult() if until <= now else Paused(reason="time", until=until)
 
 
-def _came(work: Work[WaitStep], data: JsonObject) -> Done:
+def _came(work: StepWork[WaitStep], data: JsonObject) -> StepResult:
     """The event is there: its data goes into the context."""
     ours, dropped = from_outside(data)
     if dropped:
         work.dropped("event", dropped)
     into = work.step.wait.into
-    return Done(updates=ours if into is None else {into: ours})
+    return StepResult(updates=ours if into is None else {into: ours})
 
 
 def _moment(text: str, now: datetime) -> datetime:

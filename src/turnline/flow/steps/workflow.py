@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from turnline.core.claims import Paused
 from turnline.flow.definition.steps import WorkflowStep
 from turnline.flow.steps.below import Brood, brought_up, let_in, run_at
 from turnline.flow.values import filled
 from turnline.flow.verdict import verdict
-from turnline.flow.work import Done, Paused, Work
+from turnline.flow.work import StepResult, StepWork
 
 PLACE: Final = "flow"
 
 
-async def perform(work: Work[WorkflowStep]) -> Done | Paused:
+async def perform(work: StepWork[WorkflowStep]) -> StepResult | Paused:
     """Run the flow; return its response when it has ended."""
     block = work.step.workflow
 
@@ -28,4 +29,4 @@ async def perform(work: Work[WorkflowStep]) -> Done | Paused:
     if paused is not None:
         return paused
     data = let_in(work, verdict(await run_at(work.children, PLACE)).data)
-    return Done(updates=data if block.into is None else {block.into: data})
+    return StepResult(updates=data if block.into is None else {block.into: data})

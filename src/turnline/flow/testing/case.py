@@ -22,7 +22,7 @@ from turnline.flow.testing.stage import Played, staged
 from turnline.flow.testing.stubs import Stubs
 from turnline.flow.verdict import RunError, Verdict
 from turnline.flow.work import Data, Services
-from turnline.hub.clock import Clock
+from turnline.hub.timers import Clock
 
 OpenData = Callable[[Clock], AbstractAsyncContextManager[Data | None]]
 """Opens a database that is empty, and gone when it is closed. See `data.in_memory`."""

@@ -13,7 +13,7 @@ START: Final = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 class JumpingClock:
-    """See `turnline.hub.clock.Clock`. Whoever sleeps is woken by the jump that takes it so far."""
+    """See `turnline.hub.timers.Clock`. Whoever sleeps is woken by the jump that takes it so far."""
 
     def __init__(self, start: datetime = START) -> None:
         self._start = start

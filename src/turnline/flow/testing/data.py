@@ -12,7 +12,7 @@ from turnline.flow.data.definition import ModelDefinition
 from turnline.flow.data.late import LateData
 from turnline.flow.testing.case import OpenData
 from turnline.flow.work import Data
-from turnline.hub.clock import Clock
+from turnline.hub.timers import Clock
 from turnline.log.memory import MemoryLog
 
 

@@ -32,7 +32,7 @@ from turnline.flow.run import run_knob, step_of, steps_at
 from turnline.flow.runs import Runs
 from turnline.flow.steps.workflow import PLACE
 from turnline.flow.work import DEFAULT
-from turnline.hub.journal import entries
+from turnline.turns.journal import entries
 
 VERSION: Final = 1
 SUFFIX: Final = ".fixture.json"
@@ -143,7 +143,7 @@ def _recorded(path: str, step: Step, packet: Envelope, lines: list[Envelope]) ->
 
 
 def _answer(lines: list[Envelope]) -> JsonObject | None:
-    answered = [one for one in lines if one.event_type == ev.EV_HUMAN_ANSWERED]
+    answered = [one for one in lines if one.event_type == ev.EV_HUMAN_ANSWERED and "pause" in one.event_data]
     return public(object_of(answered[-1].event_data, "answer")) if answered else None
 
 

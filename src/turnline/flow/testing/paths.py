@@ -16,7 +16,7 @@ from turnline.core.envelope import JsonObject
 from turnline.core.state import State
 from turnline.flow.definition.flow import Flow, inner_steps
 from turnline.flow.definition.steps import ForEachStep, Step, WorkflowStep
-from turnline.flow.work import Children, Work
+from turnline.flow.work import StepChildren, StepWork
 
 SEPARATOR: Final = "/"
 EACH: Final = "each"
@@ -58,20 +58,20 @@ class Places:
         """The paths of a step of a run, the most exact first."""
         return [SEPARATOR.join((*way, step)) for way in product(*self._at.get(run_id, ()))]
 
-    def watched(self, work: Work[Any]) -> Children:
+    def watched(self, work: StepWork[Any]) -> StepChildren:
         """The work's children, which are known here from when they are opened."""
         return _Watched(work.children, self, work)
 
-    def note(self, work: Work[Any], place: str, *spellings: str) -> None:
+    def note(self, work: StepWork[Any], place: str, *spellings: str) -> None:
         """Note that the work's step opens a run at `place`."""
         above = self._at.get(work.run_id, ())
         self._at[child_id(work.run_id, work.turn, place)] = (*above, (work.step.id,), spellings)
 
 
 class _Watched:
-    """See `work.Children`."""
+    """See `work.StepChildren`."""
 
-    def __init__(self, children: Children, places: Places, work: Work[Any]) -> None:
+    def __init__(self, children: StepChildren, places: Places, work: StepWork[Any]) -> None:
         self._children = children
         self._places = places
         self._work = work

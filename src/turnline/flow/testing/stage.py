@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from turnline.core.envelope import JsonObject
 from turnline.core.state import WorkflowState
-from turnline.core.step_targets import STEP_PREFIX
 from turnline.errors import BadAnswer
 from turnline.flow.context import public
 from turnline.flow.definition.flow import Flow
@@ -109,7 +108,7 @@ class Stage:
             return []
         if pause.reason != "children":
             return [state]
-        below = [await self.runs.state(one) for one in self._driver.children_of(state.channel_id)]
+        below = [await self.runs.state(one) for one in pause.children]
         waiting = [await self._resting(one) for one in below if not one.is_over]
         return [one for some in waiting for one in some] if all(waiting) else []
 
@@ -142,7 +141,7 @@ class Stage:
         return ()
 
     def _path_of(self, state: WorkflowState) -> str:
-        step = (state.expected_next_speaker or "").removeprefix(STEP_PREFIX)
+        step = state.expected_next_speaker or ""
         return self._stubs.places.paths(state.channel_id, step)[0]
 
     async def _path(self) -> tuple[str, ...]:

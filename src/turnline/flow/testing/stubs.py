@@ -21,6 +21,7 @@ from typing import Any, Final
 from turnline.agent.agent import Agent
 from turnline.agent.journal import Entry
 from turnline.agent.scripted import ScriptedModel
+from turnline.core.claims import Paused
 from turnline.core.event_types import EV_TURN_PAUSED
 from turnline.errors import FlowError, ParseFailed
 from turnline.flow.context import is_private, private, public
@@ -37,7 +38,7 @@ from turnline.flow.testing.definition import (
 )
 from turnline.flow.testing.paths import Places
 from turnline.flow.testing.problem import Problem
-from turnline.flow.work import Done, Paused, Perform, Work
+from turnline.flow.work import PerformStep, StepResult, StepWork
 
 OUTSIDE: Final = (
     define.AgentStep,
@@ -96,15 +97,15 @@ class Stubs:
         """What the run's step, which waits, is to get now; nothing twice."""
         return self._waiting.pop(run_id, None)
 
-    def around(self, perform: Perform) -> Perform:
+    def around(self, perform: PerformStep) -> PerformStep:
         """`perform`, where there is no stub."""
 
-        async def stubbed(work: Work[Any]) -> Done | Paused:
+        async def stubbed(work: StepWork[Any]) -> StepResult | Paused:
             return await self._performed(work, perform)
 
         return stubbed
 
-    async def _performed(self, work: Work[Any], perform: Perform) -> Done | Paused:
+    async def _performed(self, work: StepWork[Any], perform: PerformStep) -> StepResult | Paused:
         watched = replace(work, children=self.places.watched(work))
         if any(line.event_type == EV_TURN_PAUSED for line in work.history):
             return await perform(watched)  # It has had its stub when it began.
@@ -122,11 +123,11 @@ class Stubs:
                 return await perform(_said_again(watched, stub.entries))
         return ended(work.step.id, stub)
 
-    def _stubs_of(self, work: Work[Any]) -> Sequence[AnyStub]:
+    def _stubs_of(self, work: StepWork[Any]) -> Sequence[AnyStub]:
         paths = self.places.paths(work.run_id, work.step.id)
         return next((self._stubs[path] for path in paths if path in self._stubs), ())
 
-    def _next(self, work: Work[Any], stubs: Sequence[AnyStub]) -> AnyStub | None:
+    def _next(self, work: StepWork[Any], stubs: Sequence[AnyStub]) -> AnyStub | None:
         """One stub is for every attempt; of several, each is for one."""
         place = (work.run_id, work.step.id)
         number = self._given[place]
@@ -135,15 +136,15 @@ class Stubs:
             return stubs[0]
         return stubs[number] if number < len(stubs) else None
 
-    def _unstubbed(self, work: Work[Any]) -> Paused:
+    def _unstubbed(self, work: StepWork[Any]) -> Paused:
         found = f"a step of kind {work.step.kind}, which a test does not perform"
         return self._stopped(work, found=found, fix=self._missing(work.step))
 
-    def _used_up(self, work: Work[Any], count: int) -> Paused:
+    def _used_up(self, work: StepWork[Any], count: int) -> Paused:
         found = f"attempt {count + 1}, and only {count} stubs"
         return self._stopped(work, found=found, fix="give a stub for each attempt, or a single one for all")
 
-    def _stopped(self, work: Work[Any], *, found: str, fix: str) -> Paused:
+    def _stopped(self, work: StepWork[Any], *, found: str, fix: str) -> Paused:
         path = self.places.paths(work.run_id, work.step.id)[0]
         self.problems.append(Problem(what=f"step {path}", found=found, fix=fix))
         return Paused(reason="event", key=UNSTUBBED)
@@ -156,11 +157,11 @@ def is_outside(step: define.Step) -> bool:
     return isinstance(step, OUTSIDE)
 
 
-def ended(step: str, stub: Gives | Raises | DoesNotParse | TakesTooLong) -> Done:
+def ended(step: str, stub: Gives | Raises | DoesNotParse | TakesTooLong) -> StepResult:
     """What a stub makes of the step: its end, or what it raises."""
     match stub:
         case Gives():
-            return Done(
+            return StepResult(
                 signal=stub.signal,
                 updates=public(stub.updates),
                 deletes=[key for key in stub.deletes if not is_private(key)],
@@ -175,7 +176,7 @@ def ended(step: str, stub: Gives | Raises | DoesNotParse | TakesTooLong) -> Done
     raise TimeoutError("the step took too long")
 
 
-def _said_again(work: Work[Any], said: Sequence[Entry]) -> Work[Any]:
+def _said_again(work: StepWork[Any], said: Sequence[Entry]) -> StepWork[Any]:
     """The work of an agent step whose round is answered from what was said; its models are never asked."""
     step = work.step.model_copy(update={"agent": work.step.agent.model_copy(update={"model": None})})
     agents = {name: _with_no_model(agent) for name, agent in work.services.agents.items()}

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from turnline.errors import install_line
-from turnline.hub.clock import Clock
-from turnline.hub.ids import NewId
+from turnline.hub.timers import Clock, NewId
 from turnline.log.base import Log
 from turnline.server.auth.api_keys import API_KEY_PREFIX, API_KEYS_VARIABLE, ApiKey, ApiKeys
 from turnline.server.auth.authenticator import (

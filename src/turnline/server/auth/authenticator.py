@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from turnline.errors import AccessBusy, BadKey, LogError, MissingExtra, TurnlineError, Unauthenticated
-from turnline.hub.clock import Clock
+from turnline.hub.timers import Clock
 from turnline.server.auth.credentials import Credentials, is_loopback
 from turnline.server.auth.principal import ANONYMOUS, Principal
 
@@ -114,8 +114,8 @@ class OnlyLoopback:
 
 async def until_refused(
     admit: Callable[[], Awaitable[object]], clock: Clock, *, every_seconds: float = RECHECK_SECONDS
-) -> None:
-    """Return once `admit`, which let a caller in before, refuses them.
+) -> TurnlineError:
+    """Wait until `admit`, which let a caller in before, refuses them. Return what it raised.
 
     While nothing can be known, because the log or the reader of tokens is out of order, they stay.
     """
@@ -125,8 +125,8 @@ async def until_refused(
             await admit()
         except (AccessBusy, LogError):
             continue
-        except TurnlineError:
-            return
+        except TurnlineError as error:
+            return error
 
 
 async def authenticate_public(authenticator: Authenticator, credentials: Credentials) -> Principal:

@@ -77,7 +77,7 @@ def ensure_root_key(environ: Mapping[str, str], folder: Path) -> RootKey:
 
 
 def has_key(environ: Mapping[str, str], folder: Path) -> bool:
-    """Whether something is there to verify tokens with, good or not."""
+    """Return whether there is a key to verify tokens with, good or bad."""
     return bool(environ.get(KEY_VARIABLE) or environ.get(PUBLIC_KEY_VARIABLE)) or (folder / KEY_FILE).exists()
 
 

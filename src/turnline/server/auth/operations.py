@@ -46,6 +46,7 @@ OPERATIONS: Final = {
     "channels.post": "channels:write",
     "channels.close": "channels:write",
     "channels.fork": "channels:write",
+    "channels.erase": "channels:erase",
     "channels.oversee": "admin",
     "channels.connect": "channels:write",
     "agents.list": "channels:read",

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import msgspec
 
 from turnline.errors import AccessBusy, Unauthenticated
-from turnline.hub.clock import Clock
+from turnline.hub.timers import Clock
 from turnline.server.auth.child import READY, Answer, Request
 from turnline.server.auth.reading import Reading, check_text
 

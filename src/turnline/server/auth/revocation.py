@@ -10,19 +10,16 @@ Rule: a list that cannot be read allows nothing. `is_revoked` raises, and whoeve
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
-from turnline.core.event_types import HUB
+from turnline.core.envelope import Envelope
 from turnline.core.json import normalised
-from turnline.core.state import LONG_AGO
-from turnline.errors import BadToken, ChannelQuarantined, CorruptRecord, LogConflict
-from turnline.hub.clock import Clock
-from turnline.hub.ids import NewId
+from turnline.errors import BadToken
+from turnline.hub.timers import Clock, NewId
 from turnline.log.base import Log
+from turnline.log.system_channel import SystemChannel, SystemLine
 
 REVOCATIONS_CHANNEL: Final = "_revocations"
 EV_TOKEN_REVOKED: Final = "token.revoked"
@@ -43,20 +40,16 @@ class Revocations:
     def __init__(
         self, log: Log, clock: Clock, new_id: NewId, *, refresh_seconds: float = REFRESH_SECONDS
     ) -> None:
-        self._log = log
         self._clock = clock
-        self._new_id = new_id
+        self._channel = SystemChannel(log, REVOCATIONS_CHANNEL, clock.now, new_id, apply=self._apply)
         self._refresh_seconds = refresh_seconds
         self._ids: set[bytes] = set()
-        self._seq = 0
-        self._last_at = LONG_AGO
         self._fresh_until = float("-inf")
-        self._lock = asyncio.Lock()
 
     async def hydrate(self) -> None:
         """Read what has been revoked since. Raises `ChannelQuarantined` if the list is damaged."""
-        async with self._lock:
-            await self._read()
+        await self._channel.catch_up()
+        self._fresh_until = self._clock.monotonic() + self._refresh_seconds
 
     async def is_revoked(self, revocation_ids: Iterable[str]) -> bool:
         """Whether one of them was revoked, by this process or, `REFRESH_SECONDS` ago, by another."""
@@ -70,43 +63,17 @@ class Revocations:
         if len(wanted) > MAX_IDS or len(reason) > MAX_REASON_CHARACTERS:
             found, expected = "too long", f"{MAX_IDS} ids and {MAX_REASON_CHARACTERS} characters at most"
             raise BadToken("the revocation", found=found, expected=expected)
-        async with self._lock:
-            while missing := wanted - self._ids:
-                ids = sorted(one.hex() for one in missing)
-                await self._append({"revocation_ids": ids, "reason": reason, "by": by})
 
-    async def _read(self) -> None:
-        try:
-            async for envelope in self._log.read(REVOCATIONS_CHANNEL, after=self._seq):
-                self._take_over(envelope)
-        except CorruptRecord as error:
-            raise ChannelQuarantined(REVOCATIONS_CHANNEL, cause=error) from error
-        self._fresh_until = self._clock.monotonic() + self._refresh_seconds
+        def decide() -> list[SystemLine]:
+            ids = sorted(one.hex() for one in wanted - self._ids)
+            data = normalised({"revocation_ids": ids, "reason": reason, "by": by}, field="revocation")
+            return [SystemLine(EV_TOKEN_REVOKED, data)] if ids else []
 
-    async def _append(self, data: JsonObject) -> None:
-        """Append one line, or read what somebody else appended first."""
-        envelope = Envelope(
-            schema_version=SCHEMA_VERSION,
-            envelope_id=self._new_id(),
-            channel_id=REVOCATIONS_CHANNEL,
-            seq=self._seq + 1,
-            sender_id=HUB,
-            event_type=EV_TOKEN_REVOKED,
-            event_data=normalised(data, field="revocation"),
-            audience=[],
-            created_at=max(self._clock.now(), self._last_at),
-        )
-        try:
-            await self._log.append(REVOCATIONS_CHANNEL, [envelope], after=self._seq)
-        except LogConflict:
-            await self._read()
-            return
-        self._take_over(envelope)
+        await self._channel.append(decide)
 
-    def _take_over(self, envelope: Envelope) -> None:
-        self._seq, self._last_at = envelope.seq, envelope.created_at
-        ids = envelope.event_data.get("revocation_ids")
-        if envelope.event_type == EV_TOKEN_REVOKED and isinstance(ids, list):
+    def _apply(self, line: Envelope) -> None:
+        ids = line.event_data.get("revocation_ids")
+        if line.event_type == EV_TOKEN_REVOKED and isinstance(ids, list):
             self._ids.update(bytes.fromhex(one) for one in ids if is_revocation_id(one))
 
 

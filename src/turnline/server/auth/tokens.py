@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Final, Protocol
 
 from turnline.errors import Unauthenticated
-from turnline.hub.clock import Clock
+from turnline.hub.timers import Clock
 from turnline.server.auth.credentials import Credentials
 from turnline.server.auth.principal import Principal
 from turnline.server.auth.process import TokenReader

@@ -4,6 +4,7 @@ POST /channels/{id}/messages {"text", "as", "id"}          say something; the fl
 POST /channels/{id}/answers  {"request_id", "answer", "as"} answer what an agent asked
 POST /channels/{id}/fork     {"at"}                         a new channel with this past
 POST /channels/{id}/close    {"reason"}
+POST /channels/{id}/erase    {"lines", "reason"}            the content of a closed channel; the chain stays
 
 A message that is sent again with the same `id` is said once.
 """
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from starlette.requests import Request
@@ -35,6 +35,8 @@ from turnline.server.problems import CONFLICT, CREATED, RequestRefused, invalid,
 WAIT_SECONDS: Final = 10.0
 """How long an interjection waits for the packet in flight."""
 MAX_REASON_CHARACTERS: Final = 200
+MAX_RANGES: Final = 1_000
+"""Ranges of lines that one request erases."""
 
 
 class ChannelChanges:
@@ -64,6 +66,8 @@ class ChannelChanges:
         question = sight.questions(state).get(request_id)
         if question is None:
             raise not_found(f"nobody asked {request_id[:64]!r} on channel {state.channel_id!r}.")
+        if question.group:
+            _refuse_run(state, "answer its task with POST /tasks/{id}/answer")
         person = sight.person(state.spec, body.get("as") or _answerer(state, sight, question))
         data: JsonObject = {"request_id": request_id, "answer": body["answer"]}
         sender = person.agent_id
@@ -78,17 +82,24 @@ class ChannelChanges:
         return success(_landed(await self._post(state, draft)), status=CREATED)
 
     async def fork(self, request: Request) -> Response:
+        """Fork a channel. The fork of a run is of the caller, as if they had started it."""
         state, sight = await seen(self._house, request, "channels.fork")
         at = _line(await json_body(request, self._house.settings), state.seq)
         by = None if sight.sees_all else sight.principal.user_id
-        place: AbstractContextManager[None] = nullcontext()
         if "flow" in state.spec.knobs:
-            self._house.access.check(sight.principal, "runs.fork", state.channel_id)
-            flow = await self._house.access.check_start_again(sight.principal, state.channel_id)
-            place = self._house.runtime.open_runs.starting(flow.name, sight.principal.user_id)
-        with place:
-            made = await self._house.runtime.hub.fork(state.channel_id, at=at, by=by)
+            made = await self._fork_run(state, at, sight)
+        else:
+            made = await self._house.runtime.hub.fork(state.channel_id, at=at, by=by, user=by or "")
         return success({"channel_id": made, "forked_from": state.channel_id, "at": at}, status=CREATED)
+
+    async def _fork_run(self, state: State, at: int, sight: Sight) -> str:
+        who, runtime = sight.principal, self._house.runtime
+        self._house.access.check(who, "runs.fork", state.channel_id)
+        flow = await self._house.access.check_start_again(who, state.channel_id)
+        with runtime.open_runs.starting(flow.name, who.user_id):
+            made = await runtime.hub.fork(state.channel_id, at=at, private={"_user_id": who.user_id})
+            runtime.open_runs.take_over(await runtime.hub.state(made))
+        return made
 
     async def close(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.close")
@@ -97,6 +108,15 @@ class ChannelChanges:
         data = {"reason": body.get("reason") or "closed", "by": sight.principal.user_id}
         lines = await self._house.runtime.hub.write(state.channel_id, ev.EV_CHANNEL_CLOSED, data)
         return success(_landed(lines))
+
+    async def erase(self, request: Request) -> Response:
+        state, sight = await seen(self._house, request, "channels.erase")
+        body = dict(await json_body(request, self._house.settings))
+        lines = _ranges(body.pop("lines", None), state.seq)
+        reason = _texts(body, more=("reason",)).get("reason") or "requested"
+        by = sight.principal.user_id
+        done = await self._house.runtime.hub.erase(state.channel_id, by=by, lines=lines, reason=reason)
+        return success({"channels": done.channels})
 
     async def _post(self, state: State, draft: Draft) -> tuple[Envelope, ...]:
         try:
@@ -119,7 +139,7 @@ def _speaker(state: State, sight: Sight) -> str:
 
 
 def _answerer(state: State, sight: Sight, question: Question) -> str:
-    """Return for whom a caller answers who does not say: themselves, else the only person they may be."""
+    """Return for which person a caller answers who names none: the only one they may be, or themselves."""
     asked = [one.name for one in state.spec.participants if one.agent_id in question.people]
     names = [name for name in sight.people(state.spec) if name in asked]
     return names[0] if len(names) == 1 else sight.principal.user_id
@@ -148,6 +168,22 @@ def _texts(
     if problems:
         raise invalid(problems)
     return {key: value for key, value in body.items() if isinstance(value, str)}
+
+
+def _ranges(value: object, head: int) -> list[tuple[int, int]] | None:
+    """Return the first and the last line of each range; None: the whole channel."""
+    if value is None:
+        return None
+    found = [(one[0], one[1]) for one in value if _is_range(one)] if isinstance(value, list) else []
+    if not isinstance(value, list) or not found or len(found) != len(value) or len(found) > MAX_RANGES:
+        expected = f"expected at most {MAX_RANGES} pairs of lines from 1 to {head}, such as [[4, 4], [7, 9]]"
+        raise invalid([Problem(("body", "lines"), expected)])
+    return found
+
+
+def _is_range(value: object) -> bool:
+    pair = value if isinstance(value, list) and len(value) == 2 else []  # noqa: PLR2004  Its first, its last.
+    return bool(pair) and all(isinstance(one, int) and not isinstance(one, bool) for one in pair)
 
 
 def _line(body: JsonObject, head: int) -> int:

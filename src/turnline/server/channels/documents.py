@@ -98,6 +98,13 @@ def to_change(routes: ChannelChanges) -> list[Operation]:
         _post("answer", "answers", routes.answer, "Answer what an agent asked, once", needed=asked, more=_AS),
         _post("fork", "fork", routes.fork, "A new channel with this past", needed={"at": _SEQ}, more={}),
         _post("close", "close", routes.close, "Close a channel", more={"reason": some}),
+        _post(
+            "erase",
+            "erase",
+            routes.erase,
+            "Erase what was said on a closed channel, or some of its lines",
+            more={"lines": _RANGES, "reason": some},
+        ),
     ]
 
 
@@ -174,6 +181,10 @@ def _number(name: str, least: int) -> list[JsonObject]:
 
 
 _SEQ: Final[JsonObject] = {"type": "integer", "minimum": 1}
+_RANGES: Final[JsonObject] = {
+    "type": ["array", "null"],
+    "items": {"type": "array", "items": _SEQ, "minItems": 2, "maxItems": 2},
+}
 _AS: Final[JsonObject] = {
     "as": {
         "type": ["string", "null"],

@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from turnline.core.channel import ChannelState
 from turnline.core.envelope import JsonObject
-from turnline.core.state import MESSAGE, RESTING, STUCK
+from turnline.core.state import MESSAGE, WAITS
 from turnline.errors import ChannelQuarantined, CorruptRecord, UnknownChannel
 from turnline.flow.fields import Problem
 from turnline.log.base import Head
@@ -38,7 +38,7 @@ MOST_ON_ONE: Final = 5
 LINES_A_CHANNEL_COSTS: Final = 20
 """Beginning to read a channel costs about as much as reading so many lines."""
 QUARANTINED: Final = "quarantined"
-STATUSES: Final = ("open", *(one.value for one in ChannelState), "waiting", STUCK, RESTING, QUARANTINED)
+STATUSES: Final = ("open", *(one.value for one in ChannelState), "waiting", *WAITS, QUARANTINED)
 KINDS: Final = ("run", "channel")
 _POSITION: Final = re.compile(r"[0-9]{1,18}")
 
@@ -167,8 +167,8 @@ def _is_at(one: JsonObject, status: str) -> bool:
     reason = (one.get("waiting_for") or {}).get("reason")
     if status == "waiting":
         return reason not in (None, MESSAGE)
-    if status in (STUCK, RESTING):
-        return bool(reason == {STUCK: STUCK, RESTING: MESSAGE}[status])
+    if status in WAITS:
+        return bool(reason == WAITS[status])
     return bool(one["status"] == status)
 
 
@@ -192,8 +192,7 @@ def _around(said: str, text: str, characters: int = 120) -> str:
 _CLOSED: Final = {
     "open": False,
     "waiting": False,
-    STUCK: False,
-    RESTING: False,
+    **dict.fromkeys(WAITS, False),
     "pending": False,
     "active": False,
     "closing": False,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 import msgspec
 from starlette.requests import Request
@@ -20,13 +21,11 @@ from starlette.responses import Response
 from turnline.core import event_types as ev
 from turnline.core.envelope import JsonObject
 from turnline.core.state import State
-from turnline.core.study.looked import name_of
 from turnline.errors import ChannelQuarantined, UnknownChannel
 from turnline.flow.context import public
 from turnline.server.answers import success
 from turnline.server.channels import documents
 from turnline.server.channels.listing import Listing, wanted
-from turnline.server.channels.past import lines_behind
 from turnline.server.channels.picture import channel_picture
 from turnline.server.channels.reading import found_lines, lines_wanted, page_of, seq_of
 from turnline.server.channels.shown import at_line, row, whole
@@ -37,6 +36,9 @@ from turnline.server.house import House
 from turnline.server.operation import Operation
 from turnline.server.parameters import page_size
 from turnline.server.problems import not_found
+
+ANSWER_BYTES: Final = 4 * 1024 * 1024
+"""Of the lines in one answer, about; at least one line is given, and `last` says how far they go."""
 
 
 class ChannelRoutes:
@@ -87,7 +89,7 @@ class ChannelRoutes:
             found, last = await found_lines(hub, state.channel_id, members, sight, asked)
             page = {"envelopes": found, "first": asked.after + 1, "last": last, "head": state.seq}
         else:
-            lines = await lines_behind(hub, state.channel_id, asked.after, asked.limit)
+            lines = await hub.read_page(state.channel_id, asked.after, asked.limit, most_bytes=ANSWER_BYTES)
             page = page_of(lines, state, sight, asked.after)
         return success(page)
 
@@ -119,12 +121,12 @@ class ChannelRoutes:
         return await self._streams.of_all(request, sight)
 
     async def _check_line(self, state: State, sight: Sight, seq: int) -> bool:
-        """Refuse a line that is not for whoever asks as if it were not there.
+        """Refuse a line that is not for the caller as if it were not there.
 
         Return whether they may see all that decided: the whole line, and every context variable.
         """
         hub = self._house.runtime.hub
-        lines = await lines_behind(hub, state.channel_id, seq - 1, 1)
+        lines = await hub.read_page(state.channel_id, seq - 1, 1)
         view = sight.view(lines[0], state.spec.participants) if lines else None
         if view is None:
             raise not_found(f"there is no line {seq} on channel {state.channel_id!r}.")
@@ -142,12 +144,13 @@ class ChannelRoutes:
             return None
         shown = sight.view(line, state.spec.participants)
         error = None if shown is None else shown.event_data.get("error")
-        speaker = name_of(str(line.event_data.get("agent_id", "")), state.spec)
+        speaker = state.spec.name_of(str(line.event_data.get("agent_id", "")))
         return {**error, "speaker": speaker} if isinstance(error, dict) else None
 
     async def _questions(self, state: State, sight: Sight) -> Sequence[JsonObject]:
         """Return what people were asked in the turn in progress, and have not answered."""
-        open_ = {one.seq: key for key, one in sight.questions(state).items() if not one.answer_seq}
+        asked = sight.questions(state)
+        open_ = {one.seq: key for key, one in asked.items() if not one.answer_seq}
         if not open_:
             return []
         lines = await self._house.runtime.hub.read_recent(state.channel_id, min(open_) - 1)
@@ -157,6 +160,7 @@ class ChannelRoutes:
                 "question": str(line.event_data.get("question", "")),
                 "seq": line.seq,
                 "agent_id": line.sender_id,
+                "group": asked[open_[line.seq]].group,
             }
             for line in lines
             if line.seq in open_

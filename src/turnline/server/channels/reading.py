@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from turnline.core.channel import Participant
 from turnline.core.envelope import Envelope, JsonObject
-from turnline.core.packet import body_of
+from turnline.core.event_types import body_of
 from turnline.core.state import State
 from turnline.flow.fields import Problem
 from turnline.hub.hub import Hub

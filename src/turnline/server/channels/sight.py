@@ -61,7 +61,7 @@ class Sight(Struct, frozen=True, kw_only=True):
         """The person as whom to speak. Raises `Forbidden` for anybody else's name."""
         one = spec.participant(spec.names().get(name, name))
         is_own = name == self.principal.user_id or self.sees_all
-        if one is None or one.kind != "human" or not is_own:
+        if one is None or not one.is_person or not is_own:
             because = f"on this channel they may not speak as {name[:_MAX_ID_CHARACTERS]!r}"
             raise Forbidden(
                 self.principal.user_id, operation="channels.post", resource=spec.channel_id, because=because
@@ -69,19 +69,19 @@ class Sight(Struct, frozen=True, kw_only=True):
         return one
 
     def may_hear(self, participants: list[Participant], words: TurnText) -> bool:
-        """Return whether words of a turn in flight are for whoever asks: the packet would be."""
+        """Return whether words of a turn in flight are for the caller: the packet would be."""
         member = self._member(participants)
         return self.sees_all or (member is not None and is_for(member.agent_id, words))
 
     def context(self, state: State) -> JsonObject:
-        """Return the context variables that whoever asks may see."""
+        """Return the context variables that the caller may see."""
         if self.sees_all:
             return public(state.context_vars)
         member = self._member(state.spec.participants)
         return {} if member is None else public(context_for(member.agent_id, state))
 
     def questions(self, state: State) -> dict[str, Question]:
-        """Return the questions of the turn in progress that whoever asks may know of."""
+        """Return the questions of the turn in progress that the caller may know of."""
         if self.sees_all:
             return state.questions
         member = self._member(state.spec.participants)
@@ -89,12 +89,12 @@ class Sight(Struct, frozen=True, kw_only=True):
 
     def people(self, spec: ChannelSpec) -> list[str]:
         """The names that whoever asks may speak as."""
-        human = [one.name for one in spec.participants if one.kind == "human"]
+        human = [one.name for one in spec.participants if one.is_person]
         return [name for name in human if self.sees_all or name == self.principal.user_id]
 
     def _member(self, participants: list[Participant]) -> Participant | None:
         named = (one for one in participants if one.name == self.principal.user_id)
-        return next((one for one in named if one.kind == "human"), None)
+        return next((one for one in named if one.is_person), None)
 
 
 async def sight_of(house: House, request: Request, operation: str) -> Sight:

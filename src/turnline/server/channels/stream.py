@@ -14,11 +14,9 @@ Rule: nothing queues but words, and of those only so many (`hub.texts`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import aclosing, suppress
 from functools import partial
-from itertools import groupby
-from typing import Final
 
 import msgspec
 from starlette.requests import Request
@@ -28,17 +26,15 @@ from turnline.core.envelope import JsonObject
 from turnline.core.state import State
 from turnline.errors import HubClosed
 from turnline.hub.hub import OWN_PREFIX
-from turnline.hub.texts import Listening, TurnText
+from turnline.hub.texts import Listening
 from turnline.log.base import Head
 from turnline.server.answers import respond
-from turnline.server.channels.past import lines_behind
 from turnline.server.channels.sight import Sight, seen, sight_of
 from turnline.server.house import House
 from turnline.server.parameters import last_seen
 from turnline.server.problems import NO_CONTENT
-from turnline.server.stream import HEARTBEAT, open_stream
+from turnline.server.stream import HEARTBEAT, encode_words, open_stream
 
-_WORDS_CHARACTERS: Final = 16_384
 _encoder = msgspec.json.Encoder()
 
 
@@ -72,13 +68,18 @@ class ChannelStreams:
             yield HEARTBEAT  # Whoever waits for the first byte knows that somebody listens.
             while True:
                 rung = listening.bell.rung
-                for words in _joined(listening.take()):
+                for words in encode_words(listening.take()):
                     yield words
-                lines = await lines_behind(hub, channel_id, after)
-                state = await hub.state(channel_id)
-                for line in lines:
-                    yield _event("envelope", line.seq, sight.shown(line, state.spec.participants))
-                    after = line.seq
+                async with self._house.pages:
+                    lines = await hub.read_page(channel_id, after)
+                    state = await hub.state(channel_id)
+                    told = [
+                        (line.seq, _event("envelope", line.seq, sight.shown(line, state.spec.participants)))
+                        for line in lines
+                    ]
+                for seq, event in told:
+                    yield event
+                    after = seq
                 if self._house.runtime.stopping.is_set() or (state.is_over and after >= state.seq):
                     return
                 if lines:
@@ -132,13 +133,6 @@ def _event(name: str, seq: int | None, data: JsonObject | None) -> bytes:
     if data is None:
         name, data = "passed", {"seq": seq}
     return place + b"event: %s\ndata: %s\n\n" % (name.encode(), _encoder.encode(data))
-
-
-def _joined(words: Iterable[TurnText]) -> Iterable[bytes]:
-    """The words that came together, as one event for each speaker."""
-    for agent_id, pieces in groupby(words, key=lambda one: one.agent_id):
-        text = "".join(piece.text for piece in pieces)[-_WORDS_CHARACTERS:]
-        yield _event("words", None, {"agent_id": agent_id, "text": text})
 
 
 def _head(head: Head) -> JsonObject:

@@ -48,11 +48,7 @@ class Counting:
         return {
             "total": {**timed, **to_builtins(own + below.spent)},
             "own": to_builtins(own),
-            "below": {
-                "channels": below.channels,
-                "complete": below.is_complete,
-                **to_builtins(below.spent),
-            },
+            "below": below.to_dict(),
             "participants": everybody,
             "turns": list(self._turns),
         }

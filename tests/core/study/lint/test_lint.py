@@ -9,7 +9,11 @@ import pytest
 
 from tests.patterns import PATTERNS
 from turnline.core.channel import Participant
-from turnline.core.conditions import (
+from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
+from turnline.core.step_targets import FanOutTarget, NestedTarget
+from turnline.core.study.lint import lint
+from turnline.core.transitions import (
+    AgentTarget,
     AllOf,
     Always,
     AtTurn,
@@ -19,20 +23,14 @@ from turnline.core.conditions import (
     ContextThreshold,
     Expr,
     FromSpeaker,
-    SignalIs,
-    ToolCalled,
-    TurnFailed,
-)
-from turnline.core.graph import Transition, TransitionGraph, round_robin, sequence
-from turnline.core.step_targets import FanOutTarget, NestedTarget
-from turnline.core.study.lint import lint
-from turnline.core.targets import (
-    AgentTarget,
     RevertToInitiatorTarget,
     RoundRobinTarget,
+    SignalIs,
     StayTarget,
     TerminateTarget,
+    ToolCalled,
     TransitionTarget,
+    TurnFailed,
 )
 
 from ..cookbook import COOKBOOK, played

@@ -10,6 +10,7 @@ is judged by the turns of those who take part: `participants`, or those it names
     G101  a name that nobody has                  names
     G102  a tool that nobody has                  names
     G103  a condition that never holds            contradictions
+    G104  the floor for one who takes no turns    names
     G201  a rule that others always come before   order
     G202  a priority that puts a rule too late    order
     G203  a rule for turns that never come        order
@@ -39,7 +40,7 @@ from turnline.core.study.lint.case import Case, Lint
 from turnline.core.study.lint.contradictions import contradictions
 from turnline.core.study.lint.kickoff import skipped_thinker
 from turnline.core.study.lint.loops import cycles, stuck_routing
-from turnline.core.study.lint.names import unknown_names, unknown_tools
+from turnline.core.study.lint.names import floors_without_turns, unknown_names, unknown_tools
 from turnline.core.study.lint.order import rules_that_never_fire
 from turnline.core.study.lint.reach import default_never_taken, never_on_the_floor
 from turnline.core.study.possible import BOUND, Possible
@@ -47,6 +48,7 @@ from turnline.core.study.possible import BOUND, Possible
 _LINTS: Final[Sequence[Lint]] = (
     unknown_names,
     unknown_tools,
+    floors_without_turns,
     contradictions,
     rules_that_never_fire,
     default_never_taken,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from turnline.core.conditions import AllOf, AnyOf, Condition, Not
 from turnline.core.graph import TransitionGraph
 from turnline.core.study.cast import Cast
 from turnline.core.study.exploration import Walk
 from turnline.core.study.finding import Finding, Path
 from turnline.core.study.possible import Possible
 from turnline.core.study.wording import told
+from turnline.core.transitions import AllOf, AnyOf, Condition, Not
 
 
 @dataclass(frozen=True, slots=True)

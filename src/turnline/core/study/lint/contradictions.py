@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from turnline.core.conditions import AllOf, AnyOf, AtTurn, Condition, FromSpeaker, TurnFailed, parts_of
 from turnline.core.study.cast import OTHER
 from turnline.core.study.choices import Choices, TooMany, every
 from turnline.core.study.finding import Finding, Path
 from turnline.core.study.lint.case import Case
 from turnline.core.study.possible import PLAIN, Possible, Sign
 from turnline.core.study.wording import told
+from turnline.core.transitions import AllOf, AnyOf, AtTurn, Condition, FromSpeaker, TurnFailed, parts_of
 
 CONTRADICTION: Final = "G103"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from turnline.core.study.cast import STEP
 from turnline.core.study.finding import Finding
 from turnline.core.study.lint.case import Case
 
@@ -15,9 +14,9 @@ SKIPPED: Final = "G304"
 def skipped_thinker(case: Case) -> Iterator[Finding]:
     """An agent that opens the channel and speaks first: its opening words are its turn (W6)."""
     cast, first = case.cast, case.possible.initial
-    if cast.opener != first or cast.is_person(first) or cast.kind(first) == STEP:
+    if cast.opener != first or cast.is_person(first) or cast.spec.is_played(first):
         return
-    name = cast.shown(first)
+    name = cast.spec.name_of(first)
     yield Finding(
         code=SKIPPED,
         path=("initial_speaker",),

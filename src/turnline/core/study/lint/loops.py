@@ -6,13 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from turnline.core.conditions import ContextEquals, ContextIn, ContextThreshold, Expr, FromSpeaker, parts_of
 from turnline.core.study.exploration import Walk, cycle_in
 from turnline.core.study.finding import Finding
 from turnline.core.study.lint.case import Case
 from turnline.core.study.possible import PLAIN, Move, Rule
 from turnline.core.study.proof import variables_of
-from turnline.core.targets import StayTarget
+from turnline.core.transitions import (
+    ContextEquals,
+    ContextIn,
+    ContextThreshold,
+    Expr,
+    FromSpeaker,
+    StayTarget,
+    parts_of,
+)
 
 STUCK: Final = "G301"
 ENDLESS: Final = "G302"
@@ -37,7 +44,7 @@ def cycles(case: Case) -> Iterator[Finding]:
     loop = cycle_in(walk, without=people)
     if not loop:
         return
-    names = [case.cast.shown(move.speaker) for move in loop]
+    names = [case.cast.spec.name_of(move.speaker) for move in loop]
     way = " -> ".join([*names, names[0]])
     can_end = not walk.is_complete or any(move.to is None for move in walk.moves)
     if can_end or set(walk.reached) & set(people):
@@ -80,7 +87,7 @@ def _stuck(case: Case, rule: Rule) -> tuple[Move, dict[str, object]] | None:
 
 def _stuck_finding(case: Case, rule: Rule, stuck: tuple[Move, dict[str, object]]) -> Finding:
     move, variables = stuck
-    name = case.cast.shown(move.speaker)
+    name = case.cast.spec.name_of(move.speaker)
     while_set = " and ".join(f"{key} is {value!r}" for key, value in variables.items()) or "nothing is set"
     keys = ", ".join(repr(key) for key in _keys(rule))
     return Finding(

@@ -1,4 +1,4 @@
-"""Names that nobody has: participants (G101), tools (G102)."""
+"""Names that nobody has: participants (G101), tools (G102); names of those who take no turns (G104)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any, Final
 
-from turnline.core.conditions import ToolCalled
+from turnline.core.router import INITIAL, floors_of
 from turnline.core.study.finding import Finding, Path
 from turnline.core.study.lint.case import Case, inside
+from turnline.core.transitions import ToolCalled
 
 UNKNOWN_NAME: Final = "G101"
 UNKNOWN_TOOL: Final = "G102"
+NO_TURNS: Final = "G104"
 
 
 def unknown_names(case: Case) -> Iterator[Finding]:
@@ -43,6 +45,22 @@ def unknown_tools(case: Case) -> Iterator[Finding]:
                 found=name,
                 expected=", ".join(sorted(known or ())) or "a tool that somebody has",
                 fix=nearest(name, known or ()) or f"give somebody the tool {name!r}, or take the rule out",
+            )
+
+
+def floors_without_turns(case: Case) -> Iterator[Finding]:
+    """Targets that give the floor to a participant that takes no turns; `open` refuses them (N9)."""
+    spec = case.cast.spec
+    for path, name in floors_of(case.graph, case.cast.opener):
+        member = spec.participant(spec.names().get(name, ""))
+        if member is not None and not member.takes_turns and path != INITIAL:
+            yield Finding(
+                code=NO_TURNS,
+                path=path,
+                message=f"{member.name!r} gets the floor but takes no turns",
+                found=name,
+                expected="a participant that takes turns",
+                fix=f"let the rule lead to somebody else, or let {member.name!r} take turns",
             )
 
 

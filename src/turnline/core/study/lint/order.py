@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from turnline.core.conditions import ToolCalled, parts_of
 from turnline.core.study.choices import Choices, every
 from turnline.core.study.finding import Finding
 from turnline.core.study.lint.case import Case
 from turnline.core.study.lint.contradictions import never_holds
 from turnline.core.study.possible import Rule
 from turnline.core.study.wording import told
+from turnline.core.transitions import ToolCalled, parts_of
 
 SHADOWED: Final = "G201"
 PRIORITY: Final = "G202"

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from turnline.core.graph import TransitionGraph
-from turnline.core.step_targets import FanOutTarget, step_id
+from turnline.core.step_targets import FanOutTarget
 from turnline.core.study.finding import Finding, Path
 from turnline.core.study.lint.case import Case
 from turnline.core.study.lint.names import names_with_paths
 from turnline.core.study.wording import target_told
-from turnline.core.targets import TerminateTarget
+from turnline.core.transitions import TerminateTarget
 
 NO_DEFAULT: Final = "G204"
 NO_FLOOR: Final = "G205"
@@ -42,14 +42,15 @@ def never_on_the_floor(case: Case) -> Iterator[Finding]:
         return
     told, reached = set[str](), _reached(case)
     for path, name in names_with_paths(case):
-        agent_id = case.cast.spec.resolve(name)
+        spec = case.cast.spec
+        agent_id = spec.resolve(name)
         if agent_id in told or agent_id in reached or not _should_be(case, path):
             continue
         told.add(agent_id)
         yield Finding(
             code=NO_FLOOR,
             path=path,
-            message=f"no rule that can fire gives {case.cast.shown(agent_id)!r} the floor{case.whoever}",
+            message=f"no rule that can fire gives {spec.name_of(agent_id)!r} the floor{case.whoever}",
             found=name,
             expected="a rule that fires and leads there",
             fix=f"let a rule that can fire lead to {name!r}, or take it out of the graph",
@@ -66,7 +67,7 @@ def _reached(case: Case) -> set[str]:
     led = {case.possible.initial}
     led |= {move.to for move in case.walk.moves if move.to is not None}
     for target in (*(rule.then for rule in case.possible.rules), case.possible.default):
-        if isinstance(target, FanOutTarget) and step_id(target.step) in led:
+        if isinstance(target, FanOutTarget) and target.step in led:
             led.update(target.agents)
     return led
 

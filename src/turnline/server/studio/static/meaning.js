@@ -106,6 +106,7 @@ const NOTES = {
   "turn.released": () => ({ label: "released", text: "" }),
   "turn.abandoned": (data, names) => ({ label: "abandoned", text: names[data.agent_id] ?? "" }),
   "turn.model": (data) => ({ label: "model", text: calls(data.entry) || brief(data.entry?.text ?? data.summary?.text ?? "", 160) }),
+  "turn.once": (data) => ({ label: "once", text: `${data.key} → ${brief(JSON.stringify(data.result), 160)}` }),
   "turn.tool": (data) => ({
     label: data.entry?.failed ? "tool failed" : "tool",
     text: `${data.entry?.tool ?? ""} → ${brief(data.entry?.text ?? "", 160)}`,

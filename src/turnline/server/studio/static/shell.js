@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from "./ui.js";
 import { address, go } from "./route.js";
 import { signOut } from "./session.js";
 import { nextTheme, theme } from "./theme.js";
-import { isTyping } from "./keys.js";
+import { isTyping, namesPlace, useKeys } from "./keys.js";
 import { Help } from "./parts/help.js";
 
 const PLACES = [
@@ -70,19 +70,13 @@ function useArrival(path) {
 
 /** `g c` goes to the channels, `/` searches, `?` helps. */
 function useShortcuts(setHelps) {
-  const first = useRef("");
-  useEffect(() => {
-    const pressed = (event) => {
-      if (isTyping(event)) return;
-      const places = Object.fromEntries(PLACES.map(([id, , key]) => [key, id]));
-      if (first.current === "g" && places[event.key]) go(places[event.key]);
-      else if (event.key === "?") setHelps(true);
-      else if (event.key === "/") focusSearch(event);
-      first.current = event.key;
-    };
-    addEventListener("keydown", pressed);
-    return () => removeEventListener("keydown", pressed);
-  }, []);
+  useKeys((event) => {
+    if (isTyping(event)) return;
+    const places = Object.fromEntries(PLACES.map(([id, , key]) => [key, id]));
+    if (namesPlace() && places[event.key]) go(places[event.key]);
+    else if (event.key === "?") setHelps(true);
+    else if (event.key === "/") focusSearch(event);
+  });
 }
 
 function focusSearch(event) {

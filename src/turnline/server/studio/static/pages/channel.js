@@ -10,7 +10,7 @@ import { useAsked, useChannelStream } from "../live.js";
 import { Lines } from "../lines.js";
 import { isSaid, namesOf, saidText, speakerOf } from "../meaning.js";
 import { brief } from "../words.js";
-import { isTyping } from "../keys.js";
+import { isTyping, namesPlace, useKeys } from "../keys.js";
 import { Children } from "../parts/children.js";
 import { FailedTurn, Failure } from "../parts/notice.js";
 import { ChannelHeader } from "../parts/channel_header.js";
@@ -123,32 +123,28 @@ async function attempt(setError, act) {
 }
 
 function useChannelKeys({ lines, setAt, chosen, setChosen, setTab, fork }) {
-  useEffect(() => {
-    const pressed = (event) => {
-      if (isTyping(event)) return;
-      const isInList = event.target.getAttribute?.("role") === "listbox";
-      const key = isInList ? { ArrowDown: "j", ArrowUp: "k" }[event.key] ?? event.key : event.key;
-      if (key !== event.key) event.preventDefault();
-      // From what is chosen by then: keys may come faster than the page is drawn.
-      const choose = (move) => setChosen((here) => move(here ?? lines.head + 1));
-      const moves = {
-        j: () => choose((here) => Math.min(lines.head, here + 1)),
-        k: () => choose((here) => Math.max(1, here - 1)),
-        J: () => choose((here) => nextTurn(lines, here, 1)),
-        K: () => choose((here) => nextTurn(lines, here, -1)),
-        "[": () => setAt((here) => Math.max(1, (here ?? lines.head) - 1)),
-        "]": () => setAt((here) => (here === null || here + 1 >= lines.head ? null : here + 1)),
-        l: () => (setAt(null), setChosen(null)),
-        w: () => setTab("why"),
-        x: () => setTab("context"),
-        f: () => chosen && fork(chosen),
-        r: () => (event.preventDefault(), document.getElementById("reply")?.focus()),
-        Escape: () => setChosen(null),
-      };
-      moves[key]?.();
+  useKeys((event) => {
+    if (isTyping(event) || namesPlace()) return;
+    const isInList = event.target.getAttribute?.("role") === "listbox";
+    const key = isInList ? { ArrowDown: "j", ArrowUp: "k" }[event.key] ?? event.key : event.key;
+    if (key !== event.key) event.preventDefault();
+    // From what is chosen by then: keys may come faster than the page is drawn.
+    const choose = (move) => setChosen((here) => move(here ?? lines.head + 1));
+    const moves = {
+      j: () => choose((here) => Math.min(lines.head, here + 1)),
+      k: () => choose((here) => Math.max(1, here - 1)),
+      J: () => choose((here) => nextTurn(lines, here, 1)),
+      K: () => choose((here) => nextTurn(lines, here, -1)),
+      "[": () => setAt((here) => Math.max(1, (here ?? lines.head) - 1)),
+      "]": () => setAt((here) => (here === null || here + 1 >= lines.head ? null : here + 1)),
+      l: () => (setAt(null), setChosen(null)),
+      w: () => setTab("why"),
+      x: () => setTab("context"),
+      f: () => chosen && fork(chosen),
+      r: () => (event.preventDefault(), document.getElementById("reply")?.focus()),
+      Escape: () => setChosen(null),
     };
-    addEventListener("keydown", pressed);
-    return () => removeEventListener("keydown", pressed);
+    moves[key]?.();
   });
 }
 

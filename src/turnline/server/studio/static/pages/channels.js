@@ -1,6 +1,6 @@
 // Channels and runs: what goes on, the latest first, live.
 
-import { html, useEffect, useState } from "../ui.js";
+import { html, useEffect, useRef, useState } from "../ui.js";
 import { useTitle } from "../page_title.js";
 import { get } from "../api.js";
 import { address } from "../route.js";
@@ -53,22 +53,34 @@ export function Channels({ query }) {
       ${asked.participant && html`<button type="button" class="chip" onClick=${() => change({ participant: "" })}>with ${asked.participant} ×</button>`}
     </form>
     <${Failure} error=${list.error} />
-    ${list.data && html`<${Rows} key=${JSON.stringify(settled)} page=${list.data} asked=${settled} onParticipant=${(participant) => change({ participant })} />`}
+    ${list.data && html`<${Rows} page=${list.data} asked=${settled} onParticipant=${(participant) => change({ participant })} />`}
   `;
 }
 
-/** The first page is live; what was asked for beyond it stays as it was. */
+/** The first page is live; what was asked for beyond it stays as it was, until the filter changes.
+ *
+ * The table is the same for every filter: a new one would take the focus from the link that has it.
+ */
 function Rows({ page, asked, onParticipant }) {
-  const [more, setMore] = useState({ rows: [], next: undefined });
+  const filter = JSON.stringify(asked);
+  const latest = useRef(filter);
+  latest.current = filter;
+  const [loaded, setLoaded] = useState({ filter, rows: [], next: undefined });
+  const more = loaded.filter === filter ? loaded : { filter, rows: [], next: undefined };
   const known = new Set(page.channels.map((row) => row.channel_id));
   const rows = [...page.channels, ...more.rows.filter((row) => !known.has(row.channel_id))];
   const next = more.next === undefined ? page.next : more.next;
   const load = async () => {
     const found = await get("/channels", { ...asked, limit: 50, before: next });
-    setMore((before) => ({ rows: [...before.rows, ...found.channels], next: found.next }));
+    if (latest.current !== filter) return;
+    setLoaded((before) => ({
+      filter,
+      rows: [...(before.filter === filter ? before.rows : []), ...found.channels],
+      next: found.next,
+    }));
   };
   // Where a filter leaves nothing of a page there may be some behind it.
-  useEffect(() => void (rows.length === 0 && next !== null && load()), [rows.length, next]);
+  useEffect(() => void (rows.length === 0 && next !== null && load()), [rows.length, next, filter]);
   if (rows.length === 0 && next !== null) return html`<${Nothing}>Looking further back…<//>`;
   if (rows.length === 0 && next === null) return html`<${NoRows} isFiltered=${Object.values(asked).some(Boolean)} />`;
   return html`

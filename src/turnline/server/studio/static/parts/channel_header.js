@@ -40,7 +40,11 @@ export function ChannelHeader({ channel, live, onError, again }) {
 function Actions({ channel, onError, again }) {
   const [isSure, setIsSure] = useState(false);
   const isOver = channel.status === "closed" || channel.status === "expired";
-  if (isOver) return channel.is_run ? html`<${Retry} channel=${channel} onError=${onError} />` : null;
+  // A nested run that is over is retried with the run at the top; a stuck one resumes where it is.
+  const isStuck = channel.waiting_for?.reason === "stuck";
+  const canRetry = channel.is_run && (isStuck || (isOver && !channel.parent_id));
+  const retry = canRetry && html`<${Retry} channel=${channel} onError=${onError} again=${again} label=${isStuck ? "Retry the stuck turn" : "Retry from the last step"} />`;
+  if (isOver) return canRetry ? html`<div class="actions">${retry}</div>` : null;
   const end = async () => {
     if (!isSure) return setIsSure(true);
     setIsSure(false);
@@ -56,20 +60,22 @@ function Actions({ channel, onError, again }) {
   const verb = channel.is_run ? "Cancel the run" : "Close the channel";
   return html`
     <div class="actions">
+      ${retry}
       <button class=${isSure ? "danger" : ""} onClick=${end} onBlur=${() => setIsSure(false)}>${isSure ? "Click again to end it" : verb}</button>
     </div>
   `;
 }
 
-function Retry({ channel, onError }) {
+function Retry({ channel, onError, again, label }) {
   const retry = async () => {
     try {
       onError(null);
       const made = await post(`/runs/${channel.channel_id}/retry`);
       location.hash = address("channels", made.run_id);
+      again();
     } catch (error) {
       onError(error);
     }
   };
-  return html`<div class="actions"><button onClick=${retry}>Retry from the last step</button></div>`;
+  return html`<button onClick=${retry}>${label}</button>`;
 }

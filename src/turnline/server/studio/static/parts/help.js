@@ -1,6 +1,6 @@
 // The shortcuts, listed.
 
-import { html, useEffect, useRef } from "../ui.js";
+import { html, useLayoutEffect, useRef } from "../ui.js";
 
 const SHORTCUTS = [
   ["Anywhere", [["?", "These shortcuts"], ["/", "Search or filter"], ["g c", "Channels"], ["g t", "Tasks"], ["g f", "Flows"], ["g s", "Search"]]],
@@ -22,7 +22,7 @@ const SHORTCUTS = [
 
 export function Help({ onClose }) {
   const dialog = useRef(null);
-  useEffect(() => dialog.current.showModal(), []);
+  useLayoutEffect(() => dialog.current.showModal(), []); // Once it is shown, keys belong to it.
   return html`
     <dialog class="help" ref=${dialog} onClose=${onClose} aria-labelledby="help-title">
       <h2 id="help-title">Keyboard shortcuts</h2>

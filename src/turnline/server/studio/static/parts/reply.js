@@ -12,7 +12,7 @@ export function Reply({ channel, again }) {
   const [as, setAs] = useState(people.includes(floor) ? floor : people[0] ?? "");
   useEffect(() => void (people.includes(floor) && setAs(floor)), [floor]);
   if (people.length === 0 || channel.status !== "active") return null;
-  const question = channel.questions[0];
+  const question = channel.questions.find((one) => !one.group);
   const send = (text) =>
     question
       ? post(`/channels/${channel.channel_id}/answers`, { request_id: question.request_id, answer: text, as })

@@ -12,14 +12,17 @@ const TONES = {
   succeeded: "good",
   closed: "over",
   failed: "bad",
+  stuck: "bad",
   expired: "bad",
   quarantined: "bad",
 };
 
+const WAITING = { message: "resting", stuck: "stuck" };
+
 /** One word for where a row stands. */
 export function standing(row) {
   if (row.run_status) return row.run_status;
-  if (row.status === "active" && row.waiting_for) return row.waiting_for.reason === "message" ? "resting" : "waiting";
+  if (row.status === "active" && row.waiting_for) return WAITING[row.waiting_for.reason] ?? "waiting";
   return row.status;
 }
 

@@ -9,7 +9,7 @@ import { Form } from "./form.js";
 
 /** The tasks for which a run waits, where whoever looks may answer them. */
 export function TasksOfRun({ channel, again }) {
-  const isAsking = channel.is_run && channel.waiting_for?.reason === "person";
+  const isAsking = channel.is_run && (channel.waiting_for?.reason === "person" || channel.questions.some((one) => one.group));
   const asked = useAsked(isAsking ? "/tasks" : null, {}, [channel.seq]);
   const tasks = (isAsking ? asked.data?.tasks ?? [] : []).filter((task) => task.run_id === channel.channel_id);
   if (tasks.length === 0) return null;

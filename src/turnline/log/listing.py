@@ -1,0 +1,324 @@
+"""The index of channels in tables (Y7): what is written of a row, and how a page is asked for.
+
+    heads     one row for each channel, with the columns of `COLUMNS`
+    labels    (label, created, channel), and members (participant, created, channel): for lists
+
+SQLite and PostgreSQL have the same tables and ask the same questions; a `Dialect` has the differences.
+
+Rule 1: a page is walked in the order of one B-tree that ends in (created, channel), and stops when it is
+full. So it costs what it shows, however many channels there are.
+
+Rule 2: a condition on several values is one walk for each value, merged. A condition that excludes
+values is the walks of the values that are left.
+
+Rule 3: a text that is long or holds a NUL stands in a column as its digest, so that any row can be kept.
+The row itself is kept as JSON, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from hashlib import blake2b
+from itertools import product
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from turnline.core.channel import ChannelFilter, ChannelRow
+from turnline.log.joined import SqlValue
+
+COLUMNS: Final = (
+    *("created", "type", "flow", "parent", "origin"),
+    *("speaker", "waiting", "deadline", "code", "row"),
+)
+FIXED_COLUMNS: Final = 5
+"""The first columns, and the labels and members, never change; the others do with each append."""
+MAX_KEY_BYTES: Final = 200
+
+INDEXES: Final = """
+CREATE INDEX IF NOT EXISTS {0}heads_created ON {0}heads (created, channel) WHERE created IS NOT NULL;
+CREATE INDEX IF NOT EXISTS {0}heads_open ON {0}heads (created, channel)
+    WHERE NOT closed AND created IS NOT NULL;
+CREATE INDEX IF NOT EXISTS {0}heads_runs ON {0}heads (created, channel) WHERE flow <> '' AND parent = '';
+CREATE INDEX IF NOT EXISTS {0}heads_flow ON {0}heads (flow, created, channel) WHERE flow <> '';
+CREATE INDEX IF NOT EXISTS {0}heads_parent ON {0}heads (parent, created, channel) WHERE parent <> '';
+CREATE INDEX IF NOT EXISTS {0}heads_origin ON {0}heads (origin, created, channel) WHERE origin <> '';
+CREATE INDEX IF NOT EXISTS {0}heads_code ON {0}heads (code, created, channel) WHERE code <> '';
+CREATE INDEX IF NOT EXISTS {0}heads_closed_uncoded ON {0}heads (created, channel) WHERE closed AND code = '';
+CREATE INDEX IF NOT EXISTS {0}heads_speaker ON {0}heads (speaker, created, channel) WHERE speaker <> '';
+CREATE INDEX IF NOT EXISTS {0}heads_waiting ON {0}heads (waiting, created, channel) WHERE waiting <> '';
+CREATE INDEX IF NOT EXISTS {0}heads_deadline ON {0}heads (deadline) WHERE deadline IS NOT NULL;
+CREATE INDEX IF NOT EXISTS {0}heads_without_row ON {0}heads (channel) WHERE created IS NULL;
+"""
+"""Closed channels have no speaker, pause or deadline: the last indexes hold open channels only."""
+
+_CODES: Final = """
+WITH RECURSIVE found (code) AS (
+    SELECT min(code) FROM {0}heads WHERE code <> ''
+    UNION ALL
+    SELECT (SELECT min(next.code) FROM {0}heads AS next WHERE next.code <> '' AND next.code > found.code)
+    FROM found WHERE found.code IS NOT NULL
+)
+SELECT code FROM found WHERE code IS NOT NULL
+"""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(ChannelRow)
+
+Condition = tuple[str, list[SqlValue]]
+"""SQL, and the values of its parameters."""
+_NEVER: Final[Sequence[Condition]] = (("FALSE", []),)
+_UNCODED: Final[Sequence[Condition]] = (
+    ("h.code = '' AND NOT h.closed", []),
+    ("h.code = '' AND h.closed", []),
+)
+
+
+class Dialect(Struct, frozen=True, kw_only=True):
+    """Where the databases differ."""
+
+    prefix: str
+    """Of the tables' names."""
+    place: str
+    """Stands for a parameter."""
+    channel: str
+    """What stands in the column `channel` for the id that is the parameter."""
+    aside: str = ""
+    """Written before a column, it keeps the planner from walking that column's index."""
+
+    @property
+    def indexes(self) -> str:
+        return INDEXES.format(self.prefix)
+
+    @property
+    def codes(self) -> str:
+        """The query for the close codes that there are: a step in the index for each."""
+        return _CODES.format(self.prefix)
+
+
+def columns_of(row: ChannelRow) -> tuple[SqlValue, ...]:
+    """Return what the columns of `COLUMNS` are for a row."""
+    deadline = None if row.deadline is None else _micros(row.deadline)
+    texts = (row.type, row.flow, row.parent_id, row.origin, row.speaker_id, row.waiting_for)
+    return (
+        _micros(row.created_at),
+        *map(_key, texts),
+        deadline,
+        _key(row.close_code),
+        _encoder.encode(row),
+    )
+
+
+def labels_of(row: ChannelRow) -> list[str]:
+    """Return the row's labels as the table of labels has them."""
+    return [_label(*one) for one in row.labels.items()]
+
+
+def members_of(row: ChannelRow) -> list[str]:
+    return list(dict.fromkeys(map(_key, row.participants)))
+
+
+def read_row(body: bytes | None) -> ChannelRow | None:
+    """Return a row that was kept; None for bytes that are none, which costs only this row."""
+    try:
+        return _decoder.decode(body or b"")
+    except ValueError:
+        return None
+
+
+def read_rows(bodies: Iterable[bytes | None]) -> list[ChannelRow]:
+    """Return the rows that can be read."""
+    return [row for row in map(read_row, bodies) if row is not None]
+
+
+def contradiction_in(columns: Sequence[SqlValue], labels: Sequence[str], members: Sequence[str]) -> str:
+    """Say where the columns and tables differ from the row that is kept; empty if nowhere."""
+    if columns[0] is None:
+        return ""
+    body = columns[-1]
+    row = read_row(body if isinstance(body, bytes) else None)
+    if row is None:
+        return "the row of the index cannot be read"
+    wrong = [
+        name
+        for name, found, expected in zip(COLUMNS, columns, columns_of(row), strict=True)
+        if name != "row" and found != expected
+    ]
+    wrong += ["labels"] if sorted(labels) != sorted(labels_of(row)) else []
+    wrong += ["members"] if sorted(members) != sorted(members_of(row)) else []
+    return f"the index has another {', '.join(wrong)} than its own row" if wrong else ""
+
+
+def needs_codes(where: ChannelFilter) -> bool:
+    """Return whether `page_query` has to know which close codes there are."""
+    return bool(where.but_close_codes) and not where.close_codes and _lead(where) is _Lead.ANY
+
+
+def page_query(
+    dialect: Dialect,
+    where: ChannelFilter,
+    *,
+    after: ChannelRow | None,
+    limit: int,
+    codes: Sequence[str] = (),
+) -> Condition:
+    """Return the query for a page of rows, and its parameters. It gives (created, channel, row)."""
+    walks = [_walk(dialect, where, [*one], after, limit) for one in product(*_choices(dialect, where, codes))]
+    values = [value for _, found in walks for value in found]
+    if len(walks) == 1:
+        return walks[0][0], values
+    merged = " UNION ALL ".join(f"SELECT * FROM ({query}) AS walk{n}" for n, (query, _) in enumerate(walks))
+    return f"{merged} ORDER BY 1 DESC, 2 DESC LIMIT {limit:d}", values
+
+
+class _Lead(Enum):
+    """Which B-tree a page is walked in. The first that fits: they come by how few channels they have."""
+
+    DUE = "deadline"
+    FEW = "speaker, waiting, parent or origin"
+    OPEN = "open channels"
+    LABEL = "labels"
+    MEMBER = "members"
+    ANY = "code, flow or created: the database chooses"
+
+
+def _lead(where: ChannelFilter) -> _Lead:
+    if where.due is not None:
+        return _Lead.DUE
+    if where.speaker_id or where.waiting_for or where.parent_id or where.origin:
+        return _Lead.FEW
+    if where.is_closed is False:
+        return _Lead.OPEN
+    if where.labels:
+        return _Lead.LABEL
+    return _Lead.MEMBER if where.participant else _Lead.ANY
+
+
+def _choices(dialect: Dialect, where: ChannelFilter, codes: Sequence[str]) -> Iterator[Sequence[Condition]]:
+    """Yield conditions of which one has to hold, each with a walk of its own (Rule 2)."""
+    if where.waiting_for:
+        yield [_is("waiting", one) for one in dict.fromkeys(where.waiting_for)]
+    excluded = set(where.but_close_codes)
+    wanted = [code for code in dict.fromkeys(where.close_codes) if code not in excluded]
+    if where.close_codes and _lead(where) is _Lead.ANY:
+        yield [_is("code", one) for one in wanted] or _NEVER
+    elif where.close_codes:
+        yield [_one_of(f"{dialect.aside}h.code IN", wanted)] if wanted else _NEVER
+    elif needs_codes(where):
+        uncoded = [] if "" in excluded else _UNCODED
+        yield [*(_is("code", one) for one in codes if one not in excluded), *uncoded] or _NEVER
+    elif excluded:
+        yield [_one_of("h.code NOT IN", sorted(excluded))]
+
+
+def _walk(
+    dialect: Dialect,
+    where: ChannelFilter,
+    conditions: list[Condition],
+    after: ChannelRow | None,
+    limit: int,
+) -> Condition:
+    """Return the query that walks one B-tree. `{}` stands for a parameter until the end."""
+    lead, first = _lead(where), "h"
+    tables = [f"{dialect.prefix}heads AS h"]
+    labels = [_label(*one) for one in where.labels.items()]
+    members = [_key(where.participant)] if where.participant else []
+    if lead is _Lead.LABEL:
+        first = "l"
+        tables.insert(0, f"{dialect.prefix}labels AS l")
+        conditions.append(("l.label = {} AND h.channel = l.channel", [labels.pop(0)]))
+    elif lead is _Lead.MEMBER:
+        first = "m"
+        tables.insert(0, f"{dialect.prefix}members AS m")
+        conditions.append(("m.participant = {} AND h.channel = m.channel", [members.pop()]))
+    conditions += [(_has(dialect, "labels", "label", first), [one]) for one in labels]
+    conditions += [(_has(dialect, "members", "participant", first), [one]) for one in members]
+    conditions += _terms(dialect, where)
+    # What falls due is few: it is found by the deadline, and sorted.
+    created = f"({first}.created + 0)" if lead is _Lead.DUE else f"{first}.created"
+    if where.since is not None:
+        conditions.append((f"{created} >= {{}}", [_micros(where.since)]))
+    if where.until is not None:
+        conditions.append((f"{created} < {{}}", [_micros(where.until)]))
+    if after is not None:
+        place = dialect.channel.format("{}")
+        values: list[SqlValue] = [_micros(after.created_at), after.channel_id]
+        conditions.append((f"({created}, {first}.channel) < ({{}}, {place})", values))
+    query = (
+        f"SELECT h.created, h.channel, h.row FROM {' CROSS JOIN '.join(tables)} "
+        f"WHERE {' AND '.join(text for text, _ in conditions)} "
+        f"ORDER BY {created} DESC, {first}.channel DESC LIMIT {limit:d}"
+    )
+    values = [value for _, found in conditions for value in found]
+    return query.replace("{}", dialect.place), values
+
+
+def _terms(dialect: Dialect, where: ChannelFilter) -> Iterator[Condition]:
+    """Yield the conditions on columns; `aside` are those that others lead."""
+    yield "h.created IS NOT NULL", []
+    aside = "" if _lead(where) is _Lead.ANY else dialect.aside
+    for column, value in (
+        ("speaker", where.speaker_id),
+        ("parent", where.parent_id),
+        ("origin", where.origin),
+    ):
+        if value:
+            yield _is(column, value)
+    if where.flow:
+        yield _is("flow", where.flow, aside)
+    if where.type:
+        yield "h.type = {}", [_key(where.type)]
+    if where.is_closed is not None:
+        yield ("h.closed" if where.is_closed else "NOT h.closed"), []
+    if where.is_run is not None:
+        run = f"{aside}h.flow <> '' AND h.parent = ''"
+        yield (run if where.is_run else f"NOT ({run})"), []
+    if where.due is not None:
+        yield "h.deadline IS NOT NULL AND h.deadline <= {}", [_micros(where.due)]
+
+
+def _is(column: str, value: str, aside: str = "") -> Condition:
+    """Return that a column has a value; with `<> ''` a database finds the partial index."""
+    return f"{aside}h.{column} <> '' AND {aside}h.{column} = {{}}", [_key(value)]
+
+
+def _one_of(column: str, values: Sequence[str]) -> Condition:
+    return f"{column} ({', '.join('{}' for _ in values)})", [_key(one) for one in values]
+
+
+def _has(dialect: Dialect, table: str, column: str, first: str) -> str:
+    # The OFFSET makes PostgreSQL look it up for each row that is walked. It would join the table otherwise,
+    # and a plan that does not know the value reads all channels that have it.
+    return (
+        f"EXISTS (SELECT 1 FROM {dialect.prefix}{table} AS one WHERE one.{column} = {{}} "
+        f"AND one.created = {first}.created AND one.channel = {first}.channel LIMIT 1 OFFSET 0)"
+    )
+
+
+def _micros(at: datetime) -> int:
+    """Return a time as whole microseconds, which sort and compare as numbers."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def _label(key: str, value: str) -> str:
+    return _key(f"{len(key)}:{key}={value}")
+
+
+def _key(text: str) -> str:
+    """Return a text as a column has it (Rule 3)."""
+    body = text.encode(errors="surrogatepass")
+    if len(body) <= MAX_KEY_BYTES and b"\0" not in body and not text.startswith("~") and _is_text(body):
+        return text
+    return f"~{blake2b(body, digest_size=24).hexdigest()}"
+
+
+def _is_text(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

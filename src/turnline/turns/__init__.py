@@ -1,0 +1,1 @@
+"""Taking turns: one engine for everything that has the floor."""

@@ -1,0 +1,148 @@
+"""Ask a person in a turn, durably: question and answer are lines of the log (H1, N1b, N2).
+
+    require(call, prompt, timeout)   the answer; until it is there, `CallPaused` ends the performance
+    ask(call, prompt, timeout)       the answer; waits for it in this process, under the claim
+
+Rule 1: a question is known by its turn, call and position. A turn that resumes finds the one it has asked
+and does not ask again. A tool that asks something else there gets `QuestionChanged`: what a person answered
+holds for the question that they read. An approval is asked for the recorded call, so its wording may change.
+
+Rule 2: `timeout` runs from the line that asks, also while the turn is paused (N1a).
+
+Rule 3: an agent on a channel asks the people of the channel. A step of a flow asks a group: the question is a
+task, and the hub writes the answer of a member of the group (N7).
+
+Rule 4: a tool that waits in this process is not called again because the log was away: it reads again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+
+from turnline.agent.performer import CallSite
+from turnline.agent.tool_result import CallPaused
+from turnline.core import event_types as ev, questions
+from turnline.core.claims import Paused
+from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.json import MAX_SECONDS
+from turnline.errors import ChannelClosed, NobodyToAsk, QuestionChanged
+from turnline.hub.retry import retry
+from turnline.hub.timers import secret_id
+from turnline.turns.work import Read, Work, own_log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedGroup:
+    """The group of people that a step asks."""
+
+    name: str
+    agent: str
+    """The agent that asks, for those who read the task."""
+    expires: float | None = None
+    """How many seconds a question waits for an answer; None: for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """The questions of one performance of a turn: to people of its channel, or to a group."""
+
+    work: Work
+    people: Sequence[str]
+    read_next: Read
+    """See `Seat.read_next`."""
+    group: AskedGroup | None = None
+    nobody: str = ""
+    """What to do where there are neither people nor a group."""
+    while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    """`ask` waits inside of this."""
+    asked: Counter[str] = field(default_factory=Counter)
+    """call -> how many questions this performance has asked for it"""
+
+    async def require(self, site: CallSite, prompt: str, timeout: float | None) -> str:
+        """Return the answer of a person. Raises `CallPaused` until there is one, and `TimeoutError`."""
+        timeout = self._limit(timeout)
+        request_id, waited = await self._request(site, prompt, timeout)
+        if (answer := _find_answer(self.work.lines, request_id)) is not None:
+            return answer
+        left = None if timeout is None else timeout - waited
+        if left is not None and left <= 0:
+            raise _no_answer(timeout)
+        raise CallPaused(Paused(reason="person", questions=[request_id], seconds=left))
+
+    async def ask(self, site: CallSite, prompt: str, timeout: float | None) -> str:
+        """Return the answer of a person; wait for it here. Raises `TimeoutError` after so many seconds."""
+        timeout = self._limit(timeout)
+        request_id, waited = await self._request(site, prompt, timeout)
+        try:
+            with self.while_waiting():
+                async with asyncio.timeout(None if timeout is None else max(timeout - waited, 0)):
+                    return await self._wait_for_answer(request_id)
+        except TimeoutError:
+            raise _no_answer(timeout) from None
+
+    def _limit(self, timeout: float | None) -> float | None:
+        """Return how many seconds a question may wait: what the tool says, and what the group allows."""
+        limits = (timeout, None if self.group is None else self.group.expires)
+        return min((one for one in limits if one is not None), default=None)
+
+    async def _request(self, site: CallSite, prompt: str, timeout: float | None) -> tuple[str, float]:
+        """Return the request id, and how many seconds ago it was asked. Ask unless the turn has."""
+        if not self.people and self.group is None:
+            raise NobodyToAsk(do=self.nobody)
+        call = site.place
+        self.asked[call] += 1
+        position, work = self.asked[call], self.work
+        found = questions.find(work.state, call=call, position=position)
+        if found is not None:
+            request_id, question = found
+            line = next((one for one in work.lines if one.seq == question.seq), None)
+            asked_before = prompt if line is None else str(line.event_data.get("question"))
+            if prompt != asked_before and not site.is_approval:
+                raise QuestionChanged(site.call.tool, asked=asked_before, asks=prompt)
+            return request_id, 0.0 if line is None else work.age_of(line)
+        request_id = secret_id()
+        asked = {"request_id": request_id, "question": prompt}
+        place = {"turn": work.turn, "call": call, "position": position}
+        to = {} if self.group is None else _to_group(self.group, site, timeout)
+        audience = list(self.people) if self.group is None else []
+        await work.write(ev.EV_HUMAN_REQUESTED, {**asked, **place, **to}, audience=audience)
+        return request_id, 0.0
+
+    async def _wait_for_answer(self, request_id: str) -> str:
+        channel_id, after = self.work.channel_id, self.work.state.floor_seq
+        answer = _find_answer(self.work.lines, request_id)
+        while answer is None:
+            read = partial(self.read_next, channel_id, after)
+            with own_log():
+                what = f"the answer to a question on {channel_id} is not read"
+                reading = await retry(self.work.write.port, read, what)
+            if not reading.envelopes:
+                raise ChannelClosed(channel_id, reason="")
+            answer, after = _find_answer(reading.envelopes, request_id), reading.seq
+        return answer
+
+
+def _to_group(group: AskedGroup, site: CallSite, timeout: float | None) -> JsonObject:
+    """Return what the members of a group are told beside the question."""
+    about: JsonObject = {"agent": group.agent, "tool": site.call.tool, "approval": site.is_approval}
+    if site.is_approval:
+        about["arguments"] = site.call.arguments
+    expires = {} if timeout is None else {"expires": min(max(timeout, 0.0), MAX_SECONDS)}
+    return {"group": group.name, "about": about, **expires}
+
+
+def _find_answer(lines: Sequence[Envelope], request_id: str) -> str | None:
+    for line in lines:
+        if line.event_type == ev.EV_HUMAN_ANSWERED and line.event_data.get("request_id") == request_id:
+            return str(line.event_data["answer"])
+    return None
+
+
+def _no_answer(timeout: float | None) -> TimeoutError:
+    limit = "" if timeout is None else f" within {timeout:g} s"
+    return TimeoutError(f"no person has answered{limit}")  # A model reads it.

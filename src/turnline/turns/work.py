@@ -1,0 +1,249 @@
+"""A turn in progress: what its performer receives, and what it returns.
+
+    async def perform(work: Work) -> Done | Paused
+
+A performer reads the work and returns. The engine claims the turn, writes the packet or the pause, and
+releases what cannot be finished. A performer that has to wait returns `Paused`, and nothing of it stays in
+memory: when the answer is there, the time has come, or a child has closed, it is called again and finds
+what came in `work.lines`. So it is written as a function of what is on the log.
+
+What it raises fails the turn (T5), except what is wrong with the claim or the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec.structs import replace
+
+from turnline.core.claims import Paused
+from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.event_types import EV_TURN_RENEWED, SUBSTANTIVE
+from turnline.core.state import Claim, State
+from turnline.core.views import Floor, Message, WindowedSummary, view_for
+from turnline.errors import ChannelQuarantined, ClientClosed, HubClosed, LinkLost, LogError
+from turnline.hub.request import OpenRequest
+from turnline.hub.seat import Claimed, Reading
+from turnline.hub.turns import UNITS, Lane
+from turnline.log.joined import Transaction
+
+if TYPE_CHECKING:
+    from turnline.turns.children import Children
+
+__all__ = ["Done", "Paused", "Perform", "Work"]
+
+
+WritePacket = Callable[[Transaction | None], Awaitable[None]]
+"""Writes the packet, inside a transaction if one is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The end of a turn. It becomes the packet."""
+
+    data: JsonObject = field(default_factory=dict)
+    audience: list[str] | None = None
+    around: Callable[[WritePacket], Awaitable[None]] | None = None
+    """Writes the packet, together with work of its own in a database (F7)."""
+    otherwise: Callable[[Exception], Done | Paused] | None = None
+    """Returns how the turn ends if the packet cannot be written; without it the turn fails."""
+
+
+AWAY: Final = (ChannelQuarantined, ClientClosed, HubClosed, LinkLost, LogError)
+"""What is wrong with the log, or with the way to it, is no failure of the turn."""
+
+
+class LogAway(BaseException):
+    """The turn's own log is away: the turn is performed again, and no tool or handler answers for it.
+
+    It is not an `Exception`, so that a tool that catches its own errors does not catch this.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
+@contextmanager
+def own_log() -> Iterator[None]:
+    """Raise what is wrong with the turn's own log as `LogAway`."""
+    try:
+        yield
+    except AWAY as error:
+        raise LogAway(error) from error
+
+
+class Port(Protocol):
+    """What a turn needs of a hub, here or elsewhere."""
+
+    async def open(self, request: OpenRequest) -> str:
+        """Open a channel. Raises `DelegationCycle` where one of the asked waits for this turn."""
+        ...
+
+    async def state(self, channel_id: str) -> State: ...
+
+    async def read(self, channel_id: str, after: int) -> Reading: ...
+
+    async def close_channel(self, channel_id: str, reason: str) -> None: ...
+
+    async def claim_turn(self, floor: Floor, channel_id: str, *, claim_id: str, alone: bool) -> Claimed:
+        """Claim a turn. Raises `TurnTaken`, `OutOfTurn`, `ClaimLost`.
+
+        Again under the same `claim_id`, where no answer came, it is the same claim.
+        """
+        ...
+
+    async def write(
+        self,
+        channel_id: str,
+        claim: Claim,
+        event_type: str,
+        data: JsonObject,
+        *,
+        audience: list[str] | None = None,
+        within: Transaction | None = None,
+    ) -> None:
+        """Write a line of the turn: a unit, a packet, a pause, a failure, a release, a sign of life.
+
+        While the log is away it is written again, under the same id; a release, a sign of life and a line
+        with a transaction are not.
+        """
+        ...
+
+    async def wait_unclaimed(self, channel_id: str) -> None:
+        """Return when another worker's claim has ended, or that worker can be replaced."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass, by the clock of this side of the link."""
+        ...
+
+
+@dataclass(slots=True)
+class Write:
+    """Writes lines of one performance, under its claim."""
+
+    port: Port
+    channel_id: str
+    claim: Claim
+    lane: Lane
+    has_sign: bool = False
+    """Whether a line of the turn was written since the last beat of the heart: its worker is alive."""
+
+    async def __call__(
+        self,
+        event_type: str,
+        data: JsonObject,
+        *,
+        audience: list[str] | None = None,
+        within: Transaction | None = None,
+    ) -> None:
+        with own_log():
+            await self.port.write(
+                self.channel_id, self.claim, event_type, data, audience=audience, within=within
+            )
+        self.has_sign = True
+        if event_type in UNITS:  # A turn that has recorded a unit is not the one that kills processes.
+            self.lane.leave(self.channel_id)
+
+    async def renew(self) -> None:
+        """Write a sign of life, unless there was one since the last call."""
+        if not self.has_sign:
+            await self.port.write(self.channel_id, self.claim, EV_TURN_RENEWED, {})
+        self.has_sign = False
+
+
+Read = Callable[[str, int], Awaitable[Reading]]
+"""Reads what the player may see of a channel after a line."""
+
+
+class Work(Claimed, frozen=True, kw_only=True, dict=True):
+    """One performance of a turn: what its claim returned, and what its performer works with."""
+
+    channel_id: str
+    turn: int
+    speaker: str
+    """Whose turn it is: the player itself, or a participant that it plays."""
+    find_children: Callable[[], Children]
+    write: Write
+    read: Read
+
+    @cached_property
+    def children(self) -> Children:
+        """The channels below this turn."""
+        return self.find_children()
+
+    @property
+    def key(self) -> str:
+        """The same for every performance of this turn, also after a crash, and for no other one."""
+        return f"{self.channel_id}:{self.turn}"
+
+    @property
+    def units(self) -> list[Envelope]:
+        """What the turn has recorded (T2)."""
+        return [one for one in self.lines if one.event_type in UNITS]
+
+    def age_of(self, line: Envelope) -> float:
+        """Return how many seconds ago one of `lines` was written. Setting the clock changes nothing."""
+        return self.ages[self.lines.index(line)]
+
+    async def record(self, event_type: str, data: JsonObject, *, within: Transaction | None = None) -> None:
+        """Record a unit of the turn: after a crash it is not done again (T2, T3)."""
+        await self.write(event_type, data, audience=[], within=within)
+
+    async def messages(self) -> list[Message]:
+        """Return what the speaker is shown of the conversation, up to the turn's first unit (W10, N7a)."""
+        if self.view is not None:
+            return list(self.view)
+        with own_log():
+            return await read_view(self.read, self.state, self.speaker, last_shown(self.state, self.units))
+
+    def heard_since(self) -> list[Envelope]:
+        """Return what others said to the speaker since the turn's first unit: interjections (N7a)."""
+        after = last_shown(self.state, self.units)
+        said = (one for one in self.lines if one.event_type in SUBSTANTIVE and one.seq > after)
+        return [one for one in said if one.audience is None or self.speaker in one.audience]
+
+
+Perform = Callable[[Work], Awaitable[Done | Paused]]
+
+
+def last_shown(state: State, units: Sequence[Envelope]) -> int:
+    """Return the last line that a turn's view shows: what came later is shown after the unit it follows."""
+    return units[0].seq - 1 if units else state.seq
+
+
+async def read_view(read: Read, state: State, speaker: str, last: int) -> list[Message]:
+    """Return what a participant is shown of a channel, up to line `last`."""
+    view = view_for(speaker, state.spec)
+    if not isinstance(view, WindowedSummary):
+        return view.project(await read_after(read, state.channel_id, 0, last), speaker, state.spec)
+    then = _without_later(state, last)
+    since, earlier = view.start(then)
+    lines = await read_after(read, state.channel_id, since, last)
+    return view.project(lines, speaker, state.spec, earlier)
+
+
+async def read_after(read: Read, channel_id: str, since: int, last: int | None = None) -> list[Envelope]:
+    """Return what the player may see after line `since`, up to line `last`."""
+    found = list[Envelope]()
+    while last is None or since < last:
+        reading = await read(channel_id, since)
+        found += reading.envelopes
+        if reading.seq == since:
+            break
+        since = reading.seq
+    return found if last is None else [one for one in found if one.seq <= last]
+
+
+def _without_later(state: State, last: int) -> State:
+    """Return the state with what was said up to line `last` only: a view's window ends there."""
+    later = [who for seq, who in state.said if seq > last]
+    if not later:
+        return state
+    counts = {who: count - later.count(who) for who, count in state.said_by.items()}
+    return replace(state, said=[one for one in state.said if one[0] <= last], said_by=counts)
