@@ -28,6 +28,7 @@ _FACTS: Final[dict[type[TurnlineError], _Listed]] = {
     e.NotParticipant: ("channel_id", "sender", "participants"),
     e.ChannelPending: ("channel_id", "awaiting"),
     e.ChannelClosed: _OPEN,
+    e.PastErased: ("channel_id", "at"),
     e.ChannelBusy: ("channel_id", "waiting"),
     e.OutOfTurn: _FLOOR,
     e.NotYet: _FLOOR,

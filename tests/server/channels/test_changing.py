@@ -291,7 +291,9 @@ async def test_y2_every_operation_answers_for_an_erased_channel_and_an_erased_ru
                     continue
                 filled = path.replace("{channel_id}", channel).replace("{run_id}", run).replace("{seq}", "3")
                 for method in methods:
-                    body = {"at": 3, "text": "x", "request_id": "x", "answer": "x"} if method == "post" else None
+                    body = (
+                        {"at": 3, "text": "x", "request_id": "x", "answer": "x"} if method == "post" else None
+                    )
                     answer = await stage.server.send(method.upper(), filled, body)
                     answers[f"{method} {path}"] = (answer.status_code, answer.text[:200])
 
