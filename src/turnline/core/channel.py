@@ -148,7 +148,10 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Names(self).resolve(name)
 
     def participant(self, agent_id: str) -> Participant | None:
-        return next((one for one in self.participants if one.agent_id == agent_id), None)
+        for one in self.participants:  # A loop: it is asked many times in a turn.
+            if one.agent_id == agent_id:
+                return one
+        return None
 
     def player_of(self, agent_id: str) -> str:
         """Return who takes the turns of a participant: itself, or the one that plays it."""

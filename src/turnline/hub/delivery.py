@@ -82,6 +82,8 @@ class Delivery:
     def __init__(self, *, follows: bool = False) -> None:
         self._follows = follows
         self._receivers: dict[str, Receiver] = {}
+        self._workers: dict[str, TakesTurns] = {}
+        """The receivers that take turns. A protocol is slow to look for, so it is looked for once."""
         self._waited_for: defaultdict[str, dict[str, Notice | None]] = defaultdict(dict)
         """participant id -> {channel id: what the open channel waits for; None: it has not been read}"""
 
@@ -96,6 +98,8 @@ class Delivery:
         """Wake the receiver for what waits for it. Return the waiting channels that have to be read first."""
         self.check_free(agent_id, name)
         self._receivers[agent_id] = receiver
+        if isinstance(receiver, TakesTurns):
+            self._workers[agent_id] = receiver
         known = list(self._waited_for[agent_id].items())
         self._wake_one(agent_id, (notice for _, notice in known if notice is not None))
         return [channel_id for channel_id, notice in known if notice is None]
@@ -123,6 +127,7 @@ class Delivery:
 
     def detach(self, agent_id: str) -> None:
         self._receivers.pop(agent_id, None)
+        self._workers.pop(agent_id, None)
 
     def dismiss(self, error: TurnlineError) -> None:
         """Tell every receiver that nothing more will come."""
@@ -144,14 +149,13 @@ class Delivery:
 
     def offer(self, player: str, channel_id: str, floor: Floor) -> str:
         """Return the worker of this process that claims the turn with its floor; empty if none does."""
-        receiver = self._receivers.get(player)
-        return receiver.offer(channel_id, floor) if isinstance(receiver, TakesTurns) else ""
+        worker = self._workers.get(player)
+        return "" if worker is None else worker.offer(channel_id, floor)
 
     def withdraw(self, player: str, channel_id: str) -> None:
         """Take the offer back: the claim has not landed."""
-        receiver = self._receivers.get(player)
-        if isinstance(receiver, TakesTurns):
-            receiver.withdraw(channel_id)
+        if (worker := self._workers.get(player)) is not None:
+            worker.withdraw(channel_id)
 
     def waited_for(self, agent_id: str) -> int:
         """In how many open channels somebody waits for this participant."""

@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from base64 import b32hexencode
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -68,7 +67,9 @@ NewId = Callable[[], str]
 
 _CHANCE_BITS: Final = 80
 _SECRET_BYTES: Final = 16
-_BYTES: Final = 16
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
+_PAIRS: Final = [first + second for first in _DIGITS for second in _DIGITS]
+_SHIFTS: Final = range(120, -1, -10)
 
 
 def sortable_ids(clock: Clock) -> NewId:
@@ -81,10 +82,15 @@ def sortable_ids(clock: Clock) -> NewId:
         value = (milliseconds << _CHANCE_BITS) | secrets.randbits(_CHANCE_BITS)
         # Two ids of one millisecond, or a clock set back: count on from the last one.
         last = value if value > last else last + 1
-        # The hex alphabet of base 32 sorts as the bytes do.
-        return b32hexencode(last.to_bytes(_BYTES, "big")).rstrip(b"=").decode().lower()
+        return _write_base32(last)
 
     return new_id
+
+
+def _write_base32(number: int) -> str:
+    """Return 128 bits as 26 digits that sort as the numbers do; two digits at a time, for speed."""
+    number <<= 2  # 26 digits have 130 bits.
+    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
 
 
 def secret_id() -> str:
