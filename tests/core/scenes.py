@@ -43,8 +43,10 @@ class Scene(Generic[S]):
         self.now = NOON
 
     def decide(self, draft: Draft) -> tuple[Envelope, ...]:
-        """What `draft` would bring about; nothing is accepted."""
-        return self.adapter.decide(self.state, draft, self.now)
+        """Return what `draft` would bring about; nothing is accepted. Its state is what a restart folds."""
+        appended, state = self.adapter.decide(self.state, draft, self.now)
+        assert state == reduce(self.adapter.fold, appended, self.state)
+        return appended
 
     def accept(self, *drafts: Draft) -> tuple[Envelope, ...]:
         """Accept `drafts`, in order; return what the last one brought about."""

@@ -99,7 +99,7 @@ def play_channel(data: JsonObject, *, graph: TransitionGraph | None = None) -> P
         try:
             draft = _draft(state, together, lines[: place + 1])
             now = replace(draft, event_data=msgspec.to_builtins(spec)) if place == 0 else draft
-            decided = adapter.decide(state, now, together[0].created_at)
+            decided, _ = adapter.decide(state, now, together[0].created_at)
         except TurnlineError as error:
             told = _told(together[0], state)
             return Parted(seq=together[0].seq, expected=told, found=f"refused: {error}")

@@ -51,8 +51,8 @@ class Adapter(Protocol[S]):
         """Return the state before the first envelope. Cheap, and needs no registered class (E5)."""
         ...
 
-    def decide(self, state: S, draft: Draft, now: datetime) -> tuple[Envelope, ...]:
-        """Return everything `draft` brings about, or raise `Refused`."""
+    def decide(self, state: S, draft: Draft, now: datetime) -> tuple[tuple[Envelope, ...], S]:
+        """Return everything `draft` brings about, and the state after it. Raises `Refused`."""
         ...
 
     def fold(self, state: S, envelope: Envelope) -> S:

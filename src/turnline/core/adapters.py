@@ -117,7 +117,7 @@ class TurnTaking(ABC, Generic[S]):
             turn_vars=variables_given,
         )
 
-    def decide(self, state: S, draft: Draft, now: datetime) -> tuple[Envelope, ...]:
+    def decide(self, state: S, draft: Draft, now: datetime) -> tuple[tuple[Envelope, ...], S]:
         check_envelope_id(draft)
         ev.check_event_type(draft.event_type, draft.sender_id)
         if state.is_over and draft.event_type != ev.EV_CHANNEL_FORKED:
@@ -126,7 +126,7 @@ class TurnTaking(ABC, Generic[S]):
         _ROWS.get(draft.event_type, TurnTaking._keep)(self, batch)
         if batch.state.context_vars is not state.context_vars:
             variables.check_size(state.context_vars, batch.state.context_vars, self.context_bytes)
-        return tuple(batch.envelopes)
+        return tuple(batch.envelopes), batch.state
 
     def fold(self, state: S, envelope: Envelope) -> S:
         return fold(state, envelope)

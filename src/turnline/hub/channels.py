@@ -265,6 +265,14 @@ class Channels:
     def cached(self, channel_id: str) -> Entry | None:
         return self._open.get(channel_id) or self._over.get(channel_id)
 
+    def _use(self, channel_id: str) -> Entry | None:
+        """Return the channel's entry, and note its use. Its size is counted when it grows (`keep`)."""
+        for entries in (self._open, self._over):
+            if (entry := entries.get(channel_id)) is not None:
+                entries.move_to_end(channel_id)
+                return entry
+        return None
+
     async def get(self, channel_id: str) -> Entry:
         """Return the channel's entry, hydrated if it was not in memory.
 
@@ -272,7 +280,7 @@ class Channels:
         """
         if channel_id.startswith("_"):  # The hub's own; nobody takes part in them.
             raise UnknownChannel(channel_id)
-        while (entry := self.cached(channel_id)) is None:
+        while (entry := self._use(channel_id)) is None:
             task = self._hydrating.get(channel_id)
             if task is None or task.done():  # It was read, and forgotten again.
                 task = self._hydrating[channel_id] = asyncio.create_task(self._hydrate(channel_id))
@@ -284,7 +292,6 @@ class Channels:
                 self._wanted[channel_id] -= 1
                 if not self._wanted[channel_id]:
                     del self._wanted[channel_id]
-        self.keep(entry)
         return entry
 
     def begin(self, first: Envelope) -> tuple[AnyAdapter, State]:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from functools import reduce
 from typing import Any, Final, Protocol
 
 from turnline.core.channel import ChannelRow
@@ -214,8 +213,7 @@ class Posting:
             decided, state = await self._decide(entry, unparked, state)
             outcomes += decided
             envelopes = [envelope for one in outcomes if not isinstance(one, Exception) for envelope in one]
-            claim = self._claim(entry, state)
-            state = reduce(entry.adapter.fold, claim, state)
+            claim, state = self._claim(entry, state)
             row = row_for(entry.adapter, state) if envelopes else None
             try:
                 await self._append(entry, row, [*envelopes, *claim], within)
@@ -242,13 +240,13 @@ class Posting:
             f"channel {entry.channel_id!r} had {CONFLICTS} conflicts in a row; is its log damaged?"
         )
 
-    def _claim(self, entry: Entry, state: State) -> Sequence[Envelope]:
-        """Return the claim that rides with the floor that this append gives, if there is one (N6)."""
+    def _claim(self, entry: Entry, state: State) -> tuple[Sequence[Envelope], State]:
+        """Return the claim that rides with the floor that this append gives, and the state after it (N6)."""
         gives_floor = state.floor_line > entry.state.seq
         if not gives_floor or state.claim is not None or state.pause is not None or entry.parked:
-            return ()
+            return (), state
         draft = self._owner.claim_for(state)
-        return () if draft is None else entry.adapter.decide(state, draft, self._clock.now())
+        return ((), state) if draft is None else entry.adapter.decide(state, draft, self._clock.now())
 
     def _withdraw(self, claim: Sequence[Envelope], state: State) -> None:
         if claim:
@@ -280,13 +278,12 @@ class Posting:
                 await asyncio.sleep(0)  # Other tasks need not wait for a whole batch of costly decisions.
                 since = self._clock.monotonic()
             try:
-                envelopes = entry.adapter.decide(state, waiting.draft, self._clock.now())
+                envelopes, state = entry.adapter.decide(state, waiting.draft, self._clock.now())
             except (UnknownName, BadSpec) as error:
                 outcomes.append(self._quarantined(entry, error))
             except Exception as error:  # Refused, or an adapter's own fault: this draft's sender is told.
                 outcomes.append(error)
             else:
-                state = reduce(entry.adapter.fold, envelopes, state)
                 outcomes.append(envelopes)
         return outcomes, state
 

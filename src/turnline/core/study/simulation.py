@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any, Final
 
 from turnline.core import event_types as ev
@@ -178,8 +177,7 @@ class _Play:
             event_type=event_type,
             event_data=data,
         )
-        appended = self._adapter.decide(self.state, draft, LONG_AGO)
-        self.state = reduce(self._adapter.fold, appended, self.state)
+        appended, self.state = self._adapter.decide(self.state, draft, LONG_AGO)
         self.envelopes += appended
         for one in appended:
             if one.decision is not None and one.decision.by.kind != "initial":
