@@ -175,15 +175,23 @@ def _pause(state: State, awake_since: datetime) -> Iterable[Deadline]:
 def _violations(
     state: State, expectations: Iterable[Expectation], awake_since: datetime
 ) -> Iterable[Deadline]:
+    moments = dict[str, Moment | None]()  # Several expectations may be measured from one.
     for index, one in enumerate(expectations):
-        moment = current_moment(state, one.name)
-        if moment is None or state.warned.get(str(index)) == moment.seq:
+        if one.name not in moments:
+            moments[one.name] = current_moment(state, one.name)
+        moment = moments[one.name]
+        if moment is None or (state.warned and state.warned.get(str(index)) == moment.seq):
             continue
-        data = {"expectation": index, "name": one.name, "seconds": one.seconds, "handler": one.handler}
         yield Deadline(
             at=max(moment.at, awake_since) + timedelta(seconds=one.seconds),
             event_type=EV_EXPECTATION_VIOLATED,
-            event_data=data | {"since": moment.seq},
+            event_data={
+                "expectation": index,
+                "name": one.name,
+                "seconds": one.seconds,
+                "handler": one.handler,
+                "since": moment.seq,
+            },
             line=moment.line,
         )
 
@@ -197,8 +205,9 @@ def _turn(state: State) -> Moment | None:
     if state.spec.expectations is None:
         if state.spec.is_person(state.expected_next_speaker or "") or has_open_question(state):
             return None
-        answers = ((one.answered_at, one.answer_seq) for one in state.questions.values() if one.answered_at)
-        at, line = max(((at, line), *answers))
+        for one in state.questions.values():
+            if one.answered_at is not None:
+                at, line = max((at, line), (one.answered_at, one.answer_seq))
     return Moment(state.floor_seq, at, line)
 
 
