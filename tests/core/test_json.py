@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from enum import IntEnum
 from types import FrameType
+from typing import Final
 
 import msgspec
 import pytest
@@ -199,10 +200,45 @@ def test_e2_an_integer_no_reader_could_hold_is_refused() -> None:
 
 def test_data_of_more_than_the_most_values_is_refused_and_of_exactly_as_many_taken() -> None:
     most: JsonObject = {"a": [[]] * (MAX_VALUES - 2)}
+    refused({"a": ["x"] * (MAX_VALUES - 1)})
     error = refused({"a": [[]] * (MAX_VALUES - 1)})
 
     assert normalised(most) == most
     assert (error.field, error.found) == ("event_data", f"JSON of more than {MAX_VALUES} values")
+
+
+MANY_VALUES: Final = {f"k{number}": [number] for number in range(200)}
+"""Enough short values that the check reads their bytes."""
+
+
+@pytest.mark.parametrize(
+    ("data", "is_good"),
+    [
+        ({"a": nested(MAX_DEPTH - 1)}, True),
+        ({"a": nested(MAX_DEPTH)}, False),
+        ({"]": "]", "a": nested(MAX_DEPTH)}, False),
+        ({"a": "[" * 200}, True),
+        ({"k" * MAX_KEY_CHARACTERS: 1}, True),
+        ({"k" * (MAX_KEY_CHARACTERS + 1): 1}, False),
+        ({'":' * (MAX_KEY_CHARACTERS // 2) + "k": 1}, False),
+        ({"\\" * (MAX_KEY_CHARACTERS + 1): 1}, False),
+        ({"n": 2**MAX_INTEGER_BITS - 1}, True),
+        ({"n": 2**MAX_INTEGER_BITS}, False),
+        ({"n": -(2**MAX_INTEGER_BITS)}, False),
+        ({"n": "0" * 400}, True),
+        ({"t": "\\u0000"}, True),
+        ({"t": "\0"}, False),
+        ({"t": (1,)}, False),
+        ({"t": {1: 1}}, False),
+        ({"t": float("nan")}, False),
+    ],
+)
+def test_limits_hold_among_many_values_as_they_do_among_few(data: JsonObject, is_good: bool) -> None:
+    for one in (data, MANY_VALUES | data):
+        if is_good:
+            assert normalised(one) == one
+        else:
+            refused(one)
 
 
 def test_the_calls_of_a_check_do_not_grow_with_the_values() -> None:

@@ -93,8 +93,11 @@ def _is_within_limits(encoded: bytes) -> bool:
     if len(encoded) > _SURE_DIGITS and _LONG_NUMBER in encoded.translate(_DIGITS):
         return False
     brackets = encoded.translate(None, _NO_BRACKETS)
-    if encoded.count(b",") + len(brackets) >= MAX_VALUES:
-        return False
+    return encoded.count(b",") + len(brackets) < MAX_VALUES and _is_flat(brackets)
+
+
+def _is_flat(brackets: bytes) -> bool:
+    """Return whether brackets show at most `MAX_DEPTH` levels. Those inside of texts count as levels."""
     if len(brackets) <= MAX_DEPTH:
         return True
     for _ in range(MAX_DEPTH):  # Each pass takes the innermost level away.
