@@ -17,7 +17,7 @@ from turnline.client.channel import Channel
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_HUMAN_REQUESTED
 from turnline.core.graph import sequence
-from turnline.errors import AlreadyAnswered, NotAsked, UnknownQuestion
+from turnline.errors import AlreadyAnswered, ChannelClosed, NotAsked, UnknownQuestion
 from turnline.log.memory import MemoryLog
 from turnline.testing import ScriptedModel, call
 
@@ -270,13 +270,20 @@ async def test_h1_the_agents_hook_goes_before_the_people_of_the_channel() -> Non
 
 async def test_h1_a_question_nobody_answers_in_time_is_told_to_the_model() -> None:
     async def hurry(context: Context) -> str:
-        return await context.input("sure?", timeout=0)
+        return await context.input("sure?", timeout=30)
 
     agent, model = asking(call("hurry"), "ok", tools=[hurry])
     async with stage(agent) as home:
-        await played(home)
+        channel = await begun(home)
+        asked = await question(channel)
+        await home.pass_time(29)
+        assert [one for one in await home.wal(channel) if one.event_type == "timer.fired"] == []
+        await home.pass_time(1)
+        await closed(channel)
 
-    assert told(model) == ["TimeoutError: no person has answered within 0 s"]
+        with pytest.raises(ChannelClosed):
+            await home.people["user"].answer(asked, "late")
+    assert told(model) == ["TimeoutError: no person has answered within 30 s"]
 
 
 async def test_h1_on_a_channel_without_people_the_turn_fails_and_says_why() -> None:

@@ -16,7 +16,7 @@ from typing import Final
 from turnline.client.human_client import HumanClient
 from turnline.core.envelope import Envelope
 from turnline.core.state import State
-from turnline.errors import AlreadyAnswered, BadSpec, ChannelClosed, UnknownQuestion
+from turnline.errors import AlreadyAnswered, BadSpec, ChannelClosed, QuestionExpired, UnknownQuestion
 from turnline.errors.base import plain
 from turnline.hub.retry import retry
 from turnline.log.address import from_anywhere
@@ -54,7 +54,7 @@ async def answer_questions(
             else:
                 answer = await _ask(on_question, str(line.event_data["question"]))
                 # Another program was faster, or the turn is over.
-                with suppress(AlreadyAnswered, UnknownQuestion, ChannelClosed):
+                with suppress(AlreadyAnswered, QuestionExpired, UnknownQuestion, ChannelClosed):
                     await person.answer(line, answer)
         if not (await person.seat.read_next(channel_id, state.seq)).envelopes:
             return

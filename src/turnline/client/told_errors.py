@@ -45,6 +45,7 @@ _FACTS: Final[dict[type[TurnlineError], _Listed]] = {
     e.UnknownQuestion: ("channel_id", "request_id"),
     e.NotAsked: ("channel_id", "sender"),
     e.AlreadyAnswered: ("channel_id", "request_id"),
+    e.QuestionExpired: ("channel_id", "request_id"),
     e.EnvelopeIdReused: ("channel_id", "envelope_id", "seq"),
     e.Denied: ("who", "what", "because"),
     e.NestedTooDeep: ("channel_id", "depth", "limit"),

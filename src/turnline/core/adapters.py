@@ -235,6 +235,10 @@ class TurnTaking(ABC, Generic[S]):
         is_task = "pause" in batch.draft.event_data and batch.draft.sender_id == ev.HUB
         claims.resume(batch) if is_task else questions.answer(batch)
 
+    def _fire(self, batch: Batch[S]) -> None:
+        """Time has passed: a question expires, or a pause ends."""
+        questions.expire(batch) if "question" in batch.draft.event_data else claims.resume(batch)
+
     def _claim(self, batch: Batch[S]) -> None:
         claims.refuse_while_paused(batch.state)
         claims.check_free(batch.state, batch.draft.event_data)
@@ -432,7 +436,7 @@ _ROWS: Final[dict[str, Callable[[TurnTaking[Any], Batch[Any]], None]]] = {
     ev.EV_TURN_FAILED: TurnTaking._fail,
     ev.EV_TURN_PAUSED: lambda _, batch: claims.pause(batch),
     ev.EV_TURN_RESUMED: lambda _, batch: claims.resume(batch),
-    ev.EV_TIMER_FIRED: lambda _, batch: claims.resume(batch),
+    ev.EV_TIMER_FIRED: TurnTaking._fire,
     ev.EV_HUMAN_REQUESTED: TurnTaking._ask,
     ev.EV_HUMAN_ANSWERED: TurnTaking._answer,
 }

@@ -333,7 +333,7 @@ STRUCTURE: Final[dict[str, Shape]] = {
     ev.EV_TURN_ABANDONED: _keys("agent_id", "turn"),
     ev.EV_TURN_FAILED: _keys("agent_id", "turn", "claims", "absent", error=_keys(type=is_id)),
     ev.EV_EXPECTATION_VIOLATED: _keys("expectation", "name", "seconds", "handler", "since"),
-    ev.EV_TIMER_FIRED: _keys("pause"),
+    ev.EV_TIMER_FIRED: _keys("pause", "question"),
     ev.EV_TASK_STARTED: _TASK,
     ev.EV_TASK_PROGRESS: _TASK,
     ev.EV_TASK_COMPLETED: _TASK,

@@ -108,7 +108,7 @@ def deadlines(state: State, expectations: Iterable[Expectation], awake_since: da
     if state.is_over or not state.seq:
         return []
     due = [*_lifetime(state, awake_since), *_violations(state, expectations, awake_since)]
-    due += _pause(state, awake_since)
+    due += [*_pause(state, awake_since), *_questions(state, awake_since)]
     return sorted(due, key=lambda deadline: deadline.at)
 
 
@@ -170,6 +170,18 @@ def _pause(state: State, awake_since: datetime) -> Iterable[Deadline]:
         yield Deadline(
             at=pause.moment, event_type=EV_TIMER_FIRED, event_data=data, line=pause.seq, follows_wall=True
         )
+
+
+def _questions(state: State, awake_since: datetime) -> Iterable[Deadline]:
+    """Questions expire. The people who are asked were perhaps shut out while nobody served."""
+    for request_id, one in state.questions.items():
+        if one.answer_seq or one.expires is None:
+            continue
+        at = one.at + timedelta(seconds=one.expires)
+        if one.at < awake_since:
+            at = max(at, awake_since + timedelta(seconds=GRACE_SECONDS))
+        data: JsonObject = {"question": request_id}
+        yield Deadline(at=at, event_type=EV_TIMER_FIRED, event_data=data, line=one.seq)
 
 
 def _violations(

@@ -31,7 +31,7 @@ from turnline.core.state import KEPT_SAID, RETRY, Claim, Pause, Question, State
 from turnline.core.transitions import speaker_of
 from turnline.core.variables import applied
 
-FOLD_VERSION: Final = 11
+FOLD_VERSION: Final = 12
 """Raise it whenever a fold or a state changes: states that an older one folded are not believed."""
 
 SUSPECT_CLAIMS: Final = 3
@@ -272,6 +272,7 @@ def _asked(state: S, envelope: Envelope) -> S:
         asked_by=envelope.sender_id,
         people=envelope.audience or [],
         group=str(data.get("group", "")),
+        at=envelope.created_at,
         expires=seconds_of(data.get("expires")),
         call=str(data.get("call", "")),
         position=position if isinstance(position, int) else 1,
@@ -285,8 +286,20 @@ def _answered(state: S, envelope: Envelope) -> S:
     question = state.questions.get(request_id)
     if question is None:
         return _resumed(state, envelope)
-    answered = replace(question, answer_seq=envelope.seq, answered_at=envelope.created_at)
-    return replace(state, questions={**state.questions, request_id: answered})
+    return _end_question(state, envelope, request_id, question)
+
+
+def _fired(state: S, envelope: Envelope) -> S:
+    request_id = str(envelope.event_data.get("question", ""))
+    question = state.questions.get(request_id)
+    if question is None:
+        return _resumed(state, envelope)
+    return _end_question(state, envelope, request_id, replace(question, is_expired=True))
+
+
+def _end_question(state: S, envelope: Envelope, request_id: str, question: Question) -> S:
+    ended = replace(question, answer_seq=envelope.seq, answered_at=envelope.created_at)
+    return replace(state, questions={**state.questions, request_id: ended})
 
 
 def _recorded(state: S, envelope: Envelope) -> S:
@@ -388,7 +401,7 @@ _FOLDS: Final[dict[str, Callable[[Any, Envelope], Any]]] = {
     ev.EV_TURN_ONCE: _ran_once,
     ev.EV_TURN_PAUSED: _paused,
     ev.EV_TURN_RESUMED: _resumed,
-    ev.EV_TIMER_FIRED: _resumed,
+    ev.EV_TIMER_FIRED: _fired,
     ev.EV_HUMAN_REQUESTED: _asked,
     ev.EV_HUMAN_ANSWERED: _answered,
     ev.EV_TURN_ABANDONED: _abandoned,

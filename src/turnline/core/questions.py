@@ -1,10 +1,11 @@
 """Questions to people: who may ask, and who may answer (H1, N1b, N7).
 
-    human.requested  {"request_id", "question", "turn", "call", "position"}
-    human.requested  {..., "group", "about", "expires"}        asked by a step; `expires` may be left out
+    human.requested  {"request_id", "question", "turn", "call", "position", "expires"}
+    human.requested  {..., "group", "about"}                   asked by a step
     human.answered   {"request_id", "answer"}                  sent by a person whom the question addresses
     human.answered   {"request_id", "answer", "by", "for"}     written by the hub: `by` answered for a person
     human.answered   {"request_id", "answer", "by", "group"}   written by the hub: `by` is of the group
+    timer.fired      {"question"}                              written by the hub: no answer came in time
 
 Rule 1: only the turn in progress asks, under its claim, and it asks people of the channel. The audience of
 the question is who may answer.
@@ -23,6 +24,9 @@ in the same append (N1b).
 
 Rule 5: the asker draws the request id at random. No rule depends on it being secret, but only those
 who were asked can name the question.
+
+Rule 6: a question with `expires` ends so many seconds after its line, by the hub's timers. The line that says
+so decides: an answer before it counts, one after it is refused. It ends a pause as an answer does.
 
 Questions live in the state until their turn ends.
 """
@@ -45,7 +49,9 @@ from turnline.errors import (
     AlreadyAsked,
     BadDraft,
     NotAsked,
+    NotDue,
     OutOfTurn,
+    QuestionExpired,
     TooManyQuestions,
     UnknownQuestion,
 )
@@ -96,11 +102,28 @@ def answer(batch: Batch[Any]) -> None:
     is_addressed = addressed == question.group if by_group else addressed in question.people
     if not is_addressed or not addressed:
         raise NotAsked(state.channel_id, sender=addressed, name=state.spec.name_of(addressed))
+    if question.is_expired:
+        raise QuestionExpired(state.channel_id, request_id=request_id)
     if question.answer_seq:
         raise AlreadyAnswered(state.channel_id, request_id=request_id)
+    _end(batch, request_id, question)
+
+
+def expire(batch: Batch[Any]) -> None:
+    """Accept that no answer came in time. How many seconds have passed is known to the hub alone."""
+    state, request_id = batch.state, str(batch.draft.event_data["question"])
+    question = state.questions.get(request_id)
+    if question is None or question.answer_seq or question.expires is None:
+        raise NotDue(state.channel_id, timer=f"the question {request_id}")
+    _end(batch, request_id, question)
+
+
+def _end(batch: Batch[Any], request_id: str, question: Question) -> None:
+    """Add the line that ends a question, for those who know of it, and resume the turn that waits for it."""
+    state, draft = batch.state, batch.draft
     asker = (question.asked_by, state.spec.player_of(question.asked_by))
     to = list(dict.fromkeys((*asker, *question.people)))
-    batch.add(batch.next(draft.event_type, data, sender_id=draft.sender_id, audience=to))
+    batch.add(batch.next(draft.event_type, draft.event_data, sender_id=draft.sender_id, audience=to))
     if state.pause is not None and request_id in state.pause.questions:
         end_by_answer(batch)
 
@@ -129,7 +152,7 @@ def people_of(spec: ChannelSpec) -> list[str]:
 def _check_question(state: State, draft: Draft) -> None:
     data = draft.event_data
     to_group = "group" in data
-    _check_keys(data, (_ASKED_GROUP | data.keys() & {"expires"}) if to_group else _ASKED)
+    _check_keys(data, (_ASKED_GROUP if to_group else _ASKED) | data.keys() & {"expires"})
     _check_text(data, "question")
     if not REQUEST_ID.fullmatch(_check_text(data, "request_id")):
         expected = "at least 22 random letters and digits; `secrets.token_urlsafe(16)` draws them"
@@ -141,6 +164,9 @@ def _check_question(state: State, draft: Draft) -> None:
         if type(data[field]) is not int or data[field] < 1:
             found = repr(data[field])[:80]
             raise BadDraft(f"event_data.{field}", found=found, expected="a whole number from 1 on")
+    if "expires" in data and seconds_of(data["expires"]) is None:
+        expected = f"a number from 0 to {MAX_SECONDS:g}"
+        raise BadDraft("event_data.expires", found=repr(data["expires"])[:80], expected=expected)
     if to_group:
         _check_group(state.spec, draft)
         return
@@ -164,9 +190,6 @@ def _check_group(spec: ChannelSpec, draft: Draft) -> None:
         raise BadDraft("audience", found=repr(draft.audience)[:80], expected=expected)
     if not isinstance(data["about"], dict):
         raise BadDraft("event_data.about", found=f"a {type(data['about']).__name__}", expected="an object")
-    if "expires" in data and seconds_of(data["expires"]) is None:
-        expected = f"a number from 0 to {MAX_SECONDS:g}"
-        raise BadDraft("event_data.expires", found=repr(data["expires"])[:80], expected=expected)
 
 
 def _check_keys(data: Mapping[str, object], keys: frozenset[str]) -> None:

@@ -98,15 +98,19 @@ class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who may answer."""
     group: str = ""
     """The group whose members may answer, outside of the channel; empty: `people` are asked (N7)."""
+    at: datetime = LONG_AGO
+    """When it was asked."""
     expires: float | None = None
-    """How many seconds after its line nobody may answer any more."""
+    """How many seconds after its line nobody may answer any more, as the hub's timers count."""
     call: str = ""
     """The tool call that asks: the model reply and the call in it, such as `2.1`; empty outside of a call."""
     position: int = 1
     """The number of the question within its call."""
     answer_seq: int = 0
-    """The line that answers; 0 while the question is open."""
+    """The line that answers, or says that no answer came in time; 0 while the question is open."""
     answered_at: datetime | None = None
+    is_expired: bool = False
+    """No answer came in time."""
 
 
 class State(Struct, frozen=True, kw_only=True):

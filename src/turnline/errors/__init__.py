@@ -24,6 +24,7 @@
     │   ├── UnknownQuestion       an answer names a question that is not open
     │   ├── NotAsked              an answer came from a participant whom the question does not address
     │   ├── AlreadyAnswered       a question was answered twice
+    │   ├── QuestionExpired       an answer came after the question's time was over
     │   ├── EnvelopeIdReused      one id, two different drafts
     │   ├── NestedTooDeep         a channel would have too many channels above it
     │   ├── TooManyRuns           a run has started too many runs below it
@@ -213,6 +214,7 @@ from turnline.errors.refusals import (
     NotStuck as NotStuck,
     NotYet as NotYet,
     OutOfTurn as OutOfTurn,
+    QuestionExpired as QuestionExpired,
     PastErased as PastErased,
     ReservedEventType as ReservedEventType,
     RoutingFailed as RoutingFailed,

@@ -265,6 +265,18 @@ class AlreadyAnswered(Refused):
         )
 
 
+class QuestionExpired(Refused):
+    """An answer came after the question's time was over."""
+
+    def __init__(self, channel_id: str, *, request_id: str) -> None:
+        self.channel_id = channel_id
+        self.request_id = request_id
+        super().__init__(
+            f"Question {request_id!r} on channel {channel_id!r} has expired. "
+            f"The turn that asked it has continued without an answer."
+        )
+
+
 class EnvelopeIdReused(Refused):
     """One envelope id was sent with two different drafts."""
 

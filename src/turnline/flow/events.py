@@ -17,6 +17,9 @@ from turnline.flow.context import public
 from turnline.flow.pauses import end_of, object_of
 
 
+_ENDS: Final = frozenset({ev.EV_HUMAN_ANSWERED, ev.EV_TIMER_FIRED})
+
+
 class RunEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that happened to a run."""
 
@@ -38,11 +41,12 @@ class RunEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def event_of(line: Envelope) -> RunEvent | None:
     """Return what may be told of a line.
 
-    The answer to a question of an agent step is not told: the line that resumes the turn comes with it.
+    The answer to a question of an agent step, and its expiry, are not told: the line that resumes the turn
+    comes with it.
     """
     told = _TOLD.get(line.event_type)
-    is_to_question = line.event_type == ev.EV_HUMAN_ANSWERED and "pause" not in line.event_data
-    if told is None or is_to_question:
+    ends_question = line.event_type in _ENDS and "pause" not in line.event_data
+    if told is None or ends_question:
         return None
     type, facts = told
     return RunEvent(seq=line.seq, type=type, at=line.created_at, **facts(line))

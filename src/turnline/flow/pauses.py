@@ -77,6 +77,8 @@ def counted_seconds(history: Sequence[Envelope], ages: Sequence[float]) -> float
                 asked.discard(str(line.event_data.get("request_id")))
             case ev.EV_TURN_PAUSED:
                 asked = set(ids_of(line.event_data.get("questions")))
+            case ev.EV_TIMER_FIRED if "question" in line.event_data:
+                asked.discard(str(line.event_data["question"]))
             case ev.EV_TURN_CLAIMED | ev.EV_TURN_RESUMED | ev.EV_TIMER_FIRED:
                 asked.clear()
         if not asked and following.event_type != ev.EV_TURN_CLAIMED:

@@ -266,19 +266,14 @@ class Runs:
 
     async def open_questions(self, state: State) -> list[tuple[Question, Envelope]]:
         """Return the questions of the turn in progress that may be answered, with the lines that ask."""
-        asked = {one.seq: (key, one) for key, one in state.questions.items() if not one.answer_seq}
+        asked = {one.seq: one for one in state.questions.values() if not one.answer_seq}
         if not asked:
             return []
-        lines = await self._hub.read_recent(state.channel_id, min(asked) - 1)
-        found = [(*asked[line.seq], line) for line in lines if line.seq in asked]
-        return [(one, line) for key, one, line in found if not await self._has_expired(state, key, one, line)]
-
-    async def _has_expired(self, state: State, request_id: str, question: Question, line: Envelope) -> bool:
-        """Return whether nobody may answer any more. After an outage people have a moment more."""
-        if question.expires is None or self._hub.seconds_since(line) < question.expires:
-            return False
-        is_awaited = state.pause is not None and request_id in state.pause.questions
-        return not is_awaited or await self._hub.seconds_left(state.channel_id) <= 0
+        for due in await self._hub.list_due(state.channel_id):  # Its time is over; the log says so in a moment.
+            expired = state.questions.get(str(due.event_data.get("question")))
+            asked.pop(0 if expired is None else expired.seq, None)
+        lines = await self._hub.read_recent(state.channel_id, min(asked, default=state.seq + 1) - 1)
+        return [(asked[line.seq], line) for line in lines if line.seq in asked]
 
     async def _before(self, state: State, step: str | None) -> State:
         """The run's state when a step was last given the floor."""

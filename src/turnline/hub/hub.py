@@ -424,6 +424,10 @@ class Hub:
         """Return the seconds until the channel's next deadline; 0 if it has passed, or there is none."""
         return self._timers.seconds_left(await self._channels.get(channel_id))
 
+    async def list_due(self, channel_id: str) -> list[Deadline]:
+        """Return what has fallen due on the channel and is not on the log yet."""
+        return self._timers.due(await self._channels.get(channel_id))
+
     def seconds_since(self, line: Envelope) -> float:
         """Return how long ago a line was written, whatever has become of the clock since."""
         return self._timers.seconds_since(line)

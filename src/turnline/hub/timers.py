@@ -320,8 +320,8 @@ class Timers:
 def _needed(known: _Shifts, state: State) -> _Shifts:
     """Return the last changes of clock, and those that the channel's deadlines are measured by."""
     pause = 0 if state.pause is None else state.pause.seq
-    answers = (one.answer_seq for one in state.questions.values())
-    lines = (1, state.floor_line, state.spoken_seq, pause, *answers)
+    asked = (seq for one in state.questions.values() for seq in (one.seq, one.answer_seq))
+    lines = (1, state.floor_line, state.spoken_seq, pause, *asked)
     measured = {_shift_at(known, seq) for seq in lines}
     return tuple(one for one in known if one in measured or one in known[-_KEPT:])
 

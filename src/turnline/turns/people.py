@@ -7,7 +7,8 @@ Rule 1: a question is known by its turn, call and position. A turn that resumes 
 and does not ask again. A tool that asks something else there gets `QuestionChanged`: what a person answered
 holds for the question that they read. An approval is asked for the recorded call, so its wording may change.
 
-Rule 2: `timeout` runs from the line that asks, also while the turn is paused (N1a).
+Rule 2: `timeout` runs from the line that asks, also while the turn is paused (N1a). The hub's timers measure
+it, and the log says when it is over: so an answer counts if it is on the log before that.
 
 Rule 3: an agent on a channel asks the people of the channel. A step of a flow asks a group: the question is a
 task, and the hub writes the answer of a member of the group (N7).
@@ -17,7 +18,6 @@ Rule 4: a tool that waits in this process is not called again because the log wa
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -65,33 +65,25 @@ class People:
 
     async def require(self, site: CallSite, prompt: str, timeout: float | None) -> str:
         """Return the answer of a person. Raises `CallPaused` until there is one, and `TimeoutError`."""
-        timeout = self._limit(timeout)
-        request_id, waited = await self._request(site, prompt, timeout)
-        if (answer := _find_answer(self.work.lines, request_id)) is not None:
-            return answer
-        left = None if timeout is None else timeout - waited
-        if left is not None and left <= 0:
-            raise _no_answer(timeout)
-        raise CallPaused(Paused(reason="person", questions=[request_id], seconds=left))
+        request_id = await self._request(site, prompt, self._limit(timeout))
+        if (end := _find_end(self.work.lines, request_id)) is None:
+            raise CallPaused(Paused(reason="person", questions=[request_id]))
+        return _answer_in(end, self._limit(timeout))
 
     async def ask(self, site: CallSite, prompt: str, timeout: float | None) -> str:
         """Return the answer of a person; wait for it here. Raises `TimeoutError` after so many seconds."""
-        timeout = self._limit(timeout)
-        request_id, waited = await self._request(site, prompt, timeout)
-        try:
-            with self.while_waiting():
-                async with asyncio.timeout(None if timeout is None else max(timeout - waited, 0)):
-                    return await self._wait_for_answer(request_id)
-        except TimeoutError:
-            raise _no_answer(timeout) from None
+        request_id = await self._request(site, prompt, self._limit(timeout))
+        with self.while_waiting():
+            end = await self._wait_for_end(request_id)
+        return _answer_in(end, self._limit(timeout))
 
     def _limit(self, timeout: float | None) -> float | None:
         """Return how many seconds a question may wait: what the tool says, and what the group allows."""
         limits = (timeout, None if self.group is None else self.group.expires)
         return min((one for one in limits if one is not None), default=None)
 
-    async def _request(self, site: CallSite, prompt: str, timeout: float | None) -> tuple[str, float]:
-        """Return the request id, and how many seconds ago it was asked. Ask unless the turn has."""
+    async def _request(self, site: CallSite, prompt: str, timeout: float | None) -> str:
+        """Return the request id of the question. Ask it, unless the turn has."""
         if not self.people and self.group is None:
             raise NobodyToAsk(do=self.nobody)
         call = site.place
@@ -104,45 +96,50 @@ class People:
             asked_before = prompt if line is None else str(line.event_data.get("question"))
             if prompt != asked_before and not site.is_approval:
                 raise QuestionChanged(site.call.tool, asked=asked_before, asks=prompt)
-            return request_id, 0.0 if line is None else work.age_of(line)
+            return request_id
         request_id = secret_id()
-        asked = {"request_id": request_id, "question": prompt}
+        asked: JsonObject = {"request_id": request_id, "question": prompt}
+        if timeout is not None:
+            asked["expires"] = min(max(timeout, 0.0), MAX_SECONDS)
         place = {"turn": work.turn, "call": call, "position": position}
-        to = {} if self.group is None else _to_group(self.group, site, timeout)
+        to = {} if self.group is None else _to_group(self.group, site)
         audience = list(self.people) if self.group is None else []
         await work.write(ev.EV_HUMAN_REQUESTED, {**asked, **place, **to}, audience=audience)
-        return request_id, 0.0
+        return request_id
 
-    async def _wait_for_answer(self, request_id: str) -> str:
+    async def _wait_for_end(self, request_id: str) -> Envelope:
+        """Return the line that answers the question, or says that no answer came in time."""
         channel_id, after = self.work.channel_id, self.work.state.floor_seq
-        answer = _find_answer(self.work.lines, request_id)
-        while answer is None:
+        end = _find_end(self.work.lines, request_id)
+        while end is None:
             read = partial(self.read_next, channel_id, after)
             with own_log():
                 what = f"the answer to a question on {channel_id} is not read"
                 reading = await retry(self.work.write.port, read, what)
             if not reading.envelopes:
                 raise ChannelClosed(channel_id, reason="")
-            answer, after = _find_answer(reading.envelopes, request_id), reading.seq
-        return answer
+            end, after = _find_end(reading.envelopes, request_id), reading.seq
+        return end
 
 
-def _to_group(group: AskedGroup, site: CallSite, timeout: float | None) -> JsonObject:
+def _to_group(group: AskedGroup, site: CallSite) -> JsonObject:
     """Return what the members of a group are told beside the question."""
     about: JsonObject = {"agent": group.agent, "tool": site.call.tool, "approval": site.is_approval}
     if site.is_approval:
         about["arguments"] = site.call.arguments
-    expires = {} if timeout is None else {"expires": min(max(timeout, 0.0), MAX_SECONDS)}
-    return {"group": group.name, "about": about, **expires}
+    return {"group": group.name, "about": about}
 
 
-def _find_answer(lines: Sequence[Envelope], request_id: str) -> str | None:
-    for line in lines:
-        if line.event_type == ev.EV_HUMAN_ANSWERED and line.event_data.get("request_id") == request_id:
-            return str(line.event_data["answer"])
-    return None
+def _find_end(lines: Sequence[Envelope], request_id: str) -> Envelope | None:
+    """Return the line that ended a question, if one of `lines` did."""
+    named = {ev.EV_HUMAN_ANSWERED: "request_id", ev.EV_TIMER_FIRED: "question"}
+    ends = (one for one in lines if one.event_type in named)
+    return next((one for one in ends if one.event_data.get(named[one.event_type]) == request_id), None)
 
 
-def _no_answer(timeout: float | None) -> TimeoutError:
+def _answer_in(end: Envelope, timeout: float | None) -> str:
+    """Return the answer that ended a question. Raises `TimeoutError` if none came in time."""
+    if end.event_type == ev.EV_HUMAN_ANSWERED:
+        return str(end.event_data["answer"])
     limit = "" if timeout is None else f" within {timeout:g} s"
-    return TimeoutError(f"no person has answered{limit}")  # A model reads it.
+    raise TimeoutError(f"no person has answered{limit}")  # A model reads it.

@@ -15,9 +15,11 @@ from turnline.agent.context import Context
 from turnline.agent.messages import Message, ToolMessage
 from turnline.agent.tool import tool
 from turnline.core import event_types as ev
+from turnline.core.channel import ChannelFilter
 from turnline.core.claims import Paused
 from turnline.core.envelope import Draft
 from turnline.core.expectations import GRACE_SECONDS
+from turnline.core.state import PERSON
 from turnline.errors import BadAnswer, BadDraft, NotAsked, RunNotWaiting, TaskExpired, UnknownName
 from turnline.flow.events import event_of
 from turnline.flow.work import Services, WorkTimeout
@@ -334,7 +336,7 @@ async def test_a_run_does_not_wait_for_an_answer_whose_time_is_over() -> None:
 
     async def hurry(context: Context) -> str:
         with pytest.raises(TimeoutError):
-            await context.input("quick?", timeout=0)
+            await context.input("quick?", timeout=60)
         gave_up.set()
         await goes_on.wait()
         return "late"
@@ -343,9 +345,14 @@ async def test_a_run_does_not_wait_for_an_answer_whose_time_is_over() -> None:
     services = Services(flows=flows_of(flow()), agents={"ada": ada})
     async with stage(services=services) as home:
         run_id = await home.runs.start("main", {}, run_id="r1")
+        assert (await home.runs.wait(run_id)).status == "waiting"
+        await home.pass_time(60)
         await gave_up.wait()
         with pytest.raises(TimeoutError):
             await home.runs.wait(run_id, timeout=0.01)
+        assert (await home.runs.verdict(run_id)).status == "running"
+        assert await home.tasks.list() == []
+        assert (await home.hub.lines.rows(ChannelFilter(waiting_for=[PERSON]), limit=9)) == []
         goes_on.set()
 
         assert (await home.ended(run_id)).status == "succeeded"
@@ -386,6 +393,23 @@ async def test_after_an_outage_people_have_a_moment_to_answer() -> None:
         await home.tasks.answer((await home.task()).task_id, {"answer": "large"}, by="ann")
 
         assert (await home.ended("r1")).data["work"] == "large"
+
+
+async def test_after_an_outage_every_answer_in_time_counts_and_not_only_the_first() -> None:
+    log, given = MemoryLog(), Shop(call("order"), call("pay", amount=5))
+    async with shop(given, flow("{group: ops, expires: 2h}"), log=log) as home:
+        await begin(home)
+        clock = home.clock
+    clock.advance(3 * HOUR)
+    async with shop(given, flow("{group: ops, expires: 2h}"), log=log, clock=clock) as home:
+        first, second = await home.tasks.list()
+        await home.tasks.answer(first.task_id, {"answer": "large"}, by="ann")
+        await home.paused("r1")
+        await home.pass_time(GRACE_SECONDS - 1)
+        await home.tasks.answer(second.task_id, {"answer": True}, by="ann")
+
+        await home.ended("r1")
+    assert given.done == ["paid 5"]
 
 
 async def test_the_earliest_expiry_ends_the_pause_and_the_others_wait_on() -> None:
