@@ -19,7 +19,7 @@ from turnline.agent.agent import Agent
 from turnline.agent.context import Context
 from turnline.agent.tool import ToolRetry, tool
 from turnline.client.turn import Turn
-from turnline.core import event_types as ev
+from turnline.core import claims, event_types as ev
 from turnline.core.claims import Paused
 from turnline.core.governance import Passport
 from turnline.core.state import State
@@ -225,6 +225,59 @@ async def test_n2_a_tool_that_returns_paused_is_called_again_with_the_same_key()
     assert told(model) == ["now"]
     assert len(keys) == 3
     assert len(set(keys)) == 1
+
+
+@pytest.mark.parametrize("retry", [None, ToolRetry(attempts=3)])
+@pytest.mark.parametrize("swallows", ["gather", "except"])
+async def test_n2_a_tool_that_swallows_the_pause_of_its_questions_waits_for_them_all(
+    swallows: str, retry: Any
+) -> None:
+    runs = Counter[str]()
+
+    @tool(restarts=True, retry=retry)
+    async def order(context: Context) -> str:
+        runs["begun"] += 1
+        if swallows == "gather":
+            found = await asyncio.gather(
+                context.input("Size?"), context.input("Colour?"), return_exceptions=True
+            )
+            return " ".join(map(str, found))
+        try:
+            return await context.input("Size?")
+        except BaseException:
+            raise ValueError("none") from None
+
+    model = ScriptedModel(call("order"), "done")
+    async with stage(Agent("ada", config=model, tools=[order])) as home:
+        channel = await begun(home)
+        await quiet()
+        state = await home.hub.state(channel.channel_id)
+        assert state.pause is not None
+        assert set(state.pause.questions) == set(state.questions)
+        await help_out(home.hub, home.people.values())
+        await closed(channel)
+
+    assert told(model) == ["yes yes" if swallows == "gather" else "yes"]
+
+
+async def test_a_turn_that_only_pauses_fails_with_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "MAX_PAUSES", 20)
+
+    @tool
+    async def later() -> Paused:
+        return Paused(reason="time", seconds=0)
+
+    model = ScriptedModel(call("later"), "done")
+    async with stage(Agent("ada", config=model, tools=[later])) as home:
+        channel = await begun(home)
+        for _ in range(21):
+            await quiet()
+            await home.hub.tick()
+        await closed(channel)
+        result, types = await channel.result(), await home.types(channel)
+
+    assert types.count("turn.paused") == 20
+    assert "has paused 20 times and recorded nothing in between" in (result.error or "")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ pause, so a resumed turn continues with the next one. Every attempt has the call
 
 Rule 3: several calls of one reply run at once. Each answer is recorded as it comes. A call that waits for a
 person or a channel does not keep the others: when they have ended, `CallPaused` ends the performance (N1b).
+
+Rule 4: a call that has asked for a pause is paused, whatever its tool returns. A tool that collects the outcomes
+of several questions (`gather(..., return_exceptions=True)`) cannot swallow it.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from typing import Final
 import msgspec
 
 from turnline import tracing
-from turnline.agent.context import Context, Once, RunOnce, run_unrecorded
+from turnline.agent.context import AskPerson, Context, Once, RunOnce, run_unrecorded
 from turnline.agent.failures import is_bug, report_failure
 from turnline.agent.journal import Journal, Recorded, Unwritten
 from turnline.agent.messages import Message, ModelReply, ToolCall
@@ -256,21 +259,29 @@ class Performer:
         return answer
 
     async def _called(self, call: ToolCall, place: str) -> ToolOutput:
-        context = self._context(call, place)
+        waits = list[Paused]()
+        context = self._context(call, place, waits)
         found = self.toolbox.get(call.tool)
         if found is not None and found.approval and not call.malformed:
             refusal = await self._ask_approval(call, place)
             if refusal:
                 return ToolOutput(text=refusal, failed=True)
         if found is None or found.retry is None:
-            return await self._tried(call, context)
-        return await self._retried(call, context, place, found.retry)
+            return await self._tried(call, context, waits)
+        answers = _Answers(context)
 
-    async def _retried(self, call: ToolCall, context: Context, place: str, retry: ToolRetry) -> ToolOutput:
+        async def attempt() -> ToolOutput:
+            return await self._tried(call, answers.again(self._once(call, place)), waits)
+
+        return await self._retried(call, attempt, found.retry)
+
+    async def _retried(
+        self, call: ToolCall, attempt: Callable[[], Awaitable[ToolOutput]], retry: ToolRetry
+    ) -> ToolOutput:
         """Try the call until it succeeds or has no attempts left. A crash does not give it more of them."""
-        answers, made = _Answers(context), self.recorded.attempts(call)
+        made = self.recorded.attempts(call)
         while True:
-            output = await self._tried(call, answers.again(self._once(call, place)))
+            output = await attempt()
             made += 1
             if not retry.repeats(output.error, made):
                 return output
@@ -292,24 +303,28 @@ class Performer:
         is_yes = answer.strip().lower() in _YES
         return "" if is_yes else f"a person declined this call of {call.tool!r}."
 
-    async def _tried(self, call: ToolCall, context: Context) -> ToolOutput:
+    async def _tried(self, call: ToolCall, context: Context, waits: list[Paused]) -> ToolOutput:
+        """Run the tool. Raises `CallPaused` if it waits, or if its questions do (`waits`)."""
         try:
-            return self.review(await self.toolbox.call(call, context))
-        except CallPaused:
-            if self.once is not None:  # Only a turn on a log can be performed again.
-                raise
-            return ToolOutput(text="the tool has to wait, which needs a channel or a flow", failed=True)
+            output = self.review(await self.toolbox.call(call, context))
+        except CallPaused as paused:
+            waits.append(paused.paused)
+            output = ToolOutput(text="the tool has to wait, which needs a channel or a flow", failed=True)
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
-            return ToolOutput(text="CancelledError: the tool was cancelled from within", failed=True)
+            output = ToolOutput(text="CancelledError: the tool was cancelled from within", failed=True)
+        if waits and self.once is not None:  # Only a turn on a log can be performed again.
+            raise CallPaused(join_pauses(waits))
+        return output
 
-    def _context(self, call: ToolCall, place: str) -> Context:
+    def _context(self, call: ToolCall, place: str, waits: list[Paused]) -> Context:
         """Return the context of one call. Its questions and its results of `once` are the call's own."""
         found = self.toolbox.get(call.tool)
         restarts = found is not None and found.restarts
         ask_for = (self.require_answer if restarts else None) or self.ask_person
-        ask = None if ask_for is None else partial(ask_for, CallSite(place=place, call=call))
+        site = CallSite(place=place, call=call)
+        ask = None if ask_for is None else partial(_note_pause, partial(ask_for, site), waits)
         key = f"{self.key}:{call.call_id}:{call.tool}"
         return self.context.for_call(key, ask, self._once(call, place))
 
@@ -330,6 +345,15 @@ class Performer:
     def _tell(self, progress: Progress) -> None:
         if self.on_progress is not None:
             self.on_progress(progress)
+
+
+async def _note_pause(ask: AskPerson, waits: list[Paused], prompt: str, timeout: float | None) -> str:
+    """Ask, and note the pause that this comes to: the tool may catch it."""
+    try:
+        return await ask(prompt, timeout)
+    except CallPaused as paused:
+        waits.append(paused.paused)
+        raise
 
 
 class _Answers:

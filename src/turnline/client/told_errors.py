@@ -42,6 +42,7 @@ _FACTS: Final[dict[type[TurnlineError], _Listed]] = {
     e.TurnStuck: ("channel_id", "speaker"),
     e.AlreadyAsked: ("channel_id", "call", "position"),
     e.TooManyQuestions: ("channel_id", "limit"),
+    e.TooManyPauses: ("channel_id", "limit"),
     e.UnknownQuestion: ("channel_id", "request_id"),
     e.NotAsked: ("channel_id", "sender"),
     e.AlreadyAnswered: ("channel_id", "request_id"),

@@ -41,6 +41,9 @@ the timer: each finds that the pause is over, and is refused.
 Rule 7: the line that ends a pause gives the floor again, so the speaker hears of it as of any other turn.
 
 Rule 8: an answer that is there already ends the pause in the append that begins it (N1b).
+
+Rule 9: a turn that only pauses is given up: `MAX_PAUSES` without a unit, a question or an answer in between,
+and one more for each channel below, since each of those closes once.
 """
 
 from __future__ import annotations
@@ -55,12 +58,14 @@ from turnline.core.envelope import Basis, Draft, Envelope, JsonObject, Speak
 from turnline.core.fold import Batch
 from turnline.core.json import MAX_SECONDS, ids_of, moment_of, seconds_of
 from turnline.core.state import STUCK, Pause, State
-from turnline.errors import BadDraft, ClaimLost, NotDue, OutOfTurn, TurnTaken, UnknownQuestion
+from turnline.errors import BadDraft, ClaimLost, NotDue, OutOfTurn, TooManyPauses, TurnTaken, UnknownQuestion
 
 MAX_CLAIMS: Final = 5
 """Unexplained claims of one turn, and the turn is given up."""
 MAX_ONCE_UNITS: Final = 1_000
 """Results of `once` that one turn records. More work belongs into turns or steps of its own."""
+MAX_PAUSES: Final = 1_000
+"""Pauses of one turn in a row, with nothing recorded, asked or answered between them."""
 LEASE_SECONDS: Final = 60.0
 """How long a worker elsewhere may be silent before it is replaced."""
 
@@ -231,6 +236,8 @@ def pause(batch: Batch[Any]) -> None:
     if draft.event_data.get("reason") not in get_args(Reason):
         found, expected = repr(draft.event_data.get("reason"))[:80], ", ".join(get_args(Reason))
         raise BadDraft("event_data.reason", found=found, expected=f"one of {expected}")
+    if state.pauses >= MAX_PAUSES + state.children:
+        raise TooManyPauses(state.channel_id, limit=MAX_PAUSES)
     until, seconds = draft.event_data.get("until"), draft.event_data.get("seconds")
     if until is not None and moment_of(until) is None:
         raise BadDraft(

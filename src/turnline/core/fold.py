@@ -71,6 +71,7 @@ def taken(state: S, envelope: Envelope) -> S:
         claims=0,
         unexplained=0,
         pause=None,
+        pauses=0,
         once_units=0,
         questions={},
         spoken_seq=envelope.seq,
@@ -154,8 +155,8 @@ def _forked(state: S, envelope: Envelope) -> S:
     """
     at, began = envelope.created_at, state.floor_seq if state.once_units else envelope.seq
     state = _begin_again(state, envelope) if envelope.decision is not None else state
-    state = replace(state, claim=None, claims=0, unexplained=0, pause=None, questions={}, awaiting=[])
-    state = replace(state, warned={}, rested_seconds=0.0, children=0, nested_runs=0)
+    state = replace(state, claim=None, claims=0, unexplained=0, pause=None, pauses=0, questions={})
+    state = replace(state, awaiting=[], warned={}, rested_seconds=0.0, children=0, nested_runs=0)
     state = replace(state, created_at=at, floor_at=at, floor_line=envelope.seq, spoken_at=at)
     data = envelope.event_data
     state = replace(state, forked_by=str(data.get("by", "")), forked_for=str(data.get("for", "")))
@@ -248,7 +249,7 @@ def _paused(state: S, envelope: Envelope) -> S:
         settled = replace(_begin_again(state, envelope), questions={})
     else:
         settled = _keep_recorded(state)
-    return replace(settled, claim=None, claims=0, unexplained=0, pause=pause)
+    return replace(settled, claim=None, claims=0, unexplained=0, pause=pause, pauses=state.pauses + 1)
 
 
 def _resumed(state: S, envelope: Envelope) -> S:
@@ -278,7 +279,7 @@ def _asked(state: S, envelope: Envelope) -> S:
         position=position if isinstance(position, int) else 1,
     )
     questions = {**state.questions, str(data.get("request_id", "")): question}
-    return replace(state, questions=questions, unexplained=0)
+    return replace(state, questions=questions, unexplained=0, pauses=0)
 
 
 def _answered(state: S, envelope: Envelope) -> S:
@@ -286,7 +287,7 @@ def _answered(state: S, envelope: Envelope) -> S:
     question = state.questions.get(request_id)
     if question is None:
         return _resumed(state, envelope)
-    return _end_question(state, envelope, request_id, question)
+    return replace(_end_question(state, envelope, request_id, question), pauses=0)
 
 
 def _fired(state: S, envelope: Envelope) -> S:
@@ -306,7 +307,7 @@ def _recorded(state: S, envelope: Envelope) -> S:
     entry = envelope.event_data.get("entry")
     call = entry.get("call_id") if isinstance(entry, dict) else None
     of = call if envelope.event_type == ev.EV_TURN_TOOL and isinstance(call, str) else None
-    state = replace(state, alive_seq=envelope.seq, unexplained=0)
+    state = replace(state, alive_seq=envelope.seq, unexplained=0, pauses=0)
     if of is not None and isinstance(entry, dict) and entry.get("type") == undo.ATTEMPT:
         stays = undo.without(state.turn_writes, of)
         return replace(state, turn_writes=stays, context_vars=undo.written(state.turn_vars, stays))
@@ -317,7 +318,7 @@ def _ran_once(state: S, envelope: Envelope) -> S:
     """Keep what the function wrote. What came before it is written again: the turn's code runs again."""
     data = envelope.event_data
     of = f"{data.get('call', '')}{undo.ONCE_MARK}{data.get('key', '')}"
-    state = replace(state, alive_seq=envelope.seq, unexplained=0, once_units=state.once_units + 1)
+    state = replace(state, alive_seq=envelope.seq, unexplained=0, pauses=0, once_units=state.once_units + 1)
     return replace(state, turn_writes=undo.recorded(state.turn_writes, of, by=undo.ONCE))
 
 

@@ -160,6 +160,8 @@ class State(Struct, frozen=True, kw_only=True):
     alive_seq: int = 0
     """The last line that was made under the live claim: its worker was alive then."""
     pause: Pause | None = None
+    pauses: int = 0
+    """How often the turn in progress has paused since its last unit, question or answer."""
     once_units: int = 0
     """How many results of `once` the turn in progress has recorded (N4)."""
     questions: dict[str, Question] = {}

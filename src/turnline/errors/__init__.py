@@ -21,6 +21,7 @@
     │   ├── TurnStuck             a turn ended its process again and again
     │   ├── AlreadyAsked          a turn asked the same question twice
     │   ├── TooManyQuestions      one turn asked people too often
+    │   ├── TooManyPauses         one turn paused again and again, and did nothing else
     │   ├── UnknownQuestion       an answer names a question that is not open
     │   ├── NotAsked              an answer came from a participant whom the question does not address
     │   ├── AlreadyAnswered       a question was answered twice
@@ -218,6 +219,7 @@ from turnline.errors.refusals import (
     PastErased as PastErased,
     ReservedEventType as ReservedEventType,
     RoutingFailed as RoutingFailed,
+    TooManyPauses as TooManyPauses,
     TooManyQuestions as TooManyQuestions,
     TooManyRuns as TooManyRuns,
     TurnStuck as TurnStuck,

@@ -229,6 +229,18 @@ class TooManyQuestions(Refused):
         )
 
 
+class TooManyPauses(Refused):
+    """One turn paused again and again, and did nothing else."""
+
+    def __init__(self, channel_id: str, *, limit: int) -> None:
+        self.channel_id = channel_id
+        self.limit = limit
+        super().__init__(
+            f"This turn of channel {channel_id!r} has paused {limit} times and recorded nothing in between. "
+            f"That is the limit. Pause for longer, or end the turn."
+        )
+
+
 class UnknownQuestion(Refused):
     """An answer names a question that the turn in progress has not asked."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -205,6 +206,39 @@ async def test_an_admin_answers_for_a_person_and_the_line_names_both() -> None:
 
     assert (answer.status_code, answer.json()) == (201, again.json())
     assert (line["sender_id"], line["event_data"]["by"], line["event_data"]["for"]) == ("hub", "root", carol)
+
+
+async def test_a_second_answer_over_http_is_refused_as_such_and_the_same_one_counts_once() -> None:
+    is_over = asyncio.Event()
+
+    @tool
+    async def ask(context: Context) -> str:
+        """Ask."""
+        answer = await context.input("Which colour?")
+        await is_over.wait()
+        return answer
+
+    async with scene(call("ask"), "Blue it is.", tools=[ask]) as stage:
+        channel, request_id = await asked(stage, target=["helper", "dave"])
+        body = {"request_id": request_id, "answer": "blue"}
+
+        async def say(answer: str, who: str) -> Any:
+            told = {**body, "answer": answer}
+            return await stage.server.post(f"/channels/{channel}/answers", told, token=who)
+
+        first, again = await say("blue", "dave"), await say("blue", "dave")
+        others = [await say("red", "dave"), await say("blue", "carol")]
+        is_over.set()
+        await stage.until(channel, lambda state: state.turn_count == 2)
+        late, late_other = await say("blue", "dave"), await say("red", "dave")
+        lines = [one for one in await stage.lines(channel) if one["event_type"] == "human.answered"]
+
+    assert (first.status_code, again.status_code, late.status_code) == (201, 201, 201)
+    assert first.json() == again.json() == late.json()
+    assert [one.status_code for one in others] == [409, 409]
+    assert all("has an answer already" in one.json()["error"]["message"] for one in others)
+    assert late_other.status_code == 404
+    assert len(lines) == 1
 
 
 async def test_a_person_who_answers_over_http_answers_in_their_own_name() -> None:

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from turnline.core import event_types as ev
-from turnline.core.channel import ID_PATTERN
+from turnline.core.channel import ID_PATTERN, Participant
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.state import Question, State
 from turnline.flow.fields import Problem
@@ -62,24 +64,25 @@ class ChannelChanges:
         body = _texts(
             await json_body(request, self._house.settings), needed=("request_id", "answer"), more=("as",)
         )
-        request_id = body["request_id"]
-        question = sight.questions(state).get(request_id)
+        question = sight.questions(state).get(body["request_id"])
         if question is None:
-            raise not_found(f"nobody asked {request_id[:64]!r} on channel {state.channel_id!r}.")
+            return success(_landed([await self._find_answer(state, sight, body)]), status=CREATED)
         if question.group:
             _refuse_run(state, "answer its task with POST /tasks/{id}/answer")
-        person = sight.person(state.spec, body.get("as") or _answerer(state, sight, question))
-        data: JsonObject = {"request_id": request_id, "answer": body["answer"]}
-        sender = person.agent_id
-        if person.name != sight.principal.user_id:  # An admin answers for a person: the line names both.
-            sender, data = ev.HUB, {**data, "by": sight.principal.user_id, "for": person.agent_id}
-        draft = Draft(
-            envelope_id=f"{request_id}-said"[:64],  # The same answer, sent again, gets the first result.
-            sender_id=sender,
-            event_type=ev.EV_HUMAN_ANSWERED,
-            event_data=data,
-        )
+        name = body.get("as") or _answerer(state, sight, question)
+        draft = _draft_answer(sight, sight.person(state.spec, name), body)
         return success(_landed(await self._post(state, draft)), status=CREATED)
+
+    async def _find_answer(self, state: State, sight: Sight, body: Mapping[str, str]) -> Envelope:
+        """Return an answer of the caller that is on the log, for it was sent again after its turn ended."""
+        names = sight.people(state.spec)
+        for name in names if "as" not in body else {body["as"]} & set(names):
+            draft = _draft_answer(sight, sight.person(state.spec, name), body)
+            found = await self._house.runtime.hub.lines.find(state.channel_id, draft.envelope_id)
+            if found is not None:
+                return found
+        asked = body["request_id"][:64]
+        raise not_found(f"no question {asked!r} is open on channel {state.channel_id!r}.")
 
     async def fork(self, request: Request) -> Response:
         """Fork a channel. The fork of a run is of the caller, as if they had started it."""
@@ -127,6 +130,20 @@ class ChannelChanges:
 
     def operations(self) -> list[Operation]:
         return documents.to_change(self)
+
+
+def _draft_answer(sight: Sight, person: Participant, body: Mapping[str, str]) -> Draft:
+    """Return the answer. Its id follows from it: sent again it gets the first result, another is refused."""
+    sender, data = person.agent_id, {"request_id": body["request_id"], "answer": body["answer"]}
+    if person.name != sight.principal.user_id:  # An admin answers for a person: the line names both.
+        sender, data = ev.HUB, {**data, "by": sight.principal.user_id, "for": person.agent_id}
+    text = msgspec.json.encode([sender, data], order="sorted")
+    return Draft(
+        envelope_id=f"said-{blake2b(text, digest_size=20).hexdigest()}",
+        sender_id=sender,
+        event_type=ev.EV_HUMAN_ANSWERED,
+        event_data=data,
+    )
 
 
 def _speaker(state: State, sight: Sight) -> str:
