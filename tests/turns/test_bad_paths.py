@@ -23,7 +23,7 @@ from turnline.agent.tool import tool
 from turnline.client.channel import Channel
 from turnline.client.injection import ChildrenInject
 from turnline.client.turn import Turn
-from turnline.core import event_types as ev, questions
+from turnline.core import event_types as ev
 from turnline.core.channel import ChannelRow, child_id
 from turnline.core.claims import LEASE_SECONDS, Paused
 from turnline.core.envelope import Envelope
@@ -254,7 +254,7 @@ async def test_n2_who_waits_for_an_answer_in_this_process_waits_on_while_the_log
         began.append(work.speaker)
         if work.speaker == "two":
             return Done(data={"body": "two"})
-        people = People(work, questions.people_of(work.state.spec), scene.seat.read_next)
+        people = People(work, work.state.spec.people, scene.seat.read_next)
         return Done(data={"body": await people.ask(CallSite(place="1.1", call=call("sure")), "sure?", None)})
 
     async with engaged(MemoryLog(), asks, seat_class=UnreadableSeat) as scene:

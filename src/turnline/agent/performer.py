@@ -12,8 +12,8 @@ pause, so a resumed turn continues with the next one. Every attempt has the call
 Rule 3: several calls of one reply run at once. Each answer is recorded as it comes. A call that waits for a
 person or a channel does not keep the others: when they have ended, `CallPaused` ends the performance (N1b).
 
-Rule 4: a call that has asked for a pause is paused, whatever its tool returns. A tool that collects the outcomes
-of several questions (`gather(..., return_exceptions=True)`) cannot swallow it.
+Rule 4: a call that has asked for a pause is paused, whatever its tool returns. A tool that collects the
+outcomes of several questions (`gather(..., return_exceptions=True)`) cannot swallow it.
 """
 
 from __future__ import annotations

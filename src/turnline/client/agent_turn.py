@@ -27,7 +27,7 @@ from turnline.client.link import Seat
 from turnline.client.plugin import NO_PLUGIN, NetworkPlugin
 from turnline.client.summary import Summaries
 from turnline.client.turn import TurnChannel
-from turnline.core import event_types as ev, questions, views
+from turnline.core import event_types as ev, views
 from turnline.core.adapters import WorkflowAdapter
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Envelope, JsonObject
@@ -43,8 +43,8 @@ _YOUR_TURN: Final = UserMessage(text="(It is your turn.)")
 _WORKFLOWS: Final = WorkflowAdapter()
 """Keeps the graphs that were compiled last."""
 NO_PERSON_BELOW: Final = (
-    "a turn of another channel opened this one, and it has no person. Give the tool to the agent that "
-    "delegates, or open a channel that has this agent and a person."
+    "a turn of another channel opened this one, and no channel above has a person. Open a channel that has "
+    "this agent, or the one that delegates, and a person."
 )
 """What an agent is told that was asked by another one, and whose tool asks a person."""
 
@@ -108,8 +108,10 @@ class AgentTurns:
         state, live = work.state, LiveState(work.state)
         channel = LiveChannel(self._seat, work, live)
         journal = _LiveJournal(work, channel)
-        nobody = NO_PERSON_BELOW if state.spec.parent_id is not None else ""
-        people = People(work, questions.people_of(state.spec), self._seat.read_next, nobody=nobody)
+        spec = state.spec
+        nobody = NO_PERSON_BELOW if spec.parent_id is not None else ""
+        above = spec.can_ask_above
+        people = People(work, spec.people, self._seat.read_next, asks_above=above, nobody=nobody)
         shown, spent = await self._summaries.shown(work)
         talk = replace(
             self._conversation(work.channel_id),

@@ -9,9 +9,10 @@ and reads the answer (N2).
 Rule 2: whatever keeps the peer from answering (a rule, a circle, its own failure, the time) is a failed tool
 call, which the model is told of in one line. Of the peer's own error it is told the type only.
 
-Rule 3: a peer asks no person. The channel of a delegation has none, and people of the channels above are not
-made members of it: members see all that is said there, and may speak on it and close it. So a tool of the
-peer that asks fails with `NobodyToAsk`, and the agent that delegates is told to do that part itself.
+Rule 3: a question of the peer goes up. The channel of a delegation has no person, and people of the channels
+above are not made members of it: members see all that is said there, and may speak on it and close it. The
+hub asks the question on the channel of the turn that delegates, for that turn, and copies the answer down
+(`hub.tree`, rule 6). Where no channel above has a person, the peer's turn fails with `NobodyToAsk`.
 """
 
 from __future__ import annotations

@@ -222,8 +222,11 @@ class TurnTaking(ABC, Generic[S]):
         lifecycle.acknowledge(batch, self.first_speaker(batch.state), self._take_turn)
 
     def _ask(self, batch: Batch[S]) -> None:
-        """Accept a question to people. Only the worker of the turn in progress asks."""
+        """Accept a question to people. The worker of the turn in progress asks, or a turn below does."""
         self._require_active(batch)
+        if batch.draft.sender_id == ev.HUB:
+            questions.relay(batch)
+            return
         self._require_turn(batch)
         if batch.state.claim is None:  # In a channel that rests every member may speak, and none has a turn.
             raise ClaimLost(batch.state.channel_id, claim=None, live=None)

@@ -116,6 +116,8 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The depth that no channel of this tree may exceed. A channel has the limit of its parent."""
     max_runs: int = MAX_RUNS
     """Runs of flows that may be opened below this channel, if it is the top of a tree."""
+    asks_above: bool = False
+    """Whether questions of its turns go to the people of a channel above: it has no people of its own."""
     forked_from: ForkedFrom | None = None
     traceparent: str | None = None
     """The span it was opened in; whoever works on it goes on in that trace."""
@@ -126,6 +128,16 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def opened_on(self) -> str:
         """Return the name of the log on which the channel, or this fork of one, was opened."""
         return self.log if self.forked_from is None else self.forked_from.log
+
+    @property
+    def can_ask_above(self) -> bool:
+        """Return whether a turn may ask the people of a channel above. For a fork nothing above waits."""
+        return self.asks_above and self.forked_from is None
+
+    @property
+    def people(self) -> list[str]:
+        """The ids of the people of the channel: whom a turn can ask."""
+        return [one.agent_id for one in self.participants if one.is_person]
 
     @property
     def is_flow_run(self) -> bool:

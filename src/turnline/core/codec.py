@@ -307,7 +307,7 @@ _AUDIT: Final = _keys(
 STRUCTURE: Final[dict[str, Shape]] = {
     ev.EV_CHANNEL_INVITE: _keys(
         *("channel_id", "type", "creator_id", "invited", "expectations", *_LIMITS),
-        *("parent_id", "forked_from", "traceparent", "log"),
+        *("parent_id", "asks_above", "forked_from", "traceparent", "log"),
         participants=_PARTICIPANT,
         knobs=_keys(flow=_FLOW),
     ),
@@ -339,7 +339,9 @@ STRUCTURE: Final[dict[str, Shape]] = {
     ev.EV_TASK_COMPLETED: _TASK,
     ev.EV_TASK_FAILED: _TASK,
     ev.EV_HUMAN_REQUESTED: _keys("request_id", "turn", "call", "position", "expires", group=is_id),
-    ev.EV_HUMAN_ANSWERED: _keys("request_id", "pause", **{"by": is_id, "for": is_id, "group": is_id}),
+    ev.EV_HUMAN_ANSWERED: _keys(
+        "request_id", "pause", "above", **{"by": is_id, "for": is_id, "group": is_id}
+    ),
     ev.EV_PACKET: _keys("format", routing=_keys("kind"), usage=_USAGE),
     ev.EV_PAYLOAD_ERASED: _ALL,
     EV_PARTICIPANT_REGISTERED: _keys("agent_id"),

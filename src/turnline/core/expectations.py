@@ -173,9 +173,12 @@ def _pause(state: State, awake_since: datetime) -> Iterable[Deadline]:
 
 
 def _questions(state: State, awake_since: datetime) -> Iterable[Deadline]:
-    """Questions expire. The people who are asked were perhaps shut out while nobody served."""
+    """Questions expire. The people who are asked were perhaps shut out while nobody served.
+
+    One that goes up expires where the people are.
+    """
     for request_id, one in state.questions.items():
-        if one.answer_seq or one.expires is None:
+        if one.answer_seq or one.expires is None or one.goes_up:
             continue
         at = one.at + timedelta(seconds=one.expires)
         if one.at < awake_since:

@@ -5,6 +5,7 @@
     human.answered   {"request_id", "answer"}                  sent by a person whom the question addresses
     human.answered   {"request_id", "answer", "by", "for"}     written by the hub: `by` answered for a person
     human.answered   {"request_id", "answer", "by", "group"}   written by the hub: `by` is of the group
+    human.answered   {"request_id", "answer", "by", "above"}   written by the hub: `by` answered above
     timer.fired      {"question"}                              written by the hub: no answer came in time
 
 Rule 1: only the turn in progress asks, under its claim, and it asks people of the channel. The audience of
@@ -12,6 +13,12 @@ the question is who may answer.
 
 Rule 1a: a step asks a group instead, and only the one that its channel was opened with (`Participant.asks`).
 No participant sees the question or may answer it: the hub checks who is in the group and writes the answer.
+
+Rule 1b: a turn below another one, on a channel without people, asks the people above
+(`ChannelSpec.asks_above`). Its question has no audience. While the turn above waits for its children, the hub
+asks the same there, in the name of that turn: `call` and `position` are then the channel below and its line.
+The answer above is the answer below. No participant may ask under the id of a channel below, or it could put
+its own words in place of the question.
 
 Rule 2: only a person whom the question addresses may answer, and once. An agent, the asker and other people
 are refused. An operator answers through the hub, and the line names both.
@@ -38,7 +45,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from turnline.core import event_types as ev
-from turnline.core.channel import ChannelSpec
+from turnline.core.channel import CHILD_MARK, ChannelSpec, is_child_id, turn_of
 from turnline.core.claims import end_by_answer
 from turnline.core.envelope import Draft, JsonObject
 from turnline.core.fold import Batch
@@ -65,8 +72,6 @@ REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_-]{22,64}")
 _ASKED: Final = frozenset({"request_id", "question", "turn", "call", "position"})
 _ASKED_GROUP: Final = _ASKED | {"group", "about"}
 _ANSWERED: Final = frozenset({"request_id", "answer"})
-_ANSWERED_FOR: Final = _ANSWERED | {"by", "for"}
-_ANSWERED_BY_GROUP: Final = _ANSWERED | {"by", "group"}
 
 
 def ask(batch: Batch[Any]) -> None:
@@ -74,13 +79,35 @@ def ask(batch: Batch[Any]) -> None:
     state, draft = batch.state, batch.draft
     data = draft.event_data
     _check_question(state, draft)
+    if is_child_id(data["call"]):
+        raise BadDraft("event_data.call", found=f"with {CHILD_MARK!r}", expected="the place of a tool call")
+    _check_place(state, draft)
+    batch.accept()
+
+
+def relay(batch: Batch[Any]) -> None:
+    """Accept a question that the hub passes on from a turn below, for the turn that waits for it."""
+    state, data = batch.state, batch.draft.event_data
+    _check_form(data, _ASKED)
+    is_below = turn_of(data["call"], state.channel_id) == state.turn
+    if state.pause is None or not state.pause.children or not is_below:
+        raise NotDue(state.channel_id, timer=f"the question of {data['call']!r}")
+    if not state.spec.people and not state.spec.can_ask_above:
+        raise BadDraft("audience", found="no person", expected="a channel with people, or one below such")
+    _check_place(state, batch.draft)
+    speaker = state.expected_next_speaker or ""
+    batch.add(batch.next(ev.EV_HUMAN_REQUESTED, data, sender_id=speaker, audience=state.spec.people))
+
+
+def _check_place(state: State, draft: Draft) -> None:
+    """Refuse a question of another turn, one that is on the log already, and one too many."""
+    data = draft.event_data
     if data["turn"] != state.turn:
         raise OutOfTurn(state.channel_id, sender=draft.sender_id, speaker=str(state.expected_next_speaker))
     if find(state, call=data["call"], position=data["position"]) or data["request_id"] in state.questions:
         raise AlreadyAsked(state.channel_id, call=data["call"], position=data["position"])
     if len(state.questions) >= QUESTIONS_PER_TURN:
         raise TooManyQuestions(state.channel_id, limit=QUESTIONS_PER_TURN)
-    batch.accept()
 
 
 def answer(batch: Batch[Any]) -> None:
@@ -88,19 +115,19 @@ def answer(batch: Batch[Any]) -> None:
     state, draft = batch.state, batch.draft
     data = draft.event_data
     is_hub = draft.sender_id == ev.HUB
-    by_group = is_hub and "group" in data
-    for_person = _ANSWERED_FOR if is_hub else _ANSWERED
-    _check_keys(data, _ANSWERED_BY_GROUP if by_group else for_person)
+    whom = next((one for one in ("group", "above") if one in data), "for") if is_hub else ""
+    _check_keys(data, _ANSWERED | {"by", whom} if is_hub else _ANSWERED)
     _check_text(data, "answer")
     request_id = _check_text(data, "request_id")
-    addressed = _check_text(data, "group" if by_group else "for") if is_hub else draft.sender_id
+    addressed = _check_text(data, whom) if is_hub else draft.sender_id
     if is_hub and not ev.is_name(data["by"]):
         raise BadDraft("event_data.by", found=repr(data["by"])[:80], expected="who answered, in one line")
     question = state.questions.get(request_id)
     if question is None:
         raise UnknownQuestion(state.channel_id, request_id=request_id)
-    is_addressed = addressed == question.group if by_group else addressed in question.people
-    if not is_addressed or not addressed:
+    above = state.spec.parent_id if question.goes_up else ""
+    allowed = {"group": [question.group], "above": [above]}.get(whom, question.people)
+    if addressed not in allowed or not addressed:
         raise NotAsked(state.channel_id, sender=addressed, name=state.spec.name_of(addressed))
     if question.is_expired:
         raise QuestionExpired(state.channel_id, request_id=request_id)
@@ -113,7 +140,7 @@ def expire(batch: Batch[Any]) -> None:
     """Accept that no answer came in time. How many seconds have passed is known to the hub alone."""
     state, request_id = batch.state, str(batch.draft.event_data["question"])
     question = state.questions.get(request_id)
-    if question is None or question.answer_seq or question.expires is None:
+    if question is None or question.answer_seq:
         raise NotDue(state.channel_id, timer=f"the question {request_id}")
     _end(batch, request_id, question)
 
@@ -144,15 +171,23 @@ def shown_questions(state: State, agent_id: str) -> dict[str, Question]:
     }
 
 
-def people_of(spec: ChannelSpec) -> list[str]:
-    """Return the people of a channel: whom a turn can ask."""
-    return [one.agent_id for one in spec.participants if one.is_person]
-
-
 def _check_question(state: State, draft: Draft) -> None:
-    data = draft.event_data
+    data, spec = draft.event_data, state.spec
     to_group = "group" in data
-    _check_keys(data, (_ASKED_GROUP if to_group else _ASKED) | data.keys() & {"expires"})
+    _check_form(data, _ASKED_GROUP if to_group else _ASKED)
+    if to_group:
+        _check_group(spec, draft)
+        return
+    if draft.audience == [] and not spec.people and spec.can_ask_above:
+        return
+    if not draft.audience or not set(draft.audience) <= set(spec.people) - {draft.sender_id}:
+        names = [one.name for one in spec.participants if one.is_person]
+        expected = f"other people of this channel: {', '.join(names) or 'it has none'}"
+        raise BadDraft("audience", found=repr(draft.audience)[:80], expected=expected)
+
+
+def _check_form(data: JsonObject, keys: frozenset[str]) -> None:
+    _check_keys(data, keys | data.keys() & {"expires"})
     _check_text(data, "question")
     if not REQUEST_ID.fullmatch(_check_text(data, "request_id")):
         expected = "at least 22 random letters and digits; `secrets.token_urlsafe(16)` draws them"
@@ -167,14 +202,6 @@ def _check_question(state: State, draft: Draft) -> None:
     if "expires" in data and seconds_of(data["expires"]) is None:
         expected = f"a number from 0 to {MAX_SECONDS:g}"
         raise BadDraft("event_data.expires", found=repr(data["expires"])[:80], expected=expected)
-    if to_group:
-        _check_group(state.spec, draft)
-        return
-    people = people_of(state.spec)
-    if not draft.audience or not set(draft.audience) <= set(people) - {draft.sender_id}:
-        names = [one.name for one in state.spec.participants if one.agent_id in people]
-        expected = f"other people of this channel: {', '.join(names) or 'it has none'}"
-        raise BadDraft("audience", found=repr(draft.audience)[:80], expected=expected)
 
 
 def _check_group(spec: ChannelSpec, draft: Draft) -> None:

@@ -112,6 +112,11 @@ class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_expired: bool = False
     """No answer came in time."""
 
+    @property
+    def goes_up(self) -> bool:
+        """Whether the people of a channel above are asked."""
+        return not self.people and not self.group
+
 
 class State(Struct, frozen=True, kw_only=True):
     """What the log of any channel with turns adds up to."""

@@ -16,7 +16,6 @@ from turnline.core.envelope import Close, Envelope, JsonObject, Speak
 from turnline.flow.context import public
 from turnline.flow.pauses import end_of, object_of
 
-
 _ENDS: Final = frozenset({ev.EV_HUMAN_ANSWERED, ev.EV_TIMER_FIRED})
 
 

@@ -269,7 +269,9 @@ class Runs:
         asked = {one.seq: one for one in state.questions.values() if not one.answer_seq}
         if not asked:
             return []
-        for due in await self._hub.list_due(state.channel_id):  # Its time is over; the log says so in a moment.
+        for due in await self._hub.list_due(
+            state.channel_id
+        ):  # Its time is over; the log says so in a moment.
             expired = state.questions.get(str(due.event_data.get("question")))
             asked.pop(0 if expired is None else expired.seq, None)
         lines = await self._hub.read_recent(state.channel_id, min(asked, default=state.seq + 1) - 1)

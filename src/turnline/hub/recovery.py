@@ -69,11 +69,12 @@ class Recovery:
         return found
 
     def look_at_tree(self, state: State) -> None:
-        """Look at a channel that waits for children or has left some open, and above one that is over."""
-        tree, spec, pause = self._hub.tree, state.spec, state.pause
-        if (pause is not None and pause.children) or (state.children and tree.left_open(state)):
+        """Look below a channel that waits for children or left some open; above one that is over or asks."""
+        tree, spec = self._hub.tree, state.spec
+        if tree.must_look(state):
             self._start(self._repeat(partial(tree.look_at, spec.channel_id)))
-        if state.is_over and spec.parent_id is not None:
+        asks_above = any(one.goes_up and not one.answer_seq for one in state.questions.values())
+        if (state.is_over or asks_above) and spec.parent_id is not None:
             self._start(self._repeat(partial(tree.look_at, spec.parent_id, child=spec.channel_id)))
 
     def look_at_found(self, state: State) -> None:

@@ -21,6 +21,7 @@ from turnline.core.channel import (
     Participant,
     check_id,
     is_child_id,
+    turn_of,
 )
 from turnline.core.directory import Directory
 from turnline.core.envelope import JsonObject
@@ -86,9 +87,17 @@ def spec_of(
         depth=0 if parent is None else parent.depth + 1,
         max_depth=request.max_depth if parent is None else parent.max_depth,
         max_runs=request.max_runs if parent is None else parent.max_runs,
+        asks_above=_asks_above(channel_id, members, parent),
         traceparent=traceparent,
         log=log_name,
     )
+
+
+def _asks_above(channel_id: str, members: Iterable[Participant], parent: ChannelSpec | None) -> bool:
+    """Return whether its questions go up: a turn opens it, it has no people, and there are some above."""
+    if parent is None or any(one.is_person for one in members):
+        return False
+    return turn_of(channel_id, parent.channel_id) > 0 and bool(parent.people or parent.can_ask_above)
 
 
 def checked(request: OpenRequest) -> OpenRequest:

@@ -20,6 +20,11 @@ Rule 5: the log says who waits. The creator of a channel waits for it while the 
 the parent, has begun and has not ended: claimed, or paused for its children (N7b). The process that waited
 may be gone; the next one resumes the same turn. An agent cannot ask, directly or through others, an agent
 that waits for it (T7).
+
+Rule 6: a question of a turn below goes up (`core.questions`, rule 1b). While the turn above waits for its
+children the hub asks it there, under ids that follow from the question, and copies down what it comes to:
+the answer, or that none came in time. Each hub looks after each line of either channel, so a crash between
+two of them loses nothing. People who were asked late still have `GRACE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -28,19 +33,28 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from turnline.core import event_types as ev
-from turnline.core.channel import ChannelSpec, turn_of
+from turnline.core import event_types as ev, questions
+from turnline.core.channel import ChannelSpec, is_child_id, turn_of
 from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.expectations import GRACE_SECONDS
 from turnline.core.governance import Registration
 from turnline.core.lifecycle import CANCELLED
-from turnline.core.state import State
+from turnline.core.state import Question, State
 from turnline.core.study.spent import Counter, Spent
-from turnline.errors import ChannelQuarantined, CorruptRecord, DelegationCycle, Refused, UnknownChannel
+from turnline.errors import (
+    ChannelQuarantined,
+    CorruptRecord,
+    DelegationCycle,
+    Refused,
+    TooManyQuestions,
+    UnknownChannel,
+)
 from turnline.log.forks import reading
 
 if TYPE_CHECKING:
@@ -118,6 +132,7 @@ class Tree:
         with suppress(UnknownChannel, ChannelQuarantined):
             state = await self._hub.state(channel_id)
             await self.close(self.left_open(state))
+            await self._relay(state, [child] if child else self.open_children.get(channel_id, ()))
             if (pause := state.pause) is None:
                 return
             for awaited in pause.children:
@@ -126,6 +141,75 @@ class Tree:
                         data: JsonObject = {"pause": pause.seq}
                         await self._hub.write(channel_id, ev.EV_TURN_RESUMED, data, audience=[])
                     return
+
+    def must_look(self, state: State) -> bool:
+        """Return whether something is to be done for the channels below this one."""
+        waits = state.pause is not None and bool(state.pause.children)
+        relayed = any(is_child_id(one.call) for one in state.questions.values())
+        return waits or relayed or bool(state.children and self.left_open(state))
+
+    async def _relay(self, parent: State, children: Iterable[str]) -> None:
+        """Ask what turns below ask, and copy down what came of it (rule 6)."""
+        if parent.is_over or not (parent.spec.people or parent.spec.can_ask_above):
+            return
+        for child in [one for one in children if turn_of(one, parent.channel_id) == parent.turn]:
+            with suppress(UnknownChannel, ChannelQuarantined):
+                below = await self._hub.state(child)
+                for request_id, one in below.questions.items():
+                    if one.goes_up and not one.answer_seq:
+                        await self._relay_question(parent, below, request_id, one)
+        relayed = [(key, one) for key, one in parent.questions.items() if is_child_id(one.call)]
+        for request_id, one in relayed:  # Once the channel below has closed, no turn waits for the answer.
+            if not one.answer_seq and await self._has_closed(one.call, parent.channel_id):
+                await self._expire(parent, request_id)
+
+    async def _relay_question(self, parent: State, below: State, request_id: str, one: Question) -> None:
+        found = questions.find(parent, call=below.channel_id, position=one.seq)
+        if found is None and parent.pause is not None and parent.pause.children:
+            try:
+                await self._ask_above(parent, below, request_id, one)
+            except TooManyQuestions:
+                await self._expire(below, request_id)
+        elif found is not None and found[1].is_expired:
+            await self._expire(below, request_id)
+        elif found is not None and found[1].answer_seq:
+            line = await self._line(parent, found[1].answer_seq)
+            by = line.event_data.get("by") or line.sender_id
+            data: JsonObject = {
+                "request_id": request_id,
+                "answer": line.event_data.get("answer", ""),
+                "by": by,
+            }
+            data["above"] = parent.channel_id
+            await self._write_once(below, ev.EV_HUMAN_ANSWERED, data, f"{request_id}-above"[:64])
+
+    async def _ask_above(self, parent: State, below: State, request_id: str, one: Question) -> None:
+        line = await self._line(below, one.seq)
+        text = str(line.event_data.get("question", ""))
+        if not is_child_id(one.call):  # It is asked here first: people are told by whom.
+            text = f"{below.spec.name_of(one.asked_by)} asks: {text}"
+        key = blake2b(f"{below.channel_id}\n{request_id}".encode(), digest_size=16).hexdigest()
+        data: JsonObject = {"request_id": key, "question": text, "turn": parent.turn}
+        data |= {"call": below.channel_id, "position": one.seq}
+        if one.expires is not None:
+            left = one.expires - self._hub.seconds_since(line)
+            data["expires"] = max(left, min(one.expires, GRACE_SECONDS))
+        await self._write_once(parent, ev.EV_HUMAN_REQUESTED, data, f"{key}-asked")
+
+    async def _expire(self, state: State, request_id: str) -> None:
+        await self._write_once(state, ev.EV_TIMER_FIRED, {"question": request_id}, "")
+
+    async def _write_once(self, state: State, event_type: str, data: JsonObject, envelope_id: str) -> None:
+        """Write a line, unless another hub has, or the channel has moved on."""
+        try:
+            await self._hub.write(state.channel_id, event_type, data, envelope_id=envelope_id)
+        except TooManyQuestions:
+            raise
+        except Refused:
+            return
+
+    async def _line(self, state: State, seq: int) -> Envelope:
+        return (await self._hub.read_recent(state.channel_id, seq - 1))[0]
 
     async def _has_closed(self, child: str, parent_id: str) -> bool:
         with suppress(UnknownChannel, ChannelQuarantined):

@@ -10,7 +10,8 @@ holds for the question that they read. An approval is asked for the recorded cal
 Rule 2: `timeout` runs from the line that asks, also while the turn is paused (N1a). The hub's timers measure
 it, and the log says when it is over: so an answer counts if it is on the log before that.
 
-Rule 3: an agent on a channel asks the people of the channel. A step of a flow asks a group: the question is a
+Rule 3: an agent on a channel asks the people of the channel; without any, those of the channel above whose
+turn waits for it. A step of a flow asks a group: the question is a
 task, and the hub writes the answer of a member of the group (N7).
 
 Rule 4: a tool that waits in this process is not called again because the log was away: it reads again.
@@ -56,6 +57,8 @@ class People:
     read_next: Read
     """See `Seat.read_next`."""
     group: AskedGroup | None = None
+    asks_above: bool = False
+    """Whether the people of a channel above are asked (`core.questions`, rule 1b)."""
     nobody: str = ""
     """What to do where there are neither people nor a group."""
     while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -84,7 +87,7 @@ class People:
 
     async def _request(self, site: CallSite, prompt: str, timeout: float | None) -> str:
         """Return the request id of the question. Ask it, unless the turn has."""
-        if not self.people and self.group is None:
+        if not self.people and self.group is None and not self.asks_above:
             raise NobodyToAsk(do=self.nobody)
         call = site.place
         self.asked[call] += 1
