@@ -24,6 +24,7 @@ from tests.faults.simulation.twins import (
     HastyReach,
     forget_parents,
     keep_offers,
+    leave_questions_below,
     lose_resumes,
     run_suspects_beside_others,
 )
@@ -78,6 +79,7 @@ def test_x11_a_twin_is_found_out(world: Callable[[int], World]) -> None:
     [
         pytest.param(lose_resumes, id="n1: a resume is lost"),
         pytest.param(forget_parents, id="n1: a child that closes resumes nobody"),
+        pytest.param(leave_questions_below, id="n2: a question does not go up"),
         pytest.param(run_suspects_beside_others, id="n3: claims of innocent turns count"),
         pytest.param(keep_offers, id="n6: an offer is not withdrawn"),
     ],

@@ -6,10 +6,12 @@ cyd   a model alone, which is away at times
 dan   a handler that always fails
 eve   a handler that pauses for a while, and records results with `once`
 fay   a handler that asks ada on a channel below, and pauses until she has answered
+gil   a model, and two calls of a tool that a person has to approve
+hal   a model that delegates to gil, whose questions go up; ivy   to hal; joy   to roy
 kim   a handler that kills its process, until the operator has repaired it
 lou   a handler that takes long and records nothing: it is innocent when its process is killed
 sly   a handler that pauses for longer than anybody waits
-rae   like eve, and rob   like bob: in a process of their own, over a link
+rae   like eve, rob   like bob, and roy   like gil: in a process of their own, over a link
 """
 
 from __future__ import annotations
@@ -37,9 +39,10 @@ from turnline.network import ChannelInject
 from turnline.network.workflow_helpers import set_context
 from turnline.turns.children import Children
 
-AGENTS: Final = ("ada", "bob", "cyd", "dan", "eve", "fay", "lou", "sly")
+AGENTS: Final = ("ada", "bob", "cyd", "dan", "eve", "fay", "gil", "hal", "ivy", "joy", "lou", "sly")
 SUSPECT: Final = "kim"
-REMOTE: Final = ("rae", "rob")
+REMOTE: Final = ("rae", "rob", "roy")
+DELEGATES: Final = {"hal": "gil", "ivy": "hal", "joy": "roy"}
 THINKING_SECONDS: Final = 1.5
 LONG_SECONDS: Final = 8.0
 """Longer than a lease: only its heartbeat keeps such a turn."""
@@ -86,14 +89,12 @@ class Cast:
 
     async def enter(self, name: str, client: HubClient) -> None:
         """Register and attach one of them."""
-        if name in ("bob", "cyd", "rob"):
-            tools = [] if name == "cyd" else [mark]
-            model = Thinking(self, "mark" if tools else None)
-            agent = Agent(name, config=model, tools=tools, dependencies={"cast": self})
-            at_once = self.random.choice((None, 1))
-            await client.register(agent, attach_plugin=False, turns_at_once=at_once)
-            return
         at_once = self.random.choice((None, 1))
+        if (calls := _calls_of(name)) is not None:
+            tools = [tool for tool in (mark, pay) if tool.name in [one.tool for one in calls]]
+            agent = Agent(name, config=Thinking(self, calls), tools=tools, dependencies={"cast": self})
+            await client.register(agent, attach_plugin=name in DELEGATES, turns_at_once=at_once)
+            return
         agent_client = await client.register(None, Passport(name=name), turns_at_once=at_once)
         handlers: dict[str, Callable[[Turn], Awaitable[str | Paused]]] = {
             "ada": self._ada,
@@ -178,6 +179,30 @@ async def mark(context: Context, channel: ChannelInject) -> str:
     return await cast.run_tool(call_of(context), channel)
 
 
+@tool(approval=True)
+async def pay(context: Context, channel: ChannelInject) -> str:
+    """Pay, once a person has approved it."""
+    assert channel is not None
+    cast: Cast = context.dependencies["cast"]
+    cast.mark("tool", call_of(context), channel.channel_id)
+    await think(cast.random)
+    return "paid"
+
+
+def _calls_of(name: str) -> list[ToolCall] | None:
+    """Return the calls of an agent's first reply; None for one that has a handler."""
+    match name:
+        case "cyd":
+            return []
+        case "bob" | "rob":
+            return [ToolCall(call_id="c1", tool="mark", arguments={})]
+        case "gil" | "roy":
+            return [ToolCall(call_id=one, tool="pay", arguments={}) for one in ("c1", "c2")]
+    if name not in DELEGATES:
+        return None
+    return [ToolCall(call_id="c1", tool="delegate", arguments={"to": DELEGATES[name], "task": "Pay."})]
+
+
 def call_of(context: Context) -> str:
     """Return the id of the call that a tool runs in."""
     return context.idempotency_key.split(":")[2]
@@ -196,7 +221,7 @@ class Thinking:
 
     name = "thinking"
 
-    def __init__(self, cast: Cast, calls: str | None, says: str | None = None) -> None:
+    def __init__(self, cast: Cast, calls: list[ToolCall], says: str | None = None) -> None:
         self._cast = cast
         self._calls = calls
         self._says = says or cast.process
@@ -213,10 +238,11 @@ class Thinking:
             raise ModelError("thinking", because="it is away", transient=True)
         # Replies of earlier turns are shown without their calls. An interjection may be the last message.
         replies = sum(isinstance(one, ModelReply) and bool(one.calls) for one in request.messages)
-        channel_id = _run_of(request.messages) if self._calls == "stamp" else _turn.get()[1]
+        is_step = any(one.tool == "stamp" for one in self._calls)
+        channel_id = _run_of(request.messages) if is_step else _turn.get()[1]
         self._cast.mark("model", str(replies), channel_id)
-        if self._calls is not None and not replies:
-            return ModelReply(calls=[ToolCall(call_id="c1", tool=self._calls, arguments={})])
+        if self._calls and not replies:
+            return ModelReply(calls=self._calls)
         return ModelReply(text=self._says)
 
 

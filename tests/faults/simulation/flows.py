@@ -21,6 +21,7 @@ from typing import Any, Final
 from tests.faults.simulation.cast import Cast, Thinking, call_of, think
 from tests.faults.simulation.told import Told
 from turnline import Context, tool
+from turnline.agent.messages import ToolCall
 from turnline.core.envelope import JsonObject
 from turnline.flow.definition.flow import Flow, read
 from turnline.flow.work import Services
@@ -133,5 +134,5 @@ def services_for(cast: Cast, told: Told, stories: Sequence[Story]) -> Services:
         flows=flows,
         nodes={"first": first, "shaky": shaky, "square": square, "bomb": bomb},
         tools={"stamp": stamp},
-        model=Thinking(cast, "stamp", RATING),
+        model=Thinking(cast, [ToolCall(call_id="c1", tool="stamp", arguments={})], RATING),
     )

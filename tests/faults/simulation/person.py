@@ -19,6 +19,7 @@ from turnline.client.channel import Channel
 from turnline.client.human_client import HumanClient
 from turnline.core.envelope import Envelope, gives_floor_to
 from turnline.errors import (
+    AlreadyAnswered,
     ChannelClosed,
     ClientClosed,
     HubClosed,
@@ -27,6 +28,7 @@ from turnline.errors import (
     NameTaken,
     OutOfTurn,
     UnknownName,
+    UnknownQuestion,
 )
 
 MOMENT_SECONDS: Final = 0.3
@@ -109,6 +111,8 @@ class Person:
         async for envelope in channel.stream():
             if plot.answers and gives_floor_to(envelope) == self.client.agent_id:
                 await self._say(channel, envelope)
+            elif envelope.event_type == "human.requested":
+                await self._approve(channel, envelope)
             elif envelope.event_type == "packet" and self.random.random() < 0.1:
                 await self._interject(channel, envelope)
             elif envelope.event_data.get("reason") == "stuck" and self.operate is not None:
@@ -120,6 +124,19 @@ class Person:
             said = await channel.send("yes", envelope_id=f"say-{floor.seq}")
         except (OutOfTurn, ChannelClosed):
             return  # It was said in an earlier life.
+        self._note(said)
+
+    async def _approve(self, channel: Channel, asked: Envelope) -> None:
+        """Answer a question, unless the other person or an earlier life has."""
+        await asyncio.sleep(ANSWER_SECONDS * self.random.random() ** 2)
+        request_id = asked.event_data["request_id"]
+        data = {"request_id": request_id, "answer": "yes"}
+        try:
+            said = await channel.send(
+                event_type="human.answered", event_data=data, envelope_id=f"answer-{request_id}"
+            )
+        except (AlreadyAnswered, UnknownQuestion, ChannelClosed):
+            return
         self._note(said)
 
     async def _interject(self, channel: Channel, after: Envelope) -> None:

@@ -153,7 +153,35 @@ PAUSING: Final = (
 )
 """Some of their turns wait: for a time, for children, for a person."""
 
+ASKING: Final = (
+    Plot(
+        graph=lambda user, other: sequence([user, "gil", "ada"]),
+        agents=("gil", "ada"),
+        reason="sequence_complete",
+        speakers="uga",
+    ),
+    Plot(
+        graph=lambda user, other: sequence([user, "hal", "gil"]),
+        agents=("hal", "gil"),
+        reason="sequence_complete",
+        speakers="uhg",
+    ),
+    Plot(
+        graph=lambda user, other: sequence([user, "ivy"]),
+        agents=("ivy", "hal", "gil", OTHER),
+        reason="sequence_complete",
+        speakers="ui",
+    ),
+)
+"""Some of their tools need the approval of a person, also two channels further down."""
+
 LINKED: Final = (
+    Plot(
+        graph=lambda user, other: sequence([user, "roy", "joy"]),
+        agents=("roy", "joy"),
+        reason="sequence_complete",
+        speakers="urj",
+    ),
     Plot(
         graph=lambda user, other: sequence([user, "rae", "ada", "rob", "rae"]),
         agents=("rae", "ada", "rob"),

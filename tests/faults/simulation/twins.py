@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from turnline.client.link import LocalLink
 from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.core.governance import Registration
+from turnline.core.state import State
 from turnline.core.views import Floor, Notice
 from turnline.errors import TurnTaken
 from turnline.hub.hub import Hub
@@ -118,6 +119,15 @@ def forget_parents(patch: pytest.MonkeyPatch) -> None:
         return False
 
     patch.setattr(Tree, "_has_closed", never)
+
+
+def leave_questions_below(patch: pytest.MonkeyPatch) -> None:
+    """N2: a question of a delegated peer does not go up."""
+
+    async def relay(self: Tree, parent: State, children: Iterable[str]) -> None:
+        return
+
+    patch.setattr(Tree, "_relay", relay)
 
 
 def run_suspects_beside_others(patch: pytest.MonkeyPatch) -> None:

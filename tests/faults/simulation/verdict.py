@@ -62,6 +62,7 @@ def faults(store: Store, told: Told, channel_id: str, plot: Plot | Story | None)
         yield f"{channel_id}: closed with {reason!r}"
     yield from _Turns(lines).faults()
     yield from _waiting(lines)
+    yield from _questions(store, lines)
     if not isinstance(plot, Plot) or SUSPECT not in plot.agents:
         yield from _given_up(lines)
     yield from _marks(told, channel_id, lines)
@@ -156,6 +157,29 @@ def _waiting(lines: list[Envelope]) -> Iterator[str]:
             pause = None
         elif pause is not None and line.event_type in WORK:
             yield f"{line.channel_id} {line.seq}: a {line.event_type} in the pause of {pause.seq}"
+
+
+def _questions(store: Store, lines: list[Envelope]) -> Iterator[str]:
+    """N1b: a question is asked once and answered once. One that went up has the answer that was given there."""
+    asked = [one for one in lines if one.event_type == "human.requested"]
+    answers = [one for one in lines if one.event_type == "human.answered"]
+    places = Counter(
+        (one.event_data["turn"], one.event_data["call"], one.event_data["position"]) for one in asked
+    )
+    said = Counter(one.event_data["request_id"] for one in answers)
+    yield from (f"{asked[0].channel_id}: {one} was asked {n} times" for one, n in places.items() if n > 1)
+    yield from (f"{asked[0].channel_id}: {one} was answered {n} times" for one, n in said.items() if n > 1)
+    for one in answers:
+        if (above := one.event_data.get("above")) is None:
+            continue
+        line = next(each for each in asked if each.event_data["request_id"] == one.event_data["request_id"])
+        found = [
+            each
+            for each in store.read(above)
+            if each.event_type == "human.requested" and each.event_data["position"] == line.seq
+        ]
+        if [each.event_data["call"] for each in found] != [one.channel_id]:
+            yield f"{one.channel_id} {one.seq}: {len(found)} questions above have this answer"
 
 
 def _given_up(lines: list[Envelope]) -> Iterator[str]:

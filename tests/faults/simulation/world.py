@@ -37,6 +37,7 @@ from turnline.flow.trusted_runs import TrustedRuns
 from turnline.hub.channels import CACHE_BYTES
 from turnline.hub.hub import Hub
 from turnline.server.ws_door import WsDoor
+from turnline.turns import people
 
 TROUBLE_SECONDS: Final = 12.0
 PEACE_SECONDS: Final = 600.0
@@ -88,6 +89,7 @@ class World:
     ) -> None:
         self._random = Random(f"{seed} world")
         self._work = Random(f"{seed} work")
+        self._secrets = Random(f"{seed} secrets")
         self._reach = reach
         self._link = link
         self.loop = SeededLoop(Random(f"{seed} loop"))  # type: ignore[abstract]  # It needs no files.
@@ -125,6 +127,8 @@ class World:
         collecting = gc.isenabled()
         gc.disable()  # When garbage is found is chance.
         gc.freeze()  # What there was before is not looked through in the end.
+        secret_id, secrets = people.secret_id, self._secrets
+        people.secret_id = lambda: f"{secrets.getrandbits(128):032x}"
         try:
             self.loop.run(self._happen(), place=self._place, until=TROUBLE_SECONDS + PEACE_SECONDS)
         except TooLong as error:
@@ -132,6 +136,7 @@ class World:
         else:
             self._problems += self._faults()
         finally:
+            people.secret_id = secret_id
             self._count()
             self._clear_away()
             logging.disable(logging.NOTSET)
@@ -168,7 +173,7 @@ class World:
 
     def _draw_talks(self, chairs: Sequence[Chair]) -> None:
         random = self._random
-        plots = plot.PLOTS + plot.PAUSING
+        plots = plot.PLOTS + plot.PAUSING + plot.ASKING
         if random.random() < 0.4:
             self._outpost = Outpost(SimulatedClock(self.loop, ahead=timedelta()))
             places: list[Chair | Outpost] = [*chairs, self._outpost]
@@ -499,11 +504,10 @@ class World:
         self.figures["runs"] += len(self._stories)
         self.figures["links"] += len(self._network.cables)
         self.figures["appends"] += self.store.append_count
-        self.figures["pauses"] += sum(
-            line.event_type == "turn.paused"
-            for channel_id in channels
-            for line in self.store.read(channel_id)
-        )
+        types = Counter(line.event_type for one in channels for line in self.store.read(one))
+        self.figures["pauses"] += types["turn.paused"]
+        self.figures["questions"] += types["human.requested"]
+        self.figures["delegations"] += sum("ask-" in one for one in channels)
 
     def _clear_away(self) -> None:
         """Let everything end, so that nothing of this world is found in the next; hear what nobody heard."""
