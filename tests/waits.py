@@ -22,6 +22,7 @@ from turnline.client.channel import Channel
 from turnline.client.hub_client import HubClient
 from turnline.client.human_client import HumanClient
 from turnline.client.turn import Turn, TurnHandler
+from turnline.core.channel import CHILD_MARK
 from turnline.core.claims import Paused
 from turnline.core.event_types import EV_HUMAN_ANSWERED, EV_TIMER_FIRED
 from turnline.core.governance import Passport
@@ -78,6 +79,7 @@ WAITS: Final[dict[str, Wait]] = {
         graph=_after_user(NestedTarget(sequence(["ada", "ann"]), step="inner")),
     ),
     "delegation": Wait(done={**_TWICE, "bob 0": 1, "bob 1": 1}, text="yes"),
+    "peer's approval": Wait(done={**_TWICE, "bob 0": 1, "bob 1": 1, "pay 5": 1}, text="paid 5"),
 }
 
 
@@ -120,7 +122,7 @@ async def help_out(hub: Hub, people: Iterable[HumanClient], *, most: int | None 
 
 
 async def _help_out_on(state: State, people: Mapping[str, HumanClient], most: int | None) -> int:
-    asked = [(key, one) for key, one in state.questions.items() if not one.answer_seq]
+    asked = [(key, one) for key, one in state.questions.items() if one.people and not one.answer_seq]
     for request_id, question in asked[:most]:
         person = people[question.people[-1]].channel(state.channel_id)
         data = {"request_id": request_id, "answer": "yes"}
@@ -161,6 +163,8 @@ def _agents(kind: str, note: Note) -> list[Agent]:
             return [agent("ada", "over to you")]
         case "delegation":
             return [agent("ada", _ask("bob")), agent("bob", _ask("ann"))]
+        case "peer's approval":
+            return [agent("ada", _ask("bob")), agent("bob", call("pay", amount=5), pay)]
     raise ValueError(kind)
 
 
@@ -169,7 +173,8 @@ def _ask(peer: str) -> Callable[[str], ToolCall]:
 
 
 def _channel_of(context: Context) -> str:
-    return context.idempotency_key.partition(":")[0]
+    """Return the channel that a person opened: the id of one below starts with it."""
+    return context.idempotency_key.partition(":")[0].partition(CHILD_MARK)[0]
 
 
 def _script(name: str, first: Any, note: Note) -> Callable[[tuple[Message, ...]], Any]:

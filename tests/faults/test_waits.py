@@ -32,7 +32,8 @@ MOST_LINES: Final = 16
 """A process writes so many lines for each kind, at most, until it is killed."""
 MOMENT_SECONDS: Final = 0.004
 PATIENCE_SECONDS: Final = 120.0
-QUESTIONS: Final = {"approval": 1, "two approvals": 2, "question": 1}
+QUESTIONS: Final = {"approval": 1, "two approvals": 2, "question": 1, "peer's approval": 2}
+"""How many lines ask. A question that goes up is asked on two channels."""
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["tests.faults.waits"])

@@ -160,12 +160,10 @@ def _waiting(lines: list[Envelope]) -> Iterator[str]:
 
 
 def _questions(store: Store, lines: list[Envelope]) -> Iterator[str]:
-    """N1b: a question is asked once and answered once. One that went up has the answer that was given there."""
+    """N1b: a question is asked once and answered once. The copy below is of one above."""
     asked = [one for one in lines if one.event_type == "human.requested"]
     answers = [one for one in lines if one.event_type == "human.answered"]
-    places = Counter(
-        (one.event_data["turn"], one.event_data["call"], one.event_data["position"]) for one in asked
-    )
+    places = Counter(tuple(one.event_data[key] for key in ("turn", "call", "position")) for one in asked)
     said = Counter(one.event_data["request_id"] for one in answers)
     yield from (f"{asked[0].channel_id}: {one} was asked {n} times" for one, n in places.items() if n > 1)
     yield from (f"{asked[0].channel_id}: {one} was answered {n} times" for one, n in said.items() if n > 1)
