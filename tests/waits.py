@@ -150,22 +150,16 @@ def _agents(kind: str, note: Note) -> list[Agent]:
     def agent(name: str, calls: Any, *tools: Any) -> Agent:
         return Agent(name, config=ScriptedModel(_script(name, calls, note)), tools=tools)
 
-    match kind:
-        case "approval":
-            return [agent("ada", call("pay", amount=5), pay)]
-        case "two approvals":
-            return [agent("ada", [call("pay", amount=5), call("pay", amount=7)], pay)]
-        case "question":
-            return [agent("ada", call("sure"), sure)]
-        case "fan-out":
-            return []
-        case "nested":
-            return [agent("ada", "over to you")]
-        case "delegation":
-            return [agent("ada", _ask("bob")), agent("bob", _ask("ann"))]
-        case "peer's approval":
-            return [agent("ada", _ask("bob")), agent("bob", call("pay", amount=5), pay)]
-    raise ValueError(kind)
+    agents = {
+        "approval": [agent("ada", call("pay", amount=5), pay)],
+        "two approvals": [agent("ada", [call("pay", amount=5), call("pay", amount=7)], pay)],
+        "question": [agent("ada", call("sure"), sure)],
+        "fan-out": [],
+        "nested": [agent("ada", "over to you")],
+        "delegation": [agent("ada", _ask("bob")), agent("bob", _ask("ann"))],
+        "peer's approval": [agent("ada", _ask("bob")), agent("bob", call("pay", amount=5), pay)],
+    }
+    return agents[kind]
 
 
 def _ask(peer: str) -> Callable[[str], ToolCall]:

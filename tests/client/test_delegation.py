@@ -11,7 +11,6 @@ import msgspec
 from tests.client.stage import heard, stage, told
 from tests.client.tooling import actor, ask_ada, join, use
 from tests.hub.scenes import House, closed, house, quiet, refused, until
-from turnline.agent.tool import tool
 from turnline.client.channel import Channel
 from turnline.client.delegation import ANSWER_SECONDS, derived_id
 from turnline.client.turn import Turn
@@ -253,28 +252,6 @@ async def test_a_peer_that_fails() -> None:
     assert line.startswith("NoAnswer: 'bob' gave no answer: channel '")
     assert "closed with 'turn_failed' (AgentError)" in line
     assert "no power" not in line
-
-
-async def test_a_peer_that_needs_an_approval_cannot_ask_for_it_and_both_are_told_what_to_do() -> None:
-    """The people of the channel above see nothing of it, and are not asked."""
-
-    @tool(approval=True)
-    async def pay(amount: int) -> str:
-        raise AssertionError("it was not approved")
-
-    ada, model = actor("ada", ask("bob"), "done")
-    async with stage(ada, actor("bob", call("pay", amount=5), tools=[pay])[0]) as home:
-        channel = await ask_ada(home)
-        await closed(channel)
-        (child,) = await below(home, channel.channel_id)
-        lines = await home.hub.read_wal(child.channel_id)
-        (failed,) = [one for one in lines if one.event_type == "turn.failed"]
-
-    assert failed.event_data["error"]["type"] == "NobodyToAsk"
-    assert "Give the tool to the agent that delegates" in failed.event_data["error"]["message"]
-    assert "closed with 'turn_failed' (NobodyToAsk)" in told(model)[0]
-    assert told(model)[0].endswith("do the part that needs one yourself, or go on without.")
-    assert [one.name for one in child.participants] == ["ada", "bob"]
 
 
 async def test_a_peer_that_takes_too_long() -> None:

@@ -357,6 +357,7 @@ async def test_a_channel_that_waited_is_explained_and_says_the_same_as_its_fork(
         channel = await begin(home.people["user"], kind, "c1")
         await quiet()
         paused = await home.hub.state("c1")
+        assert paused.pause is not None
         fork = await home.hub.fork("c1", at=paused.seq)
         await quiet()
         if kind == "time":
@@ -367,7 +368,7 @@ async def test_a_channel_that_waited_is_explained_and_says_the_same_as_its_fork(
         explained = [str(await home.hub.why("c1", line.seq)) for line in await home.wal(channel)]
         difference = await home.hub.history.diff("c1", fork)
 
-    assert "is paused: it waits" in explained[paused.seq - 1]
+    assert "is paused: it waits" in explained[paused.pause.seq - 1]
     assert [one for one in explained if "resumes: what it waited for is there" in one]
     assert difference.is_same, str(difference)
 

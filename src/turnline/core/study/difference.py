@@ -17,6 +17,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from turnline.core import event_types as ev
+from turnline.core.channel import is_child_id
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.event_types import body_of
 from turnline.core.state import STUCK, State
@@ -152,12 +153,19 @@ def substance(lines: Iterable[Envelope]) -> list[Envelope]:
         if one.event_type in _OF_ANY_TRY | _WORK or _is_wait(one):
             continue
         if one.event_type == ev.EV_HUMAN_REQUESTED:
-            place = str([one.event_data.get(key) for key in ("turn", "call", "position", "question")])
+            place = _place_of(one.event_data)
             if place in asked:
                 continue
             asked.add(place)
         kept.append(one)
     return kept
+
+
+def _place_of(asked: JsonObject) -> str:
+    """Return what a question is known by. A fork has channels below of its own, which ask the same again."""
+    is_from_below = is_child_id(str(asked.get("call")))
+    keys = ("turn", "question") if is_from_below else ("turn", "call", "position", "question")
+    return str([asked.get(key) for key in keys])
 
 
 def _is_wait(line: Envelope) -> bool:
