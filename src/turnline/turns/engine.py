@@ -134,7 +134,8 @@ class Engine:
 
     def offer(self, channel_id: str, floor: Floor) -> str:
         """Return the worker that claims the turn together with its floor; empty if none has a place (N6)."""
-        if self._stopping or channel_id in self._offered:
+        is_waiting = channel_id in self._tasks and channel_id not in self._performing
+        if self._stopping or channel_id in self._offered or is_waiting:  # A task that waits may wait longer.
             return ""
         if not self._player.lane.is_free_for(channel_id) or self._performer_of(floor.speaker) is None:
             return ""
@@ -189,8 +190,8 @@ class Engine:
         try:
             while not self._stopping:
                 try:
-                    if floor is None:
-                        floor = await self._look(channel_id)
+                    if floor is None and (floor := await self._look(channel_id)) is None:
+                        await self._release_unbegun(channel_id)
                     if floor is None or not await self._take_turn(channel_id, floor, claim_id):
                         return
                     if channel_id not in self._next:
@@ -216,7 +217,7 @@ class Engine:
 
     async def _release_unbegun(self, channel_id: str) -> None:
         """Release a claim that came with the floor, if no turn was begun with it. `stop` does it for all."""
-        if channel_id in self._offered and not self._stopping:
+        if channel_id in self._offered and channel_id not in self._next and not self._stopping:
             await let_go(self._release_offered([channel_id]))
 
     async def _wait_unclaimed(self, channel_id: str) -> None:

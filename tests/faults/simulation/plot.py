@@ -122,7 +122,7 @@ PAUSING: Final = (
     ),
     Plot(
         graph=lambda user, other: sequence([user, "fay", "eve", "fay"]),
-        agents=("eve", "fay"),
+        agents=("eve", "fay", "ada"),
         reason="sequence_complete",
         speakers="ufef",
     ),

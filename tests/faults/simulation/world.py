@@ -36,6 +36,7 @@ from turnline.errors import LogError, NameTaken, TurnlineError
 from turnline.flow.trusted_runs import TrustedRuns
 from turnline.hub.channels import CACHE_BYTES
 from turnline.hub.hub import Hub
+from turnline.hub.timers import secret_id
 from turnline.server.ws_door import WsDoor
 from turnline.turns import people
 
@@ -127,8 +128,8 @@ class World:
         collecting = gc.isenabled()
         gc.disable()  # When garbage is found is chance.
         gc.freeze()  # What there was before is not looked through in the end.
-        secret_id, secrets = people.secret_id, self._secrets
-        people.secret_id = lambda: f"{secrets.getrandbits(128):032x}"
+        secrets = self._secrets
+        setattr(people, "secret_id", lambda: f"{secrets.getrandbits(128):032x}")  # noqa: B010
         try:
             self.loop.run(self._happen(), place=self._place, until=TROUBLE_SECONDS + PEACE_SECONDS)
         except TooLong as error:
@@ -136,7 +137,7 @@ class World:
         else:
             self._problems += self._faults()
         finally:
-            people.secret_id = secret_id
+            setattr(people, "secret_id", secret_id)  # noqa: B010
             self._count()
             self._clear_away()
             logging.disable(logging.NOTSET)

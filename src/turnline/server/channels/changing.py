@@ -66,7 +66,7 @@ class ChannelChanges:
         )
         question = sight.questions(state).get(body["request_id"])
         if question is None:
-            return success(_landed([await self._find_answer(state, sight, body)]), status=CREATED)
+            return success(_landed((await self._find_answer(state, sight, body),)), status=CREATED)
         if question.group:
             _refuse_run(state, "answer its task with POST /tasks/{id}/answer")
         name = body.get("as") or _answerer(state, sight, question)
