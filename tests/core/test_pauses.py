@@ -9,12 +9,13 @@ import pytest
 
 from turnline.core import event_types as ev
 from turnline.core.channel import Participant
+from turnline.core.claims import MAX_PAUSES
 from turnline.core.envelope import Draft
 from turnline.core.graph import TransitionGraph
 from turnline.core.json import moment_of, seconds_of
 from turnline.core.state import WorkflowState
 from turnline.core.transitions import TerminateTarget
-from turnline.errors import BadDraft, ClaimLost, NotDue, UnknownQuestion
+from turnline.errors import BadDraft, ClaimLost, NotDue, TooManyPauses, UnknownQuestion
 
 from .scenes import NOON, Scene, claims, draft, hub, live, packs, types, workflow, writes
 
@@ -224,3 +225,40 @@ def test_a_worker_gives_only_the_reasons_of_a_turn_that_waits() -> None:
     scene = claimed()
 
     assert scene.refusal(pauses(scene, "stuck"), BadDraft).field == "event_data.reason"
+
+
+# --- pauses in a row ---
+
+
+def pause_once(scene: Scene[WorkflowState]) -> None:
+    scene.accept(pauses(scene, seconds=0))
+    scene.accept(ends(scene, ev.EV_TIMER_FIRED))
+    scene.accept(claims("save"))
+
+
+def only_pausing() -> Scene[WorkflowState]:
+    """A turn that has paused as often as it may, and has done nothing else."""
+    scene = claimed()
+    for _ in range(MAX_PAUSES):
+        pause_once(scene)
+    return scene
+
+
+def test_a_turn_that_only_pauses_is_refused_one_pause_more() -> None:
+    scene = only_pausing()
+
+    assert "Pause for longer" in str(scene.refusal(pauses(scene, seconds=0), TooManyPauses))
+    assert scene.replayed() == scene.state
+
+
+def test_a_recorded_unit_and_each_channel_below_allow_further_pauses() -> None:
+    scene = only_pausing()
+    child = f"{scene.state.channel_id}--1-a"
+    scene.accept(hub(ev.EV_CHANNEL_CHILD, {"child": child, "by": "flows"}))
+    pause_once(scene)
+    scene.refusal(pauses(scene, seconds=0), TooManyPauses)
+
+    scene.accept(hub(ev.EV_TURN_ONCE, {"key": "poll", "result": 1}, claim=live(scene)))
+
+    pause_once(scene)
+    assert scene.state.pauses == 1

@@ -8,11 +8,11 @@ import pytest
 
 from turnline.core import event_types as ev
 from turnline.core.adapters import ConversationAdapter, DiscussionAdapter
-from turnline.core.channel import Participant
+from turnline.core.channel import ForkedFrom, Participant
 from turnline.core.envelope import Draft, Speak
 from turnline.core.graph import sequence
 from turnline.core.questions import QUESTIONS_PER_TURN, find, shown_questions
-from turnline.core.state import WorkflowState
+from turnline.core.state import WorkflowState, has_open_question
 from turnline.errors import (
     AlreadyAnswered,
     AlreadyAsked,
@@ -22,6 +22,8 @@ from turnline.errors import (
     NotDue,
     NotYet,
     OutOfTurn,
+    QuestionExpired,
+    ReservedEventType,
     TooManyQuestions,
     UnknownQuestion,
 )
@@ -372,6 +374,146 @@ def test_n1b_the_timer_and_the_answer_end_a_pause_once() -> None:
     scene.accept(answers("ann"))
 
     scene.refusal(hub(ev.EV_TIMER_FIRED, {"pause": pause.seq}), NotDue)
+
+
+# --- time (rule 6) ---
+
+
+def expires(number: int = 1) -> Draft:
+    return hub(ev.EV_TIMER_FIRED, {"question": request_id(number)})
+
+
+def test_a_question_whose_time_is_over_takes_no_answer_and_nobody_waits_for_it() -> None:
+    scene = at_work()
+    scene.accept(asks(scene, expires=60))
+
+    (line,) = scene.accept(expires())
+
+    assert (line.audience, has_open_question(scene.state)) == (["ada", "ann"], False)
+    assert scene.replayed() == scene.state
+    scene.refusal(answers("ann"), QuestionExpired)
+    scene.refusal(expires(), NotDue)
+
+
+def test_an_answer_before_the_line_that_ends_a_question_counts() -> None:
+    scene = at_work()
+    scene.accept(asks(scene, expires=60))
+    scene.accept(answers("ann"))
+
+    scene.refusal(expires(), NotDue)
+
+
+def test_n1b_a_question_that_expires_ends_the_pause_that_waits_for_it_and_no_other_question() -> None:
+    scene = at_work()
+    scene.accept(asks(scene, expires=60))
+    scene.accept(asks(scene, request_id=request_id(2), call="1.2"))
+    scene.accept(pauses(scene, 1, 2))
+
+    fired, resumed = scene.accept(expires())
+
+    assert (fired.event_type, resumed.event_type) == (ev.EV_TIMER_FIRED, ev.EV_TURN_RESUMED)
+    scene.accept(answers("ann", 2))
+
+
+@pytest.mark.parametrize("wrong", [-1, "soon", None, float("inf"), 1e12])
+def test_a_question_expires_after_a_number_of_seconds(wrong: Any) -> None:
+    scene = at_work()
+
+    scene.refusal(asks(scene, expires=wrong), BadDraft)
+
+
+def test_no_participant_says_that_a_question_has_expired() -> None:
+    scene = asked()
+
+    scene.refusal(draft("ada", ev.EV_TIMER_FIRED, {"question": request_id()}), ReservedEventType)
+
+
+# --- a question goes up (rule 1b) ---
+
+CHILD = "c1--1-ask"
+
+
+def below(**spec: Any) -> Scene[WorkflowState]:
+    """A channel without people, below one that has some; somebody works on ada's turn."""
+    given = {"channel_id": CHILD, "parent_id": "c1", "asks_above": True} | spec
+    scene = workflow(ADA_BOB, "ada", "bob", expectations=[], **given)
+    scene.accept(claims("ada"))
+    return scene
+
+
+def from_above(above: str = "c1", **more: Any) -> Draft:
+    return hub(
+        ev.EV_HUMAN_ANSWERED,
+        {"request_id": request_id(), "answer": "yes", "by": "ann", "above": above, **more},
+    )
+
+
+def test_a_turn_below_asks_people_above_and_only_the_hub_answers_with_what_was_said_there() -> None:
+    scene = below()
+    scene.accept(asks(scene, to=()))
+
+    for sender in ("ada", "bob"):
+        scene.refusal(answers(sender), NotAsked)
+    scene.refusal(hub(ev.EV_HUMAN_ANSWERED, answers("ann").event_data | {"by": "x", "for": "ann"}), NotAsked)
+    scene.refusal(from_above("c2"), NotAsked)
+    scene.accept(from_above())
+
+
+def test_where_nobody_is_above_and_in_a_fork_no_question_goes_up() -> None:
+    alone, fork = below(asks_above=False), below(forked_from=ForkedFrom("c0", 3))
+
+    alone.refusal(asks(alone, to=()), BadDraft)
+    fork.refusal(asks(fork, to=()), BadDraft)
+
+
+def test_the_hub_answers_no_question_of_the_channel_s_own_people_from_above() -> None:
+    scene = asked()
+
+    scene.refusal(from_above(), NotAsked)
+
+
+def relayed(scene: Scene[Any], child: str = "", **more: Any) -> Draft:
+    call = child or f"{scene.state.channel_id}--1-ask"
+    data = {"request_id": request_id(7), "question": "pay?", "turn": 1, "call": call, "position": 6}
+    return hub(ev.EV_HUMAN_REQUESTED, data | more)
+
+
+def waiting() -> Scene[WorkflowState]:
+    """A channel whose turn waits for a child."""
+    scene = at_work()
+    child = f"{scene.state.channel_id}--1-ask"
+    scene.accept(hub(ev.EV_CHANNEL_CHILD, {"child": child, "by": "ada"}))
+    data = {"agent_id": "ada", "turn": 1, "reason": "children", "children": [child]}
+    scene.accept(hub(ev.EV_TURN_PAUSED, data, claim=live(scene)))
+    return scene
+
+
+def test_the_hub_asks_for_a_turn_that_waits_for_its_children_and_the_turn_goes_on_waiting() -> None:
+    scene = waiting()
+
+    (line,) = scene.accept(relayed(scene))
+    assert (line.sender_id, line.audience) == ("ada", ["ann", "ben"])
+    scene.refusal(relayed(scene), AlreadyAsked)
+    scene.accept(answers("ben", 7))
+
+    assert scene.state.pause is not None
+    assert scene.replayed() == scene.state
+
+
+def test_the_hub_asks_for_no_turn_that_works_and_for_no_channel_of_another_turn() -> None:
+    scene = waiting()
+
+    scene.refusal(relayed(scene, f"{scene.state.channel_id}--2-ask"), NotDue)
+    scene.refusal(relayed(scene, "elsewhere--1-ask"), NotDue)
+    working = at_work()
+    working.refusal(relayed(working), NotDue)
+
+
+def test_no_participant_asks_in_the_name_of_a_channel_below() -> None:
+    """It could put other words in place of the question, and the yes would be copied down."""
+    scene = at_work()
+
+    scene.refusal(asks(scene, call=f"{scene.state.channel_id}--1-ask"), BadDraft)
 
 
 # --- a step asks a group (N7) ---

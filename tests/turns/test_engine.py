@@ -16,7 +16,7 @@ from turnline.core.envelope import Draft, Envelope
 from turnline.core.graph import TransitionGraph
 from turnline.core.transitions import TerminateTarget
 from turnline.core.views import Floor
-from turnline.errors import ClaimLost, LogUnavailable
+from turnline.errors import ClaimLost, LogUnavailable, TurnTaken
 from turnline.hub.request import OpenRequest
 from turnline.hub.retry import RETRY_SECONDS
 from turnline.hub.seat import Claimed, Seat
@@ -329,6 +329,27 @@ async def test_a_worker_writes_only_under_the_claims_of_those_that_it_plays() ->
         for event_type, data in ((ev.EV_PACKET, {"body": "mine"}), (ev.EV_TURN_RELEASED, {})):
             with pytest.raises(ClaimLost):
                 await ann.write(channel_id, claim, event_type, data)
+
+
+class TakenSeat(Seat):
+    """Another worker has every turn, and keeps it."""
+
+    async def claim_turn(self, floor: Floor, channel_id: str, *, claim_id: str, alone: bool) -> Claimed:
+        raise TurnTaken(channel_id, turn=floor.turn, worker="elsewhere")
+
+    async def wait_unclaimed(self, channel_id: str) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_n6_no_claim_rides_to_a_channel_whose_task_waits_for_something_else() -> None:
+    """It would hold the turn until its lease is over: the task may wait for longer."""
+    async with engaged(MemoryLog(), says, seat_class=TakenSeat) as scene:
+        channel_id = await scene.open()
+        await quiet()
+        floor = Floor(speaker="one", turn=1, seq=9, unexplained=0)
+
+        assert scene.engine.offer(channel_id, floor) == ""
+        assert scene.engine.offer("another", floor) != ""
 
 
 class SlowSeat(Seat):
