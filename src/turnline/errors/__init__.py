@@ -39,6 +39,7 @@
     ├── UnknownName               a name nobody registered
     │   ├── UnknownParticipant
     │   └── UnknownChannel
+    │       └── ChannelPruned     the channel was here; only its id is left
     ├── NameTaken                 a name that is registered or attached already
     ├── ChannelQuarantined        one channel cannot be read; every other one works
     ├── ClientClosed              a participant's client was used after it had been closed
@@ -104,8 +105,11 @@
         ├── DuplicateEnvelope     the channel has an envelope with this id already
         ├── CorruptRecord         bytes that are not what was written
         ├── BadExport             a file is not an export of a log, or not all of one
+        ├── OriginInUse           a fork reads a channel that was to be pruned
+        ├── PruneRefused          a prune cannot be done as it was asked
         ├── ImportRefused         an import cannot take a channel
         │   ├── ChannelDiffers    the log has another channel of the same id
+        │   ├── ArchiveDiffers    a pruned channel is not in the file as it was pruned
         │   └── ChannelGuarded    the channel says that it is of this log, and the file is not trusted
         └── LogUnavailable        the storage failed; nothing is known to be written
             └── DataUnavailable   the data models' own database did
@@ -180,6 +184,7 @@ from turnline.errors.links import (
     RemoteFailed as RemoteFailed,
 )
 from turnline.errors.logs import (
+    ArchiveDiffers as ArchiveDiffers,
     BadExport as BadExport,
     ChannelDiffers as ChannelDiffers,
     ChannelGuarded as ChannelGuarded,
@@ -189,8 +194,11 @@ from turnline.errors.logs import (
     LogConflict as LogConflict,
     LogError as LogError,
     LogUnavailable as LogUnavailable,
+    OriginInUse as OriginInUse,
+    PruneRefused as PruneRefused,
 )
 from turnline.errors.names import (
+    ChannelPruned as ChannelPruned,
     NameTaken as NameTaken,
     UnknownChannel as UnknownChannel,
     UnknownName as UnknownName,

@@ -316,6 +316,9 @@ def _key(text: str) -> str:
     return f"~{blake2b(body, digest_size=24).hexdigest()}"
 
 
+key_of: Final = _key
+
+
 def _is_text(body: bytes) -> bool:
     try:
         body.decode()

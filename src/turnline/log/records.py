@@ -3,6 +3,7 @@
     channels     every channel there is
     read         its records, as they are, unchecked: whoever reads passes them through a `Chain`
     indexed      what the backend's index says of a channel
+    tombstones   what is left of pruned channels
     damage       what the storage itself finds wrong
 
 Rule 1: looking changes nothing and makes nothing. A log that is not there is a `LogUnavailable`.
@@ -22,7 +23,11 @@ from turnline.core.channel import ChannelRow
 from turnline.core.codec import Record
 from turnline.errors import LogUnavailable, MissingExtra, UnknownName
 from turnline.log.address import PLAIN_SUFFIX
+from turnline.log.base import Tombstone
 from turnline.log.memory import MemoryLog
+
+
+PAGE_TOMBSTONES: Final = 1_000
 
 
 class Indexed(Struct, frozen=True, kw_only=True):
@@ -58,6 +63,10 @@ class Records(Protocol):
         """Return what the index says, or None for a channel it does not have. Raises `CorruptRecord`."""
         ...
 
+    def tombstones(self) -> AsyncGenerator[Tombstone]:
+        """Yield what is left of pruned channels, by id. `channels` does not yield those."""
+        ...
+
     async def damage(self) -> list[str]:
         """Return what is wrong with the storage as a whole; none of it belongs to a channel."""
         ...
@@ -67,6 +76,22 @@ class Records(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class TombstonePage(Protocol):
+    """Asks for some tombstones: see `turnline.log.base.Prunes`."""
+
+    async def __call__(self, *, after: str, limit: int) -> list[Tombstone]: ...
+
+
+async def every_tombstone(page: TombstonePage) -> AsyncGenerator[Tombstone]:
+    """Yield all of them, by pages."""
+    after: str | None = ""
+    while after is not None:
+        found = await page(after=after, limit=PAGE_TOMBSTONES)
+        for one in found:
+            yield one
+        after = found[-1].channel_id if found else None
 
 
 class MemoryRecords:
@@ -92,6 +117,10 @@ class MemoryRecords:
             return None
         row = await self._log.row(channel_id)
         return Indexed(seq=head.seq, hash=None, closed=head.closed, listed=not head.closed, row=row)
+
+    async def tombstones(self) -> AsyncGenerator[Tombstone]:
+        async for one in every_tombstone(self._log.tombstones):
+            yield one
 
     async def damage(self) -> list[str]:
         return []

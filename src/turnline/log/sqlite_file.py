@@ -10,6 +10,8 @@
     labels       label -> channels that have it, and
     members      participant -> channels that it is on: for lists
     snapshots    by channel id; a cache with checksums of its own
+    tombstones   channel id -> what is left of a pruned channel (Y3). `channel` is the number that its lines have
+                 while some are there: not deleted yet, or not all restored
 
 Their names begin with `turnline_`: a project keeps its own tables in the same file.
 
@@ -85,6 +87,13 @@ CREATE TABLE turnline_contents (
     position INTEGER PRIMARY KEY,
     payload BLOB NOT NULL
 );
+CREATE TABLE turnline_tombstones (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    channel INTEGER,
+    body BLOB NOT NULL
+);
+CREATE INDEX turnline_undeleted ON turnline_tombstones (channel) WHERE channel IS NOT NULL;
 """
 _CACHES: Final = """
 CREATE TABLE IF NOT EXISTS turnline_heads (
@@ -135,7 +144,7 @@ DIALECT: Final = Dialect(
 _CACHE_NAMES: Final = {
     f"turnline_{name}" for name in ("heads", "open_heads", "labels", "members", "snapshots")
 }
-_LOG_NAMES: Final = {f"turnline_{name}" for name in ("names", "marks", "records", "contents")}
+_LOG_NAMES: Final = {f"turnline_{name}" for name in ("names", "marks", "records", "contents", "tombstones")}
 TABLE_NAMES: Final = frozenset(_LOG_NAMES | _CACHE_NAMES)
 _LET: Final = "let this user write the file and its folder"
 _DO: Final = {

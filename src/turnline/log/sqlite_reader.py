@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import NO_HASH, Record
 from turnline.errors import LogUnavailable
-from turnline.log.base import Head
+from turnline.log.base import Head, Tombstone, read_tombstone
 from turnline.log.listing import needs_codes, page_query, read_row, read_rows
 from turnline.log.pages import NOTHING, Page
 from turnline.log.sqlite_file import DIALECT, SQLITE_RAISES, LogFile, code
@@ -192,6 +192,27 @@ def heads_by_position(connection: Connection, after: int) -> list[Head]:
         WHERE turnline_records.position > ? ORDER BY turnline_records.position LIMIT {PAGE_RECORDS}
     """
     return [_head(row) for row in connection.execute(query, (after,))]
+
+
+def tombstone_of(connection: Connection, channel_id: str) -> Tombstone | None:
+    query = f"SELECT {_blob('body')} FROM turnline_tombstones WHERE id = ?"
+    found = connection.execute(query, (channel_id,)).fetchone()
+    return None if found is None else read_tombstone(found[0])
+
+
+def tombstones(connection: Connection, after: str, limit: int) -> list[Tombstone]:
+    query = f"SELECT {_blob('body')} FROM turnline_tombstones WHERE id > ? ORDER BY id LIMIT ?"
+    return [read_tombstone(body) for (body,) in connection.execute(query, (after, limit))]
+
+
+def last_tombstone(connection: Connection) -> int:
+    return int(connection.execute("SELECT coalesce(max(number), 0) FROM turnline_tombstones").fetchone()[0])
+
+
+def pruned_since(connection: Connection, after: int) -> list[tuple[int, str]]:
+    """Return the channels pruned since, with the numbers of their tombstones."""
+    query = f"SELECT number, id FROM turnline_tombstones WHERE number > ? ORDER BY number LIMIT {PAGE_RECORDS}"
+    return connection.execute(query, (after,)).fetchall()
 
 
 def snapshot_of(connection: Connection, channel_id: str) -> tuple[int, bytes] | None:

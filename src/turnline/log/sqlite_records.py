@@ -17,8 +17,9 @@ from urllib.parse import quote
 from turnline.core.codec import Record
 from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log import sqlite_reader as queries
+from turnline.log.base import Tombstone
 from turnline.log.listing import COLUMNS, contradiction_in, read_row
-from turnline.log.records import Indexed
+from turnline.log.records import Indexed, every_tombstone
 from turnline.log.sqlite_file import MOUNTS, SQLITE_RAISES, check_owner, file_system, reason
 
 BUSY_TIMEOUT_SECONDS: Final = 10.0
@@ -32,7 +33,10 @@ ORDER BY id
 """
 _NAMELESS: Final = """
 SELECT count(*) FROM (SELECT DISTINCT channel FROM turnline_records)
-WHERE channel IS NULL OR channel NOT IN (SELECT channel FROM turnline_names)
+WHERE channel IS NULL OR (
+    channel NOT IN (SELECT channel FROM turnline_names)
+    AND channel NOT IN (SELECT channel FROM turnline_tombstones WHERE channel IS NOT NULL)
+)
 """
 _INDEXED: Final = f"""
 SELECT seq, CAST(hash AS BLOB), closed, channel, {", ".join(COLUMNS)}
@@ -88,6 +92,13 @@ class SqliteRecords:
             return await self._query(partial(_indexed, channel_id=channel_id))
         except SQLITE_RAISES as error:
             raise self._blamed(channel_id, 0, error) from error
+
+    async def tombstones(self) -> AsyncGenerator[Tombstone]:
+        async for one in every_tombstone(self._tombstones):
+            yield one
+
+    async def _tombstones(self, *, after: str, limit: int) -> list[Tombstone]:
+        return await self._ask(partial(queries.tombstones, after=after, limit=limit))
 
     async def damage(self) -> list[str]:
         try:

@@ -19,6 +19,7 @@ from turnline.log.base import Log, Snapshots
 from turnline.testing.damage import Damage, drop_payload, flip_head, flip_payload
 from turnline.testing.index_contract import IndexContract
 from turnline.testing.lines import NOON, closing_line, erased_line, line, lines, refusal, say, until
+from turnline.testing.prune_contract import PruneContract
 
 WRITERS: Final = 100
 CHANNELS: Final = 50
@@ -28,7 +29,7 @@ PATIENCE_SECONDS: Final = 60.0
 """How long something that has to happen may take. Only a hang ever waits so long."""
 
 
-class LogContract(IndexContract, ABC):
+class LogContract(IndexContract, PruneContract, ABC):
     """The tests; every method's name is a rule of `turnline.log.base.Log`."""
 
     @abstractmethod
