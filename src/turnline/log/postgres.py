@@ -27,8 +27,8 @@ from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import erased_lines, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, LogUnavailable
-from turnline.log import postgres_reader as queries
-from turnline.log.base import Bell, Head, check_append
+from turnline.log import postgres_prune as pruning, postgres_reader as queries
+from turnline.log.base import Bell, Head, Tombstone, check_append
 from turnline.log.joined import SharedDatabase, Statements, Transaction, under_savepoint
 from turnline.log.pages import NOTHING, Page, in_order
 from turnline.log.postgres_bell import PostgresBell
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class PostgresLog:
-    """See `turnline.log.base.Log`, `Snapshots` and `JoinsTransactions`.
+    """See `turnline.log.base.Log`, `Snapshots`, `Prunes` and `JoinsTransactions`.
 
     Connects, and makes the tables if there are none. Raises `LogUnavailable` for a server that does
     not answer or lets nobody in, a standby, and tables that are something else or of another format.
@@ -120,6 +120,30 @@ class PostgresLog:
             for statement in PREPARE:
                 connection.execute(statement)
             work.erase(cast("Statements", connection), lines)  # Only SQLite asks for `lastrowid`.
+
+    async def prune(self, tombstones: Sequence[Tombstone]) -> None:
+        for one in tombstones:
+            check_names(one.channel_id, ())
+        await self._ask(partial(pruning.prune, tombstones=tombstones))
+        self._committed()
+
+    async def delete_pruned(self, *, limit: int) -> int:
+        return await self._ask(partial(pruning.delete_pruned, limit=limit))
+
+    async def tombstone(self, channel_id: str) -> Tombstone | None:
+        if not is_name(channel_id):
+            return None
+        return await self._ask(partial(queries.tombstone_of, channel_id=channel_id))
+
+    async def tombstones(self, *, after: str = "", limit: int) -> list[Tombstone]:
+        return await self._ask(partial(queries.tombstones, after=after, limit=limit))
+
+    async def restore(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        check_append(channel_id, envelopes, after=after)
+        check_names(channel_id, envelopes)
+        work = partial(pruning.restore, channel_id=channel_id, envelopes=envelopes, after=after)
+        await self._ask(work)
+        self._committed()
 
     async def compact(self) -> None:
         """Write the tables again without what was deleted. Nobody can use the log meanwhile."""

@@ -12,10 +12,11 @@ from psycopg import AsyncConnection
 from turnline.core.codec import Record
 from turnline.errors import CorruptRecord
 from turnline.log import postgres_reader as queries
+from turnline.log.base import Tombstone
 from turnline.log.listing import COLUMNS, contradiction_in, read_row
 from turnline.log.postgres_reader import DAMAGE, Query, Reader
 from turnline.log.postgres_server import ReadOnlyServer, Row
-from turnline.log.records import Indexed
+from turnline.log.records import Indexed, every_tombstone
 
 PAGE_CHANNELS: Final = 500
 
@@ -29,7 +30,7 @@ WITH RECURSIVE named AS (
         WHERE record.channel > named.channel ORDER BY record.channel LIMIT 1
     ) FROM named WHERE named.channel IS NOT NULL
 )
-SELECT channel FROM (
+SELECT channel, EXISTS (SELECT FROM turnline_tombstones AS one WHERE one.channel = both_of_them.channel) FROM (
     (SELECT channel FROM named WHERE channel IS NOT NULL LIMIT {PAGE_CHANNELS})
     UNION
     (SELECT channel FROM turnline_heads WHERE channel > %(after)s ORDER BY channel LIMIT {PAGE_CHANNELS})
@@ -62,8 +63,9 @@ class PostgresRecords:
         after: str | None = ""
         while after is not None:
             rows = await self._ask(partial(_rows, query=_CHANNELS, parameters={"after": after}))
-            for (name,) in rows:
-                yield name
+            for name, is_pruned in rows:
+                if not is_pruned:
+                    yield name
             after = rows[-1][0] if rows else None
 
     async def read(self, channel_id: str, *, after: int = 0) -> AsyncGenerator[Record]:
@@ -93,6 +95,13 @@ class PostgresRecords:
                 contradiction=contradiction_in(columns, labels, members),
             )
         return None
+
+    async def tombstones(self) -> AsyncGenerator[Tombstone]:
+        async for one in every_tombstone(self._tombstones):
+            yield one
+
+    async def _tombstones(self, *, after: str, limit: int) -> list[Tombstone]:
+        return await self._ask(partial(queries.tombstones, after=after, limit=limit))
 
     async def damage(self) -> list[str]:
         return []

@@ -18,7 +18,7 @@ from msgspec import Struct
 from turnline.core.channel import ChannelRow
 from turnline.core.codec import NO_HASH, SALT_BYTES, Record, seal_all
 from turnline.core.envelope import Envelope
-from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogError
+from turnline.errors import ChannelPruned, CorruptRecord, DuplicateEnvelope, LogConflict, LogError
 from turnline.log.base import closes
 from turnline.log.joined import SqlValue
 from turnline.log.listing import COLUMNS, columns_of, labels_of, members_of
@@ -119,9 +119,11 @@ class Append:
         else:
             self._answer.set_exception(outcome)
 
-    def refusal(self, answer: Answer) -> LogError | None:
+    def refusal(self, answer: Answer) -> LogError | ChannelPruned | None:
         """Return why it was not written, or None if it is to be sent again."""
         match answer.outcome:
+            case "pruned":
+                return ChannelPruned(answer.envelope_id or self.channel_id)
             case "conflict":
                 return LogConflict(self.channel_id, after=self.after, found=answer.seq)
             case "duplicate":
