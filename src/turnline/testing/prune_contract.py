@@ -74,7 +74,6 @@ class PruneContract:
 
     async def test_nothing_is_written_to_a_pruned_channel(self, log: Log) -> None:
         assert isinstance(log, Prunes)
-        assert isinstance(log, Erases)
         said, tombstone = closed_channel("c")
         await log.append("c", said, after=0)
         await log.prune([tombstone])
@@ -84,7 +83,8 @@ class PruneContract:
             assert pruned.name == "c"
             late = erased_line("c", 4, (1, 2))
             await refusal(ChannelPruned, log.append("c", [late], after=3))
-            await refusal(ChannelPruned, log.erase("c", late, after=3, row=None))
+            if isinstance(log, Erases):
+                await refusal(ChannelPruned, log.erase("c", late, after=3, row=None))
             assert await log.head("c") is None
             await delete_all(log)
 
