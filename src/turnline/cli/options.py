@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Coroutine
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -24,6 +26,21 @@ Since = Annotated[int, typer.Option(metavar="SEQ", help="Only what stands behind
 Every = Annotated[bool, typer.Option("--all", help="Also claims and other lines of the machinery.")]
 FIELD: Final = "A field of the {}, read as its type: n=3, sure=yes. n:=3 is JSON, whatever the type."
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="The file; else standard output.")]
+
+
+_AGE: Final = re.compile(r"(\d{1,6})([smhdw])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def read_age(text: str, option: str) -> timedelta:
+    """Return a duration such as `90d`. Raises `BadParameter` for any other text, and for zero."""
+    found = _AGE.fullmatch(text.strip())
+    age = timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else timedelta()
+    if not age:
+        raise typer.BadParameter(
+            f"found {text!r}, expected a duration such as 90d, 12h or 4w", param_hint=option
+        )
+    return age
 
 
 def waited_for(work: Coroutine[Any, Any, T]) -> T:

@@ -20,7 +20,7 @@ Rule 2: a line of another schema version is refused. Its content is never guesse
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
@@ -405,6 +405,17 @@ def erased_lines(envelope: Envelope) -> list[tuple[int, int]]:
     if not isinstance(lines, list):
         return []
     return [(one[0], one[1]) for one in lines if _is_range(one)]
+
+
+def ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
+    """Return ascending numbers as ranges: 4, 7, 8, 9 is (4, 4), (7, 9)."""
+    found = list[tuple[int, int]]()
+    for seq in seqs:
+        if found and found[-1][1] == seq - 1:
+            found[-1] = (found[-1][0], seq)
+        else:
+            found.append((seq, seq))
+    return found
 
 
 def _is_range(value: object) -> bool:

@@ -104,8 +104,8 @@ class ArchiveDiffers(ImportRefused):
 
     def __init__(self, channel_id: str, *, seq: int, found: str, expected: str) -> None:
         super().__init__(
-            f"channel {channel_id!r} was pruned from this log, and the file does not have it as it was: found "
-            f"{found}, expected {expected}. Import the archive that was written when it was pruned.",
+            f"channel {channel_id!r} was pruned from this log, and the file does not have it as it was: "
+            f"found {found}, expected {expected}. Import the archive that was written when it was pruned.",
             channel_id=channel_id,
             seq=seq,
         )

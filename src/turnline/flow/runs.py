@@ -20,6 +20,7 @@ from turnline.core.json import normalised, size_of
 from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import EVENT, PERSON, STUCK, Question, State, WorkflowState
 from turnline.errors import (
+    ChannelPruned,
     ChannelQuarantined,
     NotDue,
     NotStuck,
@@ -94,6 +95,8 @@ class Runs:
         """Return what the run's channel adds up to. Raises `UnknownRun` for what is no run."""
         try:
             state = await self._hub.state(run_id)
+        except ChannelPruned as error:
+            raise UnknownRun(run_id) from error
         except (UnknownChannel, ChannelQuarantined):
             raise UnknownRun(run_id) from None
         is_ours = state.creator_id == self._driver.agent_id and run_knob(state) is not None

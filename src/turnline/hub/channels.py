@@ -31,6 +31,7 @@ from turnline.core.fold import FOLD_VERSION
 from turnline.core.state import State
 from turnline.errors import (
     BadSpec,
+    ChannelPruned,
     ChannelQuarantined,
     CorruptRecord,
     LogUnavailable,
@@ -38,6 +39,7 @@ from turnline.errors import (
     UnknownName,
 )
 from turnline.log.base import Bell, Log, Snapshots
+from turnline.log.forks import ForkingLog
 from turnline.log.joined import Transaction
 
 RECENT_ENVELOPES: Final = 64
@@ -392,7 +394,8 @@ class Channels:
         envelopes = self._log.read(channel_id)
         first = await anext(envelopes, None)
         if first is None:
-            raise UnknownChannel(channel_id)
+            is_pruned = isinstance(self._log, ForkingLog) and await self._log.is_pruned(channel_id)
+            raise ChannelPruned(channel_id) if is_pruned else UnknownChannel(channel_id)
         adapter, state = self.begin(first)
         entry = Entry(adapter, state)
         last = deque([first], maxlen=RECENT_ENVELOPES)

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelFilter
-from turnline.core.codec import is_code, without_content
+from turnline.core.codec import is_code, ranges, without_content
 from turnline.core.envelope import SCHEMA_VERSION, Envelope
 from turnline.core.state import State
 from turnline.core.views import row_for
@@ -179,17 +179,6 @@ class Erasing:
             if first <= inherited:
                 because = f"its first {inherited} lines are those of the channel it is a fork of; erase those"
                 raise EraseRefused(channel_id, because=because)
-
-
-def ranges(seqs: Sequence[int]) -> list[Range]:
-    """Return ascending numbers as ranges: 4, 7, 8, 9 is (4, 4), (7, 9)."""
-    found = list[Range]()
-    for seq in seqs:
-        if found and found[-1][1] == seq - 1:
-            found[-1] = (found[-1][0], seq)
-        else:
-            found.append((seq, seq))
-    return found
 
 
 def _open(open_one: str, channel_id: str) -> str:

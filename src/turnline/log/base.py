@@ -171,7 +171,7 @@ class Erases(Protocol):
 
 @runtime_checkable
 class Prunes(Protocol):
-    """The ability to remove closed channels and to remember that they were there (Y3). Every log of ours has it.
+    """The ability to remove closed channels and to remember their ids (Y3). Every log of ours has it.
 
     From its tombstone on, a channel is in no list and has no lines, and an append to it raises
     `ChannelPruned`. A tail tells of it once (`Head.is_pruned`). Its lines are deleted later, in steps.

@@ -4,6 +4,7 @@
     row         one row of a data model; all of them come before the first channel
     channel     a channel begins: how many records it has, and the hash of the last
     record      its channel, seq, id, hash, and its exact bytes, as text
+    tombstone   a channel that was pruned: how many records it had, and the hash of the last
     left_out    a channel that could not be read to its end, and why
     end         how much there was, and a digest of every line before it
 
@@ -16,6 +17,7 @@ Rule 2: memory is bounded: a channel is given out in parts (`Part`), never as a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from hashlib import blake2b
 from typing import BinaryIO, Final
 
@@ -25,6 +27,7 @@ from msgspec import Struct
 from turnline.core.codec import Kept, Record
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadExport, CorruptRecord
+from turnline.log.base import Tombstone
 from turnline.log.chain import Chain
 
 FORMAT: Final = "turnline-log"
@@ -83,6 +86,16 @@ class RecordLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rec
     """Absent: the line has no content, or it was erased."""
 
 
+class TombstoneLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="tombstone", tag_field="line"):
+    """A channel that was pruned."""
+
+    channel: str
+    records: int
+    hash: str
+    pruned_at: datetime
+    erased: list[tuple[int, int]] = []
+
+
 class LeftOut(Struct, frozen=True, kw_only=True, tag="left_out", tag_field="line"):
     """A channel that is not in the file."""
 
@@ -99,9 +112,10 @@ class End(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="end", tag_
     left_out: int
     digest: str
     rows: int = 0
+    tombstones: int = 0
 
 
-Line = Header | RowLine | ChannelLine | RecordLine | LeftOut | End
+Line = Header | RowLine | ChannelLine | RecordLine | TombstoneLine | LeftOut | End
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
@@ -114,6 +128,8 @@ class Part(Struct, frozen=True, kw_only=True):
     envelopes: list[Kept]
     line: int
     """Where the first of them stands."""
+    end: ChannelLine
+    """How the file says that the channel ends. It is checked with the last part."""
 
 
 class Rows(Struct, frozen=True, kw_only=True):
@@ -123,7 +139,7 @@ class Rows(Struct, frozen=True, kw_only=True):
     rows: list[JsonObject]
 
 
-Piece = Header | Rows | Part | LeftOut | End
+Piece = Header | Rows | Part | Tombstone | LeftOut | End
 
 
 class ExportWriter:
@@ -132,7 +148,7 @@ class ExportWriter:
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
         self._digest = blake2b(digest_size=DIGEST_BYTES)
-        self.channels = self.records = self.left_out = self.rows = 0
+        self.channels = self.records = self.left_out = self.rows = self.tombstones = 0
 
     def begin(self, *, source: str, exported_at: str, models: Sequence[ModelHead] = ()) -> None:
         header = Header(
@@ -161,6 +177,18 @@ class ExportWriter:
             )
         )
 
+    def tombstone(self, one: Tombstone) -> None:
+        self.tombstones += 1
+        self._line(
+            TombstoneLine(
+                channel=one.channel_id,
+                records=one.seq,
+                hash=one.hash.hex(),
+                pruned_at=one.pruned_at,
+                erased=one.erased,
+            )
+        )
+
     def leave_out(self, channel_id: str, *, seq: int, because: str) -> None:
         self.left_out += 1
         self._line(LeftOut(channel=channel_id, seq=seq, because=because))
@@ -172,6 +200,7 @@ class ExportWriter:
                 records=self.records,
                 left_out=self.left_out,
                 rows=self.rows,
+                tombstones=self.tombstones,
                 digest=self._digest.hexdigest(),
             )
         )
@@ -196,7 +225,7 @@ class _Reading:
         self._bytes = 0
         """Of the last line."""
         self._channels: set[str] = set()
-        self._records = self._left_out = self._rows = 0
+        self._records = self._left_out = self._rows = self._tombstones = 0
         self._models: set[str] = set()
 
     def pieces(self) -> Iterator[Piece]:
@@ -216,6 +245,8 @@ class _Reading:
             match line:
                 case ChannelLine():
                     yield from self._channel(line)
+                case TombstoneLine():
+                    yield self._tombstone(line)
                 case LeftOut():
                     self._left_out += 1
                     yield line
@@ -252,11 +283,25 @@ class _Reading:
         self._channels.add(line.channel)
         chain = Chain(line.channel)
         while chain.seq < line.records:
-            yield self._part(chain, line.records)
+            yield self._part(chain, line)
         if chain.hash.hex() != line.hash:
             raise self._bad(f"the channel {line.channel!r} ends with another hash than it was said to")
 
-    def _part(self, chain: Chain, end: int) -> Part:
+    def _tombstone(self, line: TombstoneLine) -> Tombstone:
+        if line.channel in self._channels:
+            raise self._bad(f"the channel {line.channel!r} was there before")
+        self._channels.add(line.channel)
+        self._tombstones += 1
+        return Tombstone(
+            channel_id=line.channel,
+            seq=line.records,
+            hash=self._hash(line.hash),
+            pruned_at=line.pruned_at,
+            erased=line.erased,
+        )
+
+    def _part(self, chain: Chain, said: ChannelLine) -> Part:
+        end = said.records
         records: list[Record] = []
         envelopes: list[Kept] = []
         first, size = self._number + 1, 0
@@ -272,23 +317,25 @@ class _Reading:
             records.append(record)
             size += record.size
         self._records += len(records)
-        return Part(channel_id=chain.channel_id, records=records, envelopes=envelopes, line=first)
+        return Part(channel_id=chain.channel_id, records=records, envelopes=envelopes, line=first, end=said)
 
     def _record(self, chain: Chain, end: int) -> Record:
         line = self._next()
         if not isinstance(line, RecordLine) or line.channel != chain.channel_id:
             raise self._bad(f"expected record {chain.seq + 1} of the {end} of channel {chain.channel_id!r}")
+        hash_, head = self._hash(line.hash), line.head.encode()
+        return Record(seq=line.seq, envelope_id=line.id, head=head, hash=hash_, payload=line.payload)
+
+    def _hash(self, text: str) -> bytes:
         try:
-            hash_ = bytes.fromhex(line.hash)
+            return bytes.fromhex(text)
         except ValueError:
             raise self._bad("its hash is not one") from None
-        return Record(
-            seq=line.seq, envelope_id=line.id, head=line.head.encode(), hash=hash_, payload=line.payload
-        )
 
     def _check_end(self, line: End) -> None:
-        found = (len(self._channels), self._records, self._left_out, self._rows)
-        if found != (line.channels, line.records, line.left_out, line.rows):
+        channels = len(self._channels) - self._tombstones
+        found = (channels, self._records, self._left_out, self._rows, self._tombstones)
+        if found != (line.channels, line.records, line.left_out, line.rows, line.tombstones):
             expected = f"{line.channels}, {line.records} and {line.rows}"
             raise self._bad(
                 f"found {found[0]} channels, {found[1]} records and {found[3]} rows, expected {expected}"

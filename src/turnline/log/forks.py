@@ -30,7 +30,7 @@ from turnline.core.codec import erased_lines
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_FORKED, EV_PAYLOAD_ERASED
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
-from turnline.log.base import Erases, Head, JoinsTransactions, Log, Snapshots, check_append
+from turnline.log.base import Erases, Head, JoinsTransactions, Log, Prunes, Snapshots, check_append
 from turnline.log.joined import SharedDatabase, Transaction
 
 SUFFIX: Final = "-fork"
@@ -160,6 +160,10 @@ class ForkingLog:
         own = replace(_shift_lines(note, -before), seq=note.seq - before)
         await inner.erase(channel_id, own, after=after - before, row=row)
 
+    async def is_pruned(self, channel_id: str) -> bool:
+        """Whether the channel was pruned (Y3)."""
+        return isinstance(self._inner, Prunes) and await self._inner.tombstone(channel_id) is not None
+
     async def compact(self) -> None:
         if isinstance(self._inner, Erases):
             await self._inner.compact()
@@ -195,6 +199,9 @@ class ForkingLog:
         return [replace(one, seq=one.seq - origin.seq) for one in envelopes]
 
     async def _numbered_on(self, head: Head) -> Head:
+        if head.is_pruned:
+            self._origins.pop(head.channel_id, None)
+            return head
         try:
             origin = await self.origin(head.channel_id)
         except CorruptRecord:  # Whoever reads the channel is told; whoever lists channels sees it (E5).

@@ -28,11 +28,10 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from itertools import count
 from secrets import token_bytes
-from types import MappingProxyType
 from typing import Final
 from uuid import uuid4
 
@@ -363,7 +362,7 @@ class NatsLog:
         envelopes: Sequence[Envelope],
         row: ChannelRow | None,
         *,
-        more: Mapping[str, str] = MappingProxyType({}),
+        more: dict[str, str] | None = None,
     ) -> None:
         """Write an append, with `more` headers. Raises `LogConflict`, and `ChannelPruned`."""
         # Others who read may move the channel on while this waits, so all of it is said at once.
@@ -375,7 +374,7 @@ class NatsLog:
         headers = (
             headers_of(told)
             | of_row
-            | more
+            | (more or {})
             | {
                 MESSAGE_ID: f"{token(channel.channel_id)}:{self._writer}:{next(self._appends)}",
                 EXPECTED_POSITION: str(expected),

@@ -3,7 +3,7 @@
     <stream>_index.open.<channel>        there before the channel's first append, gone after its last
     <stream>_index.snapshot.<channel>    a cache with checksums of its own
     <stream>_index.row.<channel>         the channel's row, if it was not written with an append
-    <stream>_index.pruned.<channel>      its tombstone, there before that on the log; gone after it was restored
+    <stream>_index.pruned.<channel>      its tombstone, before that on the log; gone after it was restored
     <stream>_index.undeleted.<channel>   lines of a pruned channel may be left, or not all restored
     <stream>_index.whole                 every open channel is in the index
 

@@ -52,7 +52,9 @@ async def prune(connection: AsyncConnection[Row], tombstones: Sequence[Tombstone
     )
     cursor = await connection.execute(_PRUNE, values)
     for channel_id, wanted, found, fork in await cursor.fetchall():
-        raise OriginInUse(channel_id, fork=fork) if fork else LogConflict(channel_id, after=wanted, found=found)
+        raise (
+            OriginInUse(channel_id, fork=fork) if fork else LogConflict(channel_id, after=wanted, found=found)
+        )
 
 
 async def delete_pruned(connection: AsyncConnection[Row], limit: int) -> int:

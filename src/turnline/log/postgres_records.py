@@ -30,7 +30,9 @@ WITH RECURSIVE named AS (
         WHERE record.channel > named.channel ORDER BY record.channel LIMIT 1
     ) FROM named WHERE named.channel IS NOT NULL
 )
-SELECT channel, EXISTS (SELECT FROM turnline_tombstones AS one WHERE one.channel = both_of_them.channel) FROM (
+SELECT channel,
+    EXISTS (SELECT FROM turnline_tombstones AS one WHERE one.channel = both_of_them.channel)
+FROM (
     (SELECT channel FROM named WHERE channel IS NOT NULL LIMIT {PAGE_CHANNELS})
     UNION
     (SELECT channel FROM turnline_heads WHERE channel > %(after)s ORDER BY channel LIMIT {PAGE_CHANNELS})

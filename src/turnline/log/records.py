@@ -14,7 +14,8 @@ it may be ahead of them, and never behind.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -23,9 +24,8 @@ from turnline.core.channel import ChannelRow
 from turnline.core.codec import Record
 from turnline.errors import LogUnavailable, MissingExtra, UnknownName
 from turnline.log.address import PLAIN_SUFFIX
-from turnline.log.base import Tombstone
+from turnline.log.base import Log, Tombstone
 from turnline.log.memory import MemoryLog
-
 
 PAGE_TOMBSTONES: Final = 1_000
 
@@ -146,6 +146,16 @@ async def open_records(address: str) -> Records:
         _SCHEMES,
         do=f"Or give a file that ends in {PLAIN_SUFFIX!r}.",
     )
+
+
+@asynccontextmanager
+async def looking_at_log(address: str, log: Log) -> AsyncIterator[Records]:
+    """Yield an open log to look at. `address` is where it is, with its password."""
+    records = MemoryRecords(log) if isinstance(log, MemoryLog) else await open_records(address)
+    try:
+        yield records
+    finally:
+        await records.close()
 
 
 async def _memory(address: str) -> Records:

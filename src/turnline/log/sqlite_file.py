@@ -10,7 +10,7 @@
     labels       label -> channels that have it, and
     members      participant -> channels that it is on: for lists
     snapshots    by channel id; a cache with checksums of its own
-    tombstones   channel id -> what is left of a pruned channel (Y3). `channel` is the number that its lines have
+    tombstones   channel id -> what is left of a pruned channel (Y3). `channel` is the number of its lines
                  while some are there: not deleted yet, or not all restored
 
 Their names begin with `turnline_`: a project keeps its own tables in the same file.

@@ -211,7 +211,9 @@ def last_tombstone(connection: Connection) -> int:
 
 def pruned_since(connection: Connection, after: int) -> list[tuple[int, str]]:
     """Return the channels pruned since, with the numbers of their tombstones."""
-    query = f"SELECT number, id FROM turnline_tombstones WHERE number > ? ORDER BY number LIMIT {PAGE_RECORDS}"
+    query = (
+        f"SELECT number, id FROM turnline_tombstones WHERE number > ? ORDER BY number LIMIT {PAGE_RECORDS}"
+    )
     return connection.execute(query, (after,)).fetchall()
 
 

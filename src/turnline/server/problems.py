@@ -31,6 +31,7 @@ from turnline.errors import (
     BadDraft,
     BadSpec,
     ChannelBusy,
+    ChannelPruned,
     Denied,
     Erased,
     EraseRefused,
@@ -174,6 +175,7 @@ def _unexpected(error: Exception, request_id: str, where: str) -> Answer:
 
 _AGAIN: Final = {"Retry-After": "1"}
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="turnline"'}
+_PRUNED: Final = "a channel or run of this id was here and was pruned. Choose another id or idempotency key."
 _BUSY: Final = "too much is going on; send it again later."
 
 _KNOWN: Final[dict[type[Exception], tuple[int, str, str, dict[str, str]]]] = {
@@ -184,6 +186,7 @@ _KNOWN: Final[dict[type[Exception], tuple[int, str, str, dict[str, str]]]] = {
     AccessBusy: (UNAVAILABLE, "busy", _BUSY, _AGAIN),
     ChannelBusy: (UNAVAILABLE, "busy", _BUSY, _AGAIN),
     UnknownRun: (NOT_FOUND, "not_found", "", {}),
+    ChannelPruned: (CONFLICT, "conflict", _PRUNED, {}),
     UnknownName: (NOT_FOUND, "not_found", "", {}),
     RunConflict: (CONFLICT, "conflict", "", {}),
     RunNotWaiting: (CONFLICT, "conflict", "", {}),

@@ -35,6 +35,7 @@ from turnline.core.views import Floor
 from turnline.errors import (
     BadFrame,
     BadSpec,
+    ChannelPruned,
     ClaimLost,
     EnvelopeIdReused,
     NotParticipant,
@@ -210,7 +211,10 @@ async def member_state(hub: Hub, agent_id: str, channel_id: str) -> State:
     """Return the state of a channel that the participant is on. Raises `UnknownChannel` for any other."""
     if channel_id.startswith(OWN_PREFIX) or not channel_id:
         raise UnknownChannel(channel_id)
-    found = await hub.state(channel_id)
+    try:
+        found = await hub.state(channel_id)
+    except ChannelPruned:  # Its participants are not known any more, and others must not know of it.
+        raise UnknownChannel(channel_id) from None
     if found.spec.participant(agent_id) is None:
         raise UnknownChannel(channel_id)
     return found

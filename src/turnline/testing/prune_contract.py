@@ -1,4 +1,4 @@
-"""What pruning must do on every log (Y3): a tombstone hides a channel for good, and only its own lines undo it.
+"""What pruning must do on every log (Y3): a tombstone hides a channel, and only its own lines undo it.
 
 `LogContract` has these tests.
 """
@@ -123,8 +123,8 @@ class PruneContract:
         said, tombstone = closed_channel("c")
         await log.append("c", said, after=0)
         forked, of_fork = closed_channel("x-fork")
-        closed = {"closed_at": NOON, "status": ChannelState.CLOSED}
-        await log.append("x-fork", forked, after=0, row=row("x-fork", seq=3, origin="c", **closed))
+        entry = row("x-fork", seq=3, origin="c", closed_at=NOON, status=ChannelState.CLOSED)
+        await log.append("x-fork", forked, after=0, row=entry)
 
         error = await refusal(OriginInUse, log.prune([tombstone]))
         assert (error.channel_id, error.fork) == ("c", "x-fork")
