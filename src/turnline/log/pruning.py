@@ -191,10 +191,11 @@ class Pruner:
         self._now = now
         self._forget = forget
 
-    async def prune_all(self, trees: Sequence[ClosedTree], archive: Path | None) -> Pruned:
-        """Prune any number of trees: a single archive at once, others in batches. Raises `PruneRefused`."""
+    async def prune_all(
+        self, trees: Sequence[ClosedTree], archive: Path | None, *, is_file: bool = False
+    ) -> Pruned:
+        """Prune any number of trees, in batches; at once if the archive `is_file`. Raises `PruneRefused`."""
         done = Pruned(archive="" if archive is None else str(archive))
-        is_file = archive is not None and not archive.is_dir()
         for batch in [list(trees)] if is_file else _batches(trees):
             one = await self.prune(batch, archive)
             done = Pruned(
@@ -348,7 +349,8 @@ def writing_archive(place: Path, now: datetime) -> Iterator[tuple[Path, BinaryIO
     try:
         if final.exists():
             raise PruneRefused(f"the archive {final} is there already; name another file")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        part.unlink(missing_ok=True)  # A killed process may have left it. A link is not followed.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         try:
             with open(part, "wb", opener=lambda name, _: os.open(name, flags, PRIVATE_FILE)) as file:
                 yield final, file

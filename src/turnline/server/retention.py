@@ -1,10 +1,10 @@
 """Retention: a server prunes what closed long ago, by itself and in small steps (`serve --retain`, Y3).
 
-Rule 1: a round prunes a bounded number of channels, and lines are deleted in short transactions. Several servers
-may do it at once: the log takes one tombstone for each channel.
+Rule 1: a round prunes a bounded number of channels, and lines are deleted in short transactions. Several
+servers may do it at once: the log takes one tombstone for each channel.
 
-Rule 2: time is counted by the monotonic clock. If the clock of the machine jumps ahead by more than a day, or is a
-day ahead of the newest line when the server starts, it is not believed before a day has passed.
+Rule 2: time is counted by the monotonic clock. If the clock of the machine jumps ahead by more than a day, or
+is days ahead of the newest line when the server starts, it is not believed before a day has passed.
 """
 
 from __future__ import annotations
