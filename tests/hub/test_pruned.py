@@ -36,7 +36,7 @@ async def prune(home: House, archive: Path | None = None) -> Pruned:
     trees, _, _ = await plan_trees(log, before=before, labels={}, most=100)
     opened = partial(looking_at_log, log.address, log)
     done = await Pruner(log, opened, now=home.clock.now, forget=home.hub.forget_pruned).prune(trees, archive)
-    home.hub.note_pruned(done, before)
+    home.hub.audit_log.note_pruned(done, before)
     return done
 
 

@@ -314,6 +314,7 @@ async def test_an_export_while_somebody_writes_is_a_prefix_of_whole_appends(plac
 
                 address, channels, indexed = records.address, records.channels, records.indexed
                 damage, facts, close = records.damage, records.facts, records.close
+                tombstones = records.tombstones
 
                 async def read(self, channel_id: str, *, after: int = 0) -> object:
                     async for record in records.read(channel_id, after=after):

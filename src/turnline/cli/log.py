@@ -278,7 +278,7 @@ async def _prune(
         pruner = Pruner(log, partial(looking_at, address), now=hub.clock.now, forget=hub.forget_pruned)
         done = await pruner.prune_all(trees, archive, is_file=is_file)
         if done.trees:
-            hub.note_pruned(done, before)
+            hub.audit_log.note_pruned(done, before)
             await hub.audit_log.flush()
         return replace(done, kept=[*kept, *done.kept])
 

@@ -332,7 +332,8 @@ class _Site:
         if self._retain is None:
             return None
         age, archive = self._retain
-        return Retain(age=age, archive=archive, open_records=partial(looking_at_log, self._log_address))
+        open_records = partial(looking_at_log, self._log_address)
+        return Retain(age=age, archive=archive, open_records=open_records, tell=typer.echo)
 
     def _check_reload(self, project: Project) -> None:
         """Refuse another log, and what would lose rows that are only in memory."""

@@ -38,8 +38,7 @@ from turnline.errors import (
     UnknownChannel,
     UnknownName,
 )
-from turnline.log.base import Bell, Log, Snapshots
-from turnline.log.forks import ForkingLog
+from turnline.log.base import Bell, Log, Prunes, Snapshots
 from turnline.log.joined import Transaction
 
 RECENT_ENVELOPES: Final = 64
@@ -394,8 +393,9 @@ class Channels:
         envelopes = self._log.read(channel_id)
         first = await anext(envelopes, None)
         if first is None:
-            is_pruned = isinstance(self._log, ForkingLog) and await self._log.is_pruned(channel_id)
-            raise ChannelPruned(channel_id) if is_pruned else UnknownChannel(channel_id)
+            if isinstance(self._log, Prunes) and await self._log.tombstone(channel_id) is not None:
+                raise ChannelPruned(channel_id)
+            raise UnknownChannel(channel_id)
         adapter, state = self.begin(first)
         entry = Entry(adapter, state)
         last = deque([first], maxlen=RECENT_ENVELOPES)

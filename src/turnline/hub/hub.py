@@ -79,7 +79,6 @@ from turnline.hub.turns import Turns
 from turnline.log.base import Log
 from turnline.log.forks import reading, with_forks
 from turnline.log.joined import Transaction
-from turnline.log.pruning import Pruned
 from turnline.log.rows import rebuild_rows
 from turnline.threads import off_the_loop
 
@@ -88,8 +87,6 @@ logger = logging.getLogger(__name__)
 PAGE_LINES: Final = 256
 PAGE_BYTES: Final = 256 * 1024
 """Lines of one channel that are read at once for a client, and about how many bytes they have."""
-PRUNED_NAMED: Final = 100
-"""Top channels of pruned trees that a line of the audit names."""
 OWN_PREFIX: Final = "_"
 """What the id of a channel of the hub's own starts with: the directory, the audit, definitions of flows."""
 
@@ -420,12 +417,6 @@ class Hub:
             with suppress(ChannelQuarantined):
                 found.append(metadata_of(await self.state(head.channel_id)))
         return [one for one in found if _matches(one, agent_id, wanted, waiting_for)]
-
-    def note_pruned(self, done: Pruned, before: datetime) -> None:
-        """Write into the audit what was pruned."""
-        facts = {"trees": done.trees[:PRUNED_NAMED], "channels": done.channels, "records": done.records}
-        at = before.isoformat(timespec="seconds")
-        self.audit_log.note("pruned", closed_before=at, archive=done.archive, **facts)
 
     def forget_pruned(self, channel_id: str) -> None:
         """Forget a channel that was pruned (Y3)."""

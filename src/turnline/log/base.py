@@ -220,8 +220,13 @@ def write_tombstone(tombstone: Tombstone) -> bytes:
 
 
 def read_tombstone(body: bytes) -> Tombstone:
-    """Return what a log keeps of a pruned channel. Raises `ValueError` if it is damaged."""
-    return _tombstones.decode(body)
+    """Return what a log keeps of a pruned channel. Raises `CorruptRecord`."""
+    try:
+        return _tombstones.decode(body)
+    except ValueError as error:  # msgspec's decoding errors are ValueErrors.
+        raise CorruptRecord(
+            "?", seq=0, because=f"the tombstone of a pruned channel is damaged: {error}"
+        ) from error
 
 
 def check_restored(tombstone: Tombstone | None, channel_id: str, last: Record) -> bool:

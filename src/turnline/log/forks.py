@@ -30,7 +30,16 @@ from turnline.core.codec import erased_lines
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_FORKED, EV_PAYLOAD_ERASED
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
-from turnline.log.base import Erases, Head, JoinsTransactions, Log, Prunes, Snapshots, check_append
+from turnline.log.base import (
+    Erases,
+    Head,
+    JoinsTransactions,
+    Log,
+    Prunes,
+    Snapshots,
+    Tombstone,
+    check_append,
+)
 from turnline.log.joined import SharedDatabase, Transaction
 
 SUFFIX: Final = "-fork"
@@ -160,9 +169,27 @@ class ForkingLog:
         own = replace(_shift_lines(note, -before), seq=note.seq - before)
         await inner.erase(channel_id, own, after=after - before, row=row)
 
-    async def is_pruned(self, channel_id: str) -> bool:
-        """Whether the channel was pruned (Y3)."""
-        return isinstance(self._inner, Prunes) and await self._inner.tombstone(channel_id) is not None
+    # What is pruned and restored are a channel's own lines: see `Prunes`.
+
+    async def prune(self, tombstones: Sequence[Tombstone]) -> None:
+        await self._prunes().prune(tombstones)
+
+    async def delete_pruned(self, *, limit: int) -> int:
+        return await self._prunes().delete_pruned(limit=limit)
+
+    async def tombstone(self, channel_id: str) -> Tombstone | None:
+        return await self._inner.tombstone(channel_id) if isinstance(self._inner, Prunes) else None
+
+    async def tombstones(self, *, after: str = "", limit: int) -> list[Tombstone]:
+        return await self._prunes().tombstones(after=after, limit=limit)
+
+    async def restore(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        await self._prunes().restore(channel_id, envelopes, after=after)
+
+    def _prunes(self) -> Prunes:
+        if not isinstance(self._inner, Prunes):
+            raise LogUnavailable(self.address, because="it cannot prune")
+        return self._inner
 
     async def compact(self) -> None:
         if isinstance(self._inner, Erases):

@@ -89,8 +89,8 @@ async def verify(
         if not storage:
             raise
         storage = [*storage, error.because]
-    except ValueError as error:  # msgspec's decoding errors are ValueErrors.
-        storage = [*storage, f"a tombstone cannot be read ({error})"]
+    except CorruptRecord as error:
+        storage = [*storage, error.because]
     return Verdict(
         address=records.address,
         channels=channels,

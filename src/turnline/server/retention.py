@@ -50,6 +50,8 @@ class Retain(Struct, frozen=True, kw_only=True):
     archive: Path | None
     """The folder that gets them first."""
     open_records: OpenRecordsOf
+    tell: Callable[[str], None] = logger.info
+    """Gets one line for each round that pruned something."""
 
 
 class RetentionClock:
@@ -114,15 +116,11 @@ class Retention:
         )
         done = await pruner.prune(trees, self._retain.archive)
         if done.trees:
-            hub.note_pruned(done, before)
-        logger.info(
-            "retention: pruned %d channels of %d trees that closed before %s; %d trees stay; %s.",
-            done.channels,
-            len(done.trees),
-            before.isoformat(timespec="seconds"),
-            len(kept) + len(done.kept),
-            "nothing is left" if is_all else "more in the next round",
+            hub.audit_log.note_pruned(done, before)
+        told = (
+            f"retention: pruned {done.channels} channels of {len(done.trees)} trees that closed before "
+            f"{before:%Y-%m-%d %H:%M} UTC; {len(kept) + len(done.kept)} trees stay; "
+            f"{'nothing is left' if is_all else 'more in the next round'}"
         )
-        if deleted:
-            logger.info("retention: deleted %d lines that an interrupted round had left.", deleted)
+        (self._retain.tell if done.trees or deleted else logger.info)(told)
         return done
