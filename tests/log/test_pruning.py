@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from turnline.core.adapters import built_in
 from turnline.core.channel import ChannelState
 from turnline.core.codec import Record
 from turnline.core.event_types import EV_CHANNEL_FORKED, EV_CHANNEL_INVITE
-from turnline.errors import ChannelPruned, PruneRefused
+from turnline.errors import ChannelPruned, LogConflict, PruneRefused
 from turnline.log.base import Erases, Log, Prunes
 from turnline.log.pruning import ClosedTree, KeptTree, Pruned, Pruner, plan_trees
 from turnline.log.records import looking_at_log
@@ -25,10 +26,11 @@ from turnline.log.stats import stats
 from turnline.log.transfer import Imported, check_export, export_log, import_log
 from turnline.log.verify import verify
 from turnline.testing import flip_head
-from turnline.testing.lines import NOON, closing_line, erased_line, line, refusal, row
+from turnline.testing.lines import NOON, closing_line, erased_line, line, lines, refusal, row
+from turnline.testing.prune_contract import closed_channel, delete_all
 
 from ..faults.counts import SOAK
-from .backends import KINDS, MakePlace, Place
+from .backends import KEPT_KINDS, KINDS, MakePlace, Place
 
 LATER = datetime(2031, 1, 1, tzinfo=UTC)
 STEPS_OF_A_PRUNE = 60
@@ -175,6 +177,44 @@ async def test_a_restored_channel_never_gets_content_that_its_tombstone_calls_er
     await restore(other, archive)
 
     assert [one.payload is None for one in (await other.kept())["c"]][:3] == [False, True, False]
+
+
+@pytest.mark.parametrize("kind", KEPT_KINDS)
+async def test_a_process_that_knows_a_channel_from_before_does_not_write_to_it(place: Place) -> None:
+    said, tombstone = closed_channel("c")
+    async with place.log() as log, place.log() as late:
+        assert isinstance(log, Prunes)
+        await log.append("c", said, after=0)
+        before = await lines(late, "c")
+        await log.prune([tombstone])
+        await delete_all(log)
+
+        await refusal(ChannelPruned, late.append("c", [erased_line("c", 4, (1, 1))], after=3))
+        await refusal(ChannelPruned, late.append("c", [line("c", 1)], after=0))
+        assert (await lines(late, "c"), await late.head("c")) == ([], None)
+
+        await log.restore("c", said[:2], after=0)
+        await log.restore("c", said[2:], after=2)
+        assert await lines(late, "c") == before
+
+
+@pytest.mark.parametrize("kind", KEPT_KINDS)
+async def test_of_a_prune_and_an_erasure_at_once_one_is_refused(place: Place) -> None:
+    async with place.log() as log, place.log() as other:
+        assert isinstance(log, Prunes)
+        for number in range(10):
+            name = f"c{number}"
+            said, tombstone = closed_channel(name)
+            await log.append(name, said, after=0)
+            note = erased_line(name, 4, (1, 1))
+            outcomes = await asyncio.gather(
+                log.prune([tombstone]), other.append(name, [note], after=3), return_exceptions=True
+            )
+            is_pruned = await log.tombstone(name) is not None
+            assert [type(one) for one in outcomes] == (
+                [type(None), ChannelPruned] if is_pruned else [LogConflict, type(None)]
+            )
+            assert len(await lines(log, name)) == (0 if is_pruned else 4)
 
 
 async def test_a_tree_stays_while_one_of_its_channels_is_open_or_closed_lately(make_place: MakePlace) -> None:

@@ -224,8 +224,10 @@ class Prune:
         channel, seq, hash_, _ = _end(connection, one.channel_id)
         if channel is None:
             return None
-        closed = connection.execute("SELECT closed FROM turnline_heads WHERE channel = ?", (channel,))
-        if (seq, hash_) != (one.seq, one.hash) or not (closed.fetchone() or (0,))[0]:
+        # No cursor outlives its line: one that an error keeps alive would hold up every other writer.
+        query = "SELECT closed FROM turnline_heads WHERE channel = ?"
+        (closed,) = connection.execute(query, (channel,)).fetchone() or (False,)
+        if (seq, hash_) != (one.seq, one.hash) or not closed:
             raise LogConflict(one.channel_id, after=one.seq, found=seq)
         fork = connection.execute(_FORKS, (key_of(one.channel_id), names)).fetchone()
         if fork is not None:
