@@ -267,8 +267,7 @@ class Pruner:
             while (bad := await self._export(trees, file)) is not None:
                 kept += [_damaged(tree, bad) for tree in trees if bad.channel_id in tree.channels]
                 trees = [tree for tree in trees if bad.channel_id not in tree.channels]
-            file.flush()
-            os.fsync(file.fileno())
+            await asyncio.to_thread(_sync, file)
             ends = await asyncio.to_thread(self._read_back, Path(file.name))
         if ends.keys() != {name for tree in trees for name in tree.channels}:
             raise PruneRefused("the archive does not have the channels that were written to it")
@@ -361,6 +360,11 @@ def writing_archive(place: Path, now: datetime) -> Iterator[tuple[Path, BinaryIO
     except OSError as error:
         because = f"the archive {final} cannot be written: {error.strerror or error}"
         raise PruneRefused(because) from error
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:
