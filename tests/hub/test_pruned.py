@@ -49,6 +49,7 @@ async def test_the_id_of_a_pruned_channel_is_never_used_again() -> None:
         assert (await refused(ChannelPruned, home.open(A_B, channel_id=channel_id))).name == channel_id
         await refused(ChannelPruned, home.hub.state(channel_id))
         await refused(ChannelPruned, home.hub.erase(channel_id, by="admin"))
+        await refused(ChannelPruned, home.hub.why(channel_id, 4))
         assert await home.hub.list_channels() == []
         (said,) = await home.audited("pruned")
         assert (said["trees"], said["channels"]) == ([channel_id], 1)

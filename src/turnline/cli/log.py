@@ -525,7 +525,8 @@ def _numbers(found: LogStats) -> dict[str, object]:
 
 def _counted(found: LogStats) -> Iterator[str]:
     yield f"{found.address}"
-    yield f"channels    {found.open} open, {found.closed} closed"
+    pruned = f", {found.pruned} pruned" if found.pruned else ""
+    yield f"channels    {found.open} open, {found.closed} closed{pruned}"
     if found.damaged:
         yield plain(f"damaged     {', '.join(found.damaged)}")
     yield f"envelopes   {found.records}"
