@@ -75,6 +75,11 @@ class Erasing:
             done[one] = await self._erase(one, by=by, reason=reason, lines=lines)
         return Erasure(channels={name: count for name, count in done.items() if count})
 
+    def forget(self, channel_id: str) -> None:
+        """Forget what is in memory of a channel that was erased, or pruned (Y3)."""
+        self._channels.forget(channel_id)
+        self._hub.tree.forget(channel_id)
+
     async def _refuse_open_above(self, state: State) -> None:
         below = state
         while True:
@@ -155,8 +160,7 @@ class Erasing:
         state = reduce(adapter.fold, left[1:], state)
         row = row_for(adapter, state)
         await self._hub.lines.erase(channel_id, note, after=note.seq - 1, row=row)
-        self._channels.forget(channel_id)
-        self._hub.tree.forget(channel_id)
+        self.forget(channel_id)
         self._hub.audit_log.note("erased", channel_id=channel_id, seq=note.seq)
 
     def _note(self, last: Envelope, seqs: list[int], *, by: str, reason: str) -> Envelope:

@@ -154,7 +154,8 @@ class Hub:
             place=self._gate.opening,
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
-        self.erase = Erasing(self, self._channels).erase
+        erasing = Erasing(self, self._channels)
+        self.erase, self.forget_pruned = erasing.erase, erasing.forget
         self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
         lease_seconds, process = options.get("lease_seconds", LEASE_SECONDS), options.get("process", worker)
         self.turns = Turns(self, lease_seconds=lease_seconds, process=process)
@@ -417,11 +418,6 @@ class Hub:
             with suppress(ChannelQuarantined):
                 found.append(metadata_of(await self.state(head.channel_id)))
         return [one for one in found if _matches(one, agent_id, wanted, waiting_for)]
-
-    def forget_pruned(self, channel_id: str) -> None:
-        """Forget a channel that was pruned (Y3)."""
-        self._channels.forget(channel_id)
-        self.tree.forget(channel_id)
 
     # Time.
 
