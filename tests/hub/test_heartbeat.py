@@ -144,7 +144,7 @@ async def test_t6_a_worker_that_stops_is_replaced_after_its_lease_and_its_late_p
     async with office(A_B_A) as both:
         seat = both.seats[0]
         claim = await claim_own(seat, both.channel.channel_id, 2)
-        renew = partial(seat.write, both.channel.channel_id, claim, EV_TURN_RENEWED, {})
+        renew = partial(seat.write, both.channel.channel_id, claim.draft(EV_TURN_RENEWED, {}))
         for _ in range(BEATS_PER_LEASE):
             await both.pass_time(BEAT)
             await renew()

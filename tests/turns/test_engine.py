@@ -328,7 +328,7 @@ async def test_a_worker_writes_only_under_the_claims_of_those_that_it_plays() ->
         ann: Any = scene.home.people["ann"].seat
         for event_type, data in ((ev.EV_PACKET, {"body": "mine"}), (ev.EV_TURN_RELEASED, {})):
             with pytest.raises(ClaimLost):
-                await ann.write(channel_id, claim, event_type, data)
+                await ann.write(channel_id, claim.draft(event_type, data))
 
 
 class SlowSeat(Seat):

@@ -118,7 +118,7 @@ class LinkSeat(Seat):
         held = Claim(seq=claim, envelope_id="", agent_id=speaker, worker="", lease_seconds=0)
         # What stands under the id may be what came of the draft: then it was done the first time.
         with suppress(EnvelopeIdReused):
-            await self.write(channel_id, held, event_type, data, audience=audience, envelope_id=envelope_id)
+            await self.write(channel_id, held.draft(event_type, data, audience, envelope_id=envelope_id))
             if event_type == EV_TURN_FAILED:
                 error = data.get("error", {})
                 reason = first_line(f"{error.get('type')}: {error.get('message')}")

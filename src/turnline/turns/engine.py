@@ -277,7 +277,7 @@ class Engine:
         with suppress(TurnlineError):
             claim = (await self._port.state(channel_id)).claim
             if claim is not None and claim.worker == self._player.worker:
-                await self._port.write(channel_id, claim, ev.EV_TURN_RELEASED, {})
+                await self._port.write(channel_id, claim.draft(ev.EV_TURN_RELEASED, {}))
 
     # A turn.
 

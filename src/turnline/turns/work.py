@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec.structs import replace
 
 from turnline.core.claims import Paused
-from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.event_types import EV_TURN_RENEWED, SUBSTANTIVE
 from turnline.core.state import Claim, State
 from turnline.core.views import Floor, Message, WindowedSummary, view_for
@@ -97,17 +97,8 @@ class Port(Protocol):
         """
         ...
 
-    async def write(
-        self,
-        channel_id: str,
-        claim: Claim,
-        event_type: str,
-        data: JsonObject,
-        *,
-        audience: list[str] | None = None,
-        within: Transaction | None = None,
-    ) -> None:
-        """Write a line of the turn: a unit, a packet, a pause, a failure, a release, a sign of life.
+    async def write(self, channel_id: str, draft: Draft, *, within: Transaction | None = None) -> None:
+        """Write a line of a turn (`Claim.draft`): a unit, a packet, a pause, a failure, a sign of life.
 
         While the log is away it is written again, under the same id; a release, a sign of life and a line
         with a transaction are not.
@@ -144,7 +135,7 @@ class Write:
     ) -> None:
         with own_log():
             await self.port.write(
-                self.channel_id, self.claim, event_type, data, audience=audience, within=within
+                self.channel_id, self.claim.draft(event_type, data, audience), within=within
             )
         self.has_sign = True
         if event_type in UNITS:  # A turn that has recorded a unit is not the one that kills processes.
@@ -153,7 +144,7 @@ class Write:
     async def renew(self) -> None:
         """Write a sign of life, unless there was one since the last call."""
         if not self.has_sign:
-            await self.port.write(self.channel_id, self.claim, EV_TURN_RENEWED, {})
+            await self.port.write(self.channel_id, self.claim.draft(EV_TURN_RENEWED, {}))
         self.has_sign = False
 
 
