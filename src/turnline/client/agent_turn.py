@@ -21,7 +21,7 @@ from turnline.agent.journal import Entry
 from turnline.agent.messages import Message, ModelReply, UserMessage
 from turnline.agent.performer import OnProgress, stream_words
 from turnline.agent.round import Outcome, ToolAnswer, ToolAttempt
-from turnline.agent.tool_result import CallPaused, ToolOutput, failure
+from turnline.agent.tool_result import ToolOutput, failure
 from turnline.client.channel import update_context
 from turnline.client.link import Seat
 from turnline.client.plugin import NO_PLUGIN, NetworkPlugin
@@ -37,7 +37,7 @@ from turnline.core.state import State, WorkflowState
 from turnline.errors import AgentError, TurnlineError
 from turnline.turns.journal import TurnJournal, entries
 from turnline.turns.people import People
-from turnline.turns.work import Done, Paused, Work
+from turnline.turns.work import Done, Work
 
 _YOUR_TURN: Final = UserMessage(text="(It is your turn.)")
 _WORKFLOWS: Final = WorkflowAdapter()
@@ -97,14 +97,8 @@ class AgentTurns:
         self._conversations.pop(channel_id, None)
         self._summaries.forget(channel_id)
 
-    async def __call__(self, work: Work) -> Done | Paused:
-        """Do the round, and return the packet, or what the round waits for."""
-        try:
-            return await self._do_round(work)
-        except CallPaused as waits:
-            return waits.paused
-
-    async def _do_round(self, work: Work) -> Done:
+    async def __call__(self, work: Work) -> Done:
+        """Do the round, and return the packet. Raises `CallPaused` for what the round waits for."""
         state, live = work.state, LiveState(work.state)
         channel = LiveChannel(self._seat, work, live)
         journal = _LiveJournal(work, channel)

@@ -12,7 +12,6 @@ from turnline.client.link import Seat
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.routing import packet
 from turnline.core.views import Message
-from turnline.turns.journal import TurnJournal
 from turnline.turns.work import Done, Paused, Perform, Work, read_after
 
 
@@ -29,7 +28,7 @@ class TurnChannel(Channel):
     async def send(self, *args: Any, **kwargs: Any) -> Envelope:
         """See `Channel.send`."""
         envelope = await super().send(*args, **kwargs)
-        self._work.write.has_sign = True
+        self._work.signs.ring()
         return envelope
 
 
@@ -48,17 +47,13 @@ class Turn:
         """Who sees the turn's packet and hears its words, by id or name: None is everyone. Set it first."""
         self._seat = seat
         self._work = work
-        self._journal: TurnJournal | None = None
-        """What the turn has recorded; made by the first `once`."""
 
     async def once(self, key: str, fn: Callable[[], Any]) -> Any:
         """Run `fn` and record its JSON result. After a crash, return the recorded result instead (N4).
 
         Raises `OnceKeyReused` for a key that was used before in this performance of the turn.
         """
-        if self._journal is None:
-            self._journal = TurnJournal(self._work.lines, self._work.record)
-        return await self._journal.once(key, fn)
+        return await self._work.journal.once(key, fn)
 
     @property
     def lines(self) -> list[Envelope]:

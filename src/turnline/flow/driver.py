@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from turnline.agent.failures import is_bug, report_failure
 from turnline.agent.performer import OnProgress, stream_words
+from turnline.agent.tool_result import CallPaused
 from turnline.agent.variables import masked
 from turnline.core import event_types as ev
 from turnline.core.envelope import Envelope, JsonObject
@@ -52,7 +53,7 @@ from turnline.flow.steps.below import Below
 from turnline.flow.trust import TrustKey
 from turnline.flow.trusted_runs import TrustedRuns
 from turnline.flow.verdict import STEP_FAILED, RunError, verdict
-from turnline.flow.work import PerformStep, Services, StepResult, StepWork, UnitOfWork, WorkTimeout
+from turnline.flow.work import PerformStep, Services, StepResult, StepWork, WorkTimeout
 from turnline.hub.hub import Hub
 from turnline.hub.request import OpenRequest
 from turnline.hub.retry import retry
@@ -62,9 +63,9 @@ from turnline.log.base import Bell
 from turnline.threads import off_the_loop
 from turnline.turns.children import perform_target
 from turnline.turns.engine import ERROR_CHARACTERS, OVER, Engine
-from turnline.turns.journal import TurnJournal, entries
+from turnline.turns.journal import entries
 from turnline.turns.people import AskedGroup, People
-from turnline.turns.work import Done, Paused, Perform, Read, Work, WritePacket
+from turnline.turns.work import Done, Paused, Perform, Read, Work
 
 DRIVER: Final = "flows"
 """The name of the participant that opens runs and plays their steps."""
@@ -217,31 +218,29 @@ class Driver:
         self._took.add(work.channel_id)
         step_work = await self._step_work(work, knob)
         ended = await attempt(step_work, self._perform[type(step_work.step)])
-        if isinstance(ended, Paused) and ended.reason == "children":
-            ended = dataclasses.replace(ended, children=work.children.seen_open)
-        return self._outcome(step_work, ended)
+        if isinstance(ended, StepResult):
+            return await self._commit(work, step_work, ended)
+        if ended.reason == "children":
+            return dataclasses.replace(ended, children=work.children.seen_open)
+        return ended
 
-    def _outcome(self, work: StepWork[Any], ended: StepResult | Paused) -> Done | Paused:
-        """Return how the turn ends; where the step's database work does not land, that is its end (F5)."""
-        if isinstance(ended, Paused):
-            return ended
-
-        def otherwise(error: Exception) -> Done | Paused:
-            return self._outcome(work, settle(work, failed(work, error)))
-
-        around = None if ended.commit is None else partial(self._write_with, ended.commit)
-        return Done(data=packet_of(ended), around=around, otherwise=otherwise)
-
-    async def _write_with(self, unit: UnitOfWork, write: WritePacket) -> None:
-        """Write the packet with the step's database work."""
+    async def _commit(self, work: Work, step_work: StepWork[Any], done: StepResult) -> Done | Paused:
+        """Write the packet with the step's database work. If that does not land, the step has failed (F5)."""
+        unit, data = done.commit, self.services.data
+        joins = unit is not None and data is not None and data.shares_log
         try:
-            if self.services.data is not None and self.services.data.shares_log:
-                await write(unit)
-            else:
+            if unit is not None and not joins:
                 await unit.commit_alone()
-                await write(None)
+            await work.write(ev.EV_PACKET, packet_of(done), within=unit if joins else None)
+        except NOT_THE_STEPS:
+            raise
+        except Exception as error:
+            settled = settle(step_work, failed(step_work, error))
+            return settled if isinstance(settled, Paused) else Done(data=packet_of(settled))
         finally:
-            await unit.close()
+            if unit is not None:
+                await unit.close()
+        return Done(is_written=True)
 
     async def _step_work(self, work: Work, knob: RunKnob) -> StepWork[Any]:
         assert self._seat is not None
@@ -273,7 +272,7 @@ class Driver:
                 step=step.id,
                 prefix=f"{tries}-" if tries > 1 else "",
             ),
-            journal=TurnJournal(work.lines, work.record),
+            journal=work.journal,
             recorded=entries(history),
             sleep=self.hub.clock.sleep,
             dropped=partial(self.note_dropped, channel_id),
@@ -369,6 +368,8 @@ async def attempt(work: StepWork[Any], perform: PerformStep) -> StepResult | Pau
             done = await perform(work)
         if isinstance(done, Paused):
             return _within_its_time(work, done)
+    except CallPaused as waits:
+        return _within_its_time(work, waits.paused)
     except NOT_THE_STEPS:
         raise
     except Exception as error:

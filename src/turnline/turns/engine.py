@@ -26,7 +26,6 @@ silent, and is replaced after its lease; what it writes then is refused (T6).
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
@@ -38,6 +37,7 @@ from msgspec.structs import asdict
 
 from turnline import tracing
 from turnline.agent.failures import report_failure
+from turnline.agent.tool_result import CallPaused
 from turnline.core import event_types as ev
 from turnline.core.envelope import JsonObject
 from turnline.core.views import Floor, Notice, floor_for
@@ -56,10 +56,9 @@ from turnline.hub.retry import RETRY_SECONDS, retry
 from turnline.hub.seat import Player
 from turnline.hub.turns import Held, let_go
 from turnline.log.base import Bell
-from turnline.log.joined import Transaction
 from turnline.threads import is_being_cancelled
 from turnline.turns.children import Children
-from turnline.turns.work import AWAY, Done, LogAway, Paused, Perform, Port, Work, Write
+from turnline.turns.work import AWAY, Done, LogAway, Paused, Perform, Port, Work
 
 logger = logging.getLogger(__name__)
 
@@ -265,9 +264,10 @@ class Engine:
             channel_id=channel_id,
             turn=floor.turn,
             speaker=floor.speaker,
+            port=self._port,
+            lane=self._player.lane,
             find_children=partial(Children, self._port, channel_id, floor.turn),
-            write=Write(self._port, channel_id, claimed.claim, self._player.lane),
-            read=self._port.read,
+            signs=Bell(),
         )
         await self._work(work, perform)
 
@@ -298,9 +298,12 @@ class Engine:
     async def _perform(self, work: Work, perform: Perform, span: tracing.Recording) -> None:
         try:
             async with self._heartbeat(work):
-                outcome = await perform(work)
-                if isinstance(outcome, Done):
-                    outcome = await self._commit(work, outcome)
+                try:
+                    outcome = await perform(work)
+                except CallPaused as waits:
+                    outcome = waits.paused
+                if isinstance(outcome, Done) and not outcome.is_written:
+                    await work.write(ev.EV_PACKET, outcome.data, audience=outcome.audience)
             if isinstance(outcome, Paused):
                 await self._pause(work, outcome)
         except AWAY:
@@ -313,25 +316,6 @@ class Engine:
                 await self._fail(work, error)
             except OVER:
                 raise _Lost from None
-
-    async def _commit(self, work: Work, done: Done) -> Done | Paused:
-        """Write the packet. Return how the turn ended, which may be otherwise."""
-
-        async def write(within: Transaction | None) -> None:
-            await work.write(ev.EV_PACKET, done.data, audience=done.audience, within=within)
-
-        try:
-            await (write(None) if done.around is None else done.around(write))
-        except (*OVER, *AWAY):
-            raise
-        except Exception as error:
-            if done.otherwise is None:
-                raise
-            instead = done.otherwise(error)
-            if isinstance(instead, Paused):
-                return instead
-            return await self._commit(work, dataclasses.replace(instead, otherwise=None))
-        return done
 
     async def _pause(self, work: Work, paused: Paused) -> None:
         is_timed = paused.seconds is not None or paused.until is not None
@@ -365,9 +349,12 @@ class Engine:
 
     async def _beat(self, work: Work) -> None:
         while True:
+            seen = work.signs.rung
             await self._port.sleep(work.claim.lease_seconds / BEATS_PER_LEASE)
+            if work.signs.rung > seen:
+                continue
             try:
-                await work.write.renew()
+                await self._port.write(work.channel_id, work.claim.draft(ev.EV_TURN_RENEWED, {}))
             except LogError as error:
                 logger.warning("the claim of a turn could not be renewed: %s", error)
             except TurnlineError:

@@ -28,8 +28,7 @@ from turnline.agent.messages import UserMessage
 from turnline.agent.output import Output as Form
 from turnline.agent.round import Outcome
 from turnline.agent.tool import Tool
-from turnline.agent.tool_result import CallPaused, ToolOutput, failure
-from turnline.core.claims import Paused
+from turnline.agent.tool_result import ToolOutput, failure
 from turnline.core.envelope import JsonObject
 from turnline.errors import AgentError, BadOutput, BadStepValue, ParseFailed, TurnlineError, UnknownName
 from turnline.flow.compile import ERRORS
@@ -42,15 +41,8 @@ from turnline.flow.work import DEFAULT, StepResult, StepWork
 _NO_BLOCK: Final = AgentBlock()
 
 
-async def perform(work: StepWork[AgentStep]) -> StepResult | Paused:
-    """Do the round, and return what becomes of the answer, or what the round waits for."""
-    try:
-        return await _do_round(work)
-    except CallPaused as waits:
-        return waits.paused
-
-
-async def _do_round(work: StepWork[AgentStep]) -> StepResult:
+async def perform(work: StepWork[AgentStep]) -> StepResult:
+    """Do the round, and return what becomes of the answer. Raises `CallPaused` for what it waits for."""
     agent, people = _agent(work), work.people
     talk = agent.conversation(config=_config(work, agent), tools=_tools(work, agent), key=work.key)
     wanted = _Wanted(work.step, talk.output)
