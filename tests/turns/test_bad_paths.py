@@ -194,8 +194,8 @@ async def test_a_log_that_is_away_within_a_tool_is_not_the_tools_answer(tool_nam
 async def test_a_tool_that_catches_every_error_does_not_catch_that_the_log_is_away(away_at: str) -> None:
     async def consult(children: ChildrenInject) -> str:
         try:
-            await children.open("0", consultation("bob", "please"))
-            await children.close("enough")
+            child = await children.open("0", consultation("bob", "please"))
+            await children.close(child, "enough")
         except Exception as error:
             return f"caught {type(error).__name__}"
         return "asked"

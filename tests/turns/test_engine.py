@@ -179,7 +179,7 @@ async def test_n1_a_child_that_closes_resumes_its_parent() -> None:
             await work.children.open("0", request)
         elif child.is_over:
             return Done(data={"body": f"it closed with {child.pending_close_reason}"})
-        return Paused(reason="children", children=work.children.seen_open)
+        return Paused(reason="children", children=[work.children.id_of("0")])
 
     async with engaged(MemoryLog(), asks) as scene:
         channel_id = await scene.open()

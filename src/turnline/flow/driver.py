@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -152,27 +152,29 @@ class Driver:
 
     def _heard(self, line: Envelope) -> None:
         """A line of any channel has landed. Cancel the step of a run that has closed, and tell who waits."""
-        if self._has_stopped:
+        is_over = line.event_type == ev.EV_CHANNEL_CLOSED
+        is_awaited = self._bells and line.event_type in (ev.EV_TURN_PAUSED, ev.EV_HUMAN_REQUESTED)
+        if self._has_stopped or self._engine is None or not (is_over or is_awaited):
             return
-        if line.event_type == ev.EV_CHANNEL_CLOSED and self._engine is not None:
+        if is_over:
             self._engine.cancel(line.channel_id)
-            self._begin(partial(self._ended, line.channel_id))
-        elif line.event_type in (ev.EV_TURN_PAUSED, ev.EV_HUMAN_REQUESTED) and self._bells:
-            self._begin(partial(self._ring, line.channel_id))
-
-    def _begin(self, work: Callable[[], Awaitable[None]]) -> None:
-        async def until_closed() -> None:
-            with suppress(HubClosed):  # The next process finds on the log what is left to do.
-                await work()
-
-        task = asyncio.create_task(until_closed())
+        task = asyncio.create_task(self._tell(line.channel_id, is_over=is_over))
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 
-    async def _ended(self, channel_id: str) -> None:
-        """A channel has closed. What is below it is closed by the hub."""
-        self._tell_failure(await self._read(channel_id))
-        await self._ring(channel_id)
+    async def _tell(self, channel_id: str, *, is_over: bool) -> None:
+        """Report a run that has failed; tell those who wait for a run, or for one above it.
+
+        The hub closes what is below it. If the hub has closed, the next process finds the rest on the log.
+        """
+        above: str | None = channel_id
+        with suppress(TurnlineError):
+            if is_over:
+                self._tell_failure(await self._read(channel_id))
+            while above is not None:
+                if (bell := self._bells.get(above)) is not None:
+                    bell.ring()
+                above = (await self._read(above)).spec.parent_id
 
     async def _read(self, channel_id: str) -> State:
         return await retry(self.hub.clock, partial(self.hub.state, channel_id), f"{channel_id} is not read")
@@ -192,18 +194,6 @@ class Driver:
         if error is not None and error.type != CANCELLED:
             self._on_failed(state, error)
 
-    async def _ring(self, channel_id: str) -> None:
-        """Tell those who wait for the run, or for one above it."""
-        parent: str | None = channel_id
-        while parent is not None:
-            bell = self._bells.get(parent)
-            if bell is not None:
-                bell.ring()
-            try:
-                parent = (await self._read(parent)).spec.parent_id
-            except TurnlineError:
-                return
-
     # A step.
 
     def _performer_of(self, speaker: str) -> Perform | None:
@@ -218,11 +208,7 @@ class Driver:
         self._took.add(work.channel_id)
         step_work = await self._step_work(work, knob)
         ended = await attempt(step_work, self._perform[type(step_work.step)])
-        if isinstance(ended, StepResult):
-            return await self._commit(work, step_work, ended)
-        if ended.reason == "children":
-            return dataclasses.replace(ended, children=work.children.seen_open)
-        return ended
+        return ended if isinstance(ended, Paused) else await self._commit(work, step_work, ended)
 
     async def _commit(self, work: Work, step_work: StepWork[Any], done: StepResult) -> Done | Paused:
         """Write the packet with the step's database work. If that does not land, the step has failed (F5)."""
@@ -263,14 +249,16 @@ class Driver:
             elapsed_seconds=elapsed,
             services=await self._services_for(state, flow, knob.digest),
             children=Below(
-                children=work.children,
+                work.port,
+                channel_id,
+                work.turn,
+                prefix=f"{tries}-" if tries > 1 else "",
                 definitions=self.definitions,
                 trusted_runs=self._trusted_runs,
                 state_of=self.hub.state,
                 run=state,
                 knob=knob,
                 step=step.id,
-                prefix=f"{tries}-" if tries > 1 else "",
             ),
             journal=work.journal,
             recorded=entries(history),
