@@ -30,7 +30,7 @@ from turnline.client.turn import TurnChannel
 from turnline.core import event_types as ev, questions, views
 from turnline.core.adapters import WorkflowAdapter
 from turnline.core.channel import ChannelSpec
-from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.envelope import JsonObject
 from turnline.core.event_types import JSON, body_of
 from turnline.core.routing import Handoff, packet
 from turnline.core.state import State, WorkflowState
@@ -63,24 +63,6 @@ class LiveState:
             self._state = state
 
 
-class LiveChannel(TurnChannel):
-    """The channel of an agent's turn. What is sent through it is in `live` at once."""
-
-    def __init__(self, seat: Seat, work: Work, live: LiveState) -> None:
-        super().__init__(seat, work)
-        self._live = live
-
-    async def send(self, *args: Any, **kwargs: Any) -> Envelope:
-        """See `Channel.send`."""
-        envelope = await super().send(*args, **kwargs)
-        await self.refresh()
-        return envelope
-
-    async def refresh(self) -> None:
-        """Show the turn's tools the state as it is now."""
-        self._live.refresh(await self.state())
-
-
 class AgentTurns:
     """Takes an agent's turns, on every channel it is on."""
 
@@ -100,13 +82,13 @@ class AgentTurns:
     async def __call__(self, work: Work) -> Done:
         """Do the round, and return the packet. Raises `CallPaused` for what the round waits for."""
         state, live = work.state, LiveState(work.state)
-        channel = LiveChannel(self._seat, work, live)
+        channel = TurnChannel(self._seat, work, on_change=live.refresh)
         journal = _LiveJournal(work, channel)
         nobody = NO_PERSON_BELOW if state.spec.parent_id is not None else ""
         people = People(work, questions.people_of(state.spec), self._seat.read_next, nobody=nobody)
         shown, spent = await self._summaries.shown(work)
         talk = replace(
-            self._conversation(work.channel_id),
+            self._conversations.get(work.channel_id) or self._begin(work.channel_id),
             messages=spoken(shown),
             key=work.key,
             tools=self._plugin.tools_for(self._agent),
@@ -158,10 +140,8 @@ class AgentTurns:
         is_heard = self._seat.is_heard(channel_id)
         return stream_words(partial(self._seat.tell_text, channel_id)) if is_heard else None
 
-    def _conversation(self, channel_id: str) -> Conversation:
-        if channel_id not in self._conversations:
-            self._conversations[channel_id] = self._agent.conversation()
-        return self._conversations[channel_id]
+    def _begin(self, channel_id: str) -> Conversation:
+        return self._conversations.setdefault(channel_id, self._agent.conversation())
 
 
 def spoken(messages: Sequence[views.Message]) -> tuple[Message, ...]:
@@ -196,7 +176,7 @@ def routing_tools(state: State) -> frozenset[str]:
 class _LiveJournal(TurnJournal):
     """Keeps the state that tools see up to date with what the round records."""
 
-    def __init__(self, work: Work, channel: LiveChannel) -> None:
+    def __init__(self, work: Work, channel: TurnChannel) -> None:
         super().__init__(work.lines, work.record)
         self._channel = channel
 

@@ -11,6 +11,7 @@ from turnline.client.channel import Channel
 from turnline.client.link import Seat
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.routing import packet
+from turnline.core.state import State
 from turnline.core.views import Message
 from turnline.turns.work import Done, Paused, Perform, Work, read_after
 
@@ -18,9 +19,11 @@ from turnline.turns.work import Done, Paused, Perform, Work, read_after
 class TurnChannel(Channel):
     """The channel of a turn. What is sent through it is part of the turn."""
 
-    def __init__(self, seat: Seat, work: Work) -> None:
+    def __init__(self, seat: Seat, work: Work, *, on_change: Callable[[State], None] | None = None) -> None:
+        """`on_change` gets the channel's state after each send."""
         super().__init__(seat, work.channel_id, claim=work.claim.seq)
         self._work = work
+        self._on_change = on_change
 
     def _call(self) -> str:
         return current_call.get()
@@ -29,7 +32,13 @@ class TurnChannel(Channel):
         """See `Channel.send`."""
         envelope = await super().send(*args, **kwargs)
         self._work.signs.ring()
+        await self.refresh()
         return envelope
+
+    async def refresh(self) -> None:
+        """Show the turn's tools the state as it is now."""
+        if self._on_change is not None:
+            self._on_change(await self.state())
 
 
 class Turn:
