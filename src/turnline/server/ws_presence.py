@@ -17,15 +17,15 @@ import asyncio
 import logging
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from turnline.client.frames import Answer, Request, Text, Told, converted
+from turnline.client.frames import Answer, Request, Text, Told
 from turnline.client.parts import check_size
 from turnline.client.told_errors import told
 from turnline.core.channel import ChannelSpec
@@ -45,7 +45,14 @@ from turnline.hub.texts import Listening, TurnText, is_for
 from turnline.server.auth.operations import authorise
 from turnline.server.auth.principal import Principal
 from turnline.server.ws_outbox import Outbox
-from turnline.server.ws_requests import LinkSeat, channel_of, check_known, member_state, perform
+from turnline.server.ws_requests import (
+    LinkSeat,
+    channel_of,
+    check_known,
+    member_state,
+    perform,
+    read_arguments,
+)
 from turnline.server.ws_settings import WsCounters, WsSettings
 
 logger = logging.getLogger(__name__)
@@ -61,25 +68,6 @@ class Desk(Struct, frozen=True, kw_only=True):
     """Who has taken a seat over this door -> its presence."""
     is_open: bool = False
     """Whether there are no tokens: everybody who can connect is the same person."""
-
-
-class RegisterArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whom to register."""
-
-    passport: Passport
-    resume: Resume | None = None
-    rule: Rule | None = None
-
-
-class ResumeArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a client that comes back has been."""
-
-    seats: dict[str, dict[str, int]]
-    """Seat -> channel -> the line up to which it has been told."""
-    pending: list[str]
-    """The requests that it still waits for."""
-    earlier: list[str] = []
-    """Presences that it had before. One may still be here: a server can take long to notice a cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,23 +174,33 @@ class Presence:
         operation = check_known(request) if own is None else "channels.connect"
         self._authorise(operation, channel_of(request))
         if own is not None:
-            return await own(self, request)
+            return await own(self, **read_arguments(own, request))
         return await perform(self._hub, self._seat(request.seat), request)
 
-    async def _attach(self, request: Request) -> None:
-        self._take_seat(request.seat)
+    async def _attach(self, seat: str) -> None:
+        self._take_seat(seat)
 
-    async def _detach(self, request: Request) -> None:
-        self._leave(request.seat)
+    async def _detach(self, seat: str) -> None:
+        self._leave(seat)
 
-    async def _resume(self, request: Request) -> dict[str, object]:
-        """Return which seats could not be taken again, and why."""
-        args = converted(request.args, ResumeArgs)
-        self._earlier = frozenset(args.earlier)
-        for request_id in {*self._running, *self._kept} - {*args.pending, request.id}:
-            self.cancel(request_id)
+    async def _resume(
+        self,
+        seats: dict[str, dict[str, int]],
+        pending: list[str],
+        request_id: str,
+        earlier: frozenset[str] = frozenset(),
+    ) -> dict[str, object]:
+        """Take the seats of a client that comes back; return which ones could not be taken, and why.
+
+        `seats` says for each seat and channel up to which line the client has been told. It still waits for
+        the requests in `pending`. Of its presences `earlier` one may still be here: a server can take long
+        to notice a cut.
+        """
+        self._earlier = earlier
+        for one in {*self._running, *self._kept} - {*pending, request_id}:
+            self.cancel(one)
         lost: dict[str, object] = {}
-        for agent_id, points in args.seats.items():
+        for agent_id, points in seats.items():
             try:
                 self._take_seat(agent_id)
             except TurnlineError as error:
@@ -211,12 +209,13 @@ class Presence:
                 self._begin(self._catch_up(agent_id, points))
         return {"lost": lost}
 
-    async def _register(self, request: Request) -> object:
+    async def _register(
+        self, passport: Passport, resume: Resume | None = None, rule: Rule | None = None
+    ) -> object:
         """Register a participant of this principal's. The hub refuses a name that is another owner's."""
-        args = converted(request.args, RegisterArgs)
-        if args.rule is not None:
+        if rule is not None:
             self._authorise("agents.rule")
-        passport, by = args.passport, None
+        by = None
         if not self.desk.is_open:
             user = self.principal.user_id
             if passport.owner not in ("", user):
@@ -224,14 +223,12 @@ class Presence:
                 raise BadDraft("passport.owner", found="somebody else", expected=expected)
             passport = msgspec.structs.replace(passport, owner=user)
             by = Registrar(user, self._is_admin(), self.desk.settings.names_per_user)
-        registration = await self._hub.enrol(
-            passport, args.resume, args.rule, by=by, before_change=self._replace_dead
-        )
+        registration = await self._hub.enrol(passport, resume, rule, by=by, before_change=self._replace_dead)
         return msgspec.to_builtins(registration)
 
-    async def _unregister(self, request: Request) -> None:
+    async def _unregister(self, seat: str) -> None:
         """Remove a participant whose seat this client has."""
-        agent_id = self._seat(request.seat).agent_id
+        agent_id = self._seat(seat).agent_id
         if self._registration(agent_id).rule != Rule():  # Registered again, it would be rid of its rule.
             self._authorise("agents.rule")
         await self._hub.unregister(agent_id)
@@ -314,18 +311,17 @@ class Presence:
 
     # Words.
 
-    async def _listen(self, request: Request) -> None:
-        channel_id = channel_of(request)
+    async def _listen(self, seat: str, channel_id: str) -> None:
         self._authorise("channels.stream", channel_id)
-        state = await member_state(self._hub, self._seat(request.seat).agent_id, channel_id)
+        state = await member_state(self._hub, self._seat(seat).agent_id, channel_id)
         if len(self._listening) >= self.desk.settings.listening:
             raise BadFrame(f"this client listens to {len(self._listening)} channels already")
         if channel_id not in self._listening:
             self._listening[channel_id] = Overhearing(self, state)
             self._listening[channel_id].__enter__()
 
-    async def _unlisten(self, request: Request) -> None:
-        if (listening := self._listening.pop(channel_of(request), None)) is not None:
+    async def _unlisten(self, channel_id: str) -> None:
+        if (listening := self._listening.pop(channel_id, None)) is not None:
             listening.__exit__()
 
     def may_hear(self, spec: ChannelSpec, words: TurnText) -> bool:
@@ -391,7 +387,7 @@ class Presence:
         task.add_done_callback(self._errands.discard)
 
 
-OWN = {
+OWN: Final[dict[str, Callable[..., Awaitable[object]]]] = {
     "register": Presence._register,
     "unregister": Presence._unregister,
     "attach": Presence._attach,
