@@ -335,11 +335,8 @@ class Presence:
             state = await member_state(self._hub, words.agent_id, words.channel_id)
         except TurnlineError:
             return
-        if (
-            state.claim is not None
-            and state.claim.agent_id == words.agent_id
-            and words.agent_id in self._seats
-        ):
+        worker = None if state.claim is None else state.claim.agent_id
+        if worker == words.agent_id and worker in self._seats:
             names = state.spec.names()
             to = None if words.audience is None else [names[one] for one in words.audience if one in names]
             self._seats[words.agent_id].tell_text(words.channel_id, words.text, to)
