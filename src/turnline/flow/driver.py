@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from turnline.agent.failures import is_bug, report_failure
 from turnline.agent.performer import OnProgress, stream_words
-from turnline.agent.tool_result import CallPaused
+from turnline.agent.tool_result import catch_pause
 from turnline.agent.variables import masked
 from turnline.core import event_types as ev
 from turnline.core.envelope import Envelope, JsonObject
@@ -207,26 +207,7 @@ class Driver:
             raise ChannelClosed(work.channel_id, reason=CANCELLED)
         self._took.add(work.channel_id)
         step_work = await self._step_work(work, knob)
-        ended = await attempt(step_work, self._perform[type(step_work.step)])
-        return ended if isinstance(ended, Paused) else await self._commit(work, step_work, ended)
-
-    async def _commit(self, work: Work, step_work: StepWork[Any], done: StepResult) -> Done | Paused:
-        """Write the packet with the step's database work. If that does not land, the step has failed (F5)."""
-        unit, data = done.commit, self.services.data
-        joins = unit is not None and data is not None and data.shares_log
-        try:
-            if unit is not None and not joins:
-                await unit.commit_alone()
-            await work.write(ev.EV_PACKET, packet_of(done), within=unit if joins else None)
-        except NOT_THE_STEPS:
-            raise
-        except Exception as error:
-            settled = settle(step_work, failed(step_work, error))
-            return settled if isinstance(settled, Paused) else Done(data=packet_of(settled))
-        finally:
-            if unit is not None:
-                await unit.close()
-        return Done(is_written=True)
+        return await attempt(step_work, self._perform[type(step_work.step)], work)
 
     async def _step_work(self, work: Work, knob: RunKnob) -> StepWork[Any]:
         assert self._seat is not None
@@ -346,30 +327,43 @@ def _this_attempt(lines: list[Envelope]) -> tuple[int, list[Envelope]]:
 # An attempt at a step.
 
 
-async def attempt(work: StepWork[Any], perform: PerformStep) -> StepResult | Paused:
-    """Return how the step ended, or that it waits."""
-    when = work.step.when
-    if when is not None and not await _holds(when, work.public):
-        return StepResult(body=f"passed over: {when}")
+async def attempt(work: StepWork[Any], perform: PerformStep, turn: Work) -> Done | Paused:
+    """Perform the step, and write its packet with its database work. Return how the turn ended.
+
+    What the step raises, and what keeps its packet from landing, is how the step ended (F5).
+    """
+    when, unit = work.step.when, None
+    is_due = when is None or await _holds(when, work.public)
     try:
         async with work.within:
-            done = await perform(work)
+            done = await catch_pause(perform(work)) if is_due else StepResult(body=f"passed over: {when}")
         if isinstance(done, Paused):
             return _within_its_time(work, done)
-    except CallPaused as waits:
-        return _within_its_time(work, waits.paused)
-    except NOT_THE_STEPS:
-        raise
-    except Exception as error:
-        done = failed(work, work.took_too_long if work.within.has_expired else error)
-    else:
+        unit = done.commit
         if done.signal in ERRORS:
             reason = done.private.get("_last_error") or f"it ended with the signal {done.signal!r}"
             report_failure(_step_of(work), None, masked(str(reason), _hidden(work)))
-    settled = settle(work, done)
-    if settled is not done and done.commit is not None:
-        await done.commit.close()
-    return settled
+        settled = settle(work, done)
+        if isinstance(settled, StepResult):
+            await _commit(work, settled, turn)
+            return Done(is_written=True)
+    except NOT_THE_STEPS:
+        raise
+    except Exception as error:
+        settled = settle(work, failed(work, work.took_too_long if work.within.has_expired else error))
+    finally:
+        if unit is not None:
+            await unit.close()
+    return settled if isinstance(settled, Paused) else Done(data=packet_of(settled))
+
+
+async def _commit(work: StepWork[Any], done: StepResult, turn: Work) -> None:
+    """Write the packet with the step's database work: in one transaction where the log can (F7)."""
+    unit, data = done.commit, work.services.data
+    joins = data is not None and data.shares_log
+    if unit is not None and not joins:
+        await unit.commit_alone()
+    await turn.write(ev.EV_PACKET, packet_of(done), within=unit if joins else None)
 
 
 async def _holds(when: str, context: JsonObject) -> bool:

@@ -37,7 +37,7 @@ from msgspec.structs import asdict
 
 from turnline import tracing
 from turnline.agent.failures import report_failure
-from turnline.agent.tool_result import CallPaused
+from turnline.agent.tool_result import catch_pause
 from turnline.core import event_types as ev
 from turnline.core.envelope import JsonObject
 from turnline.core.views import Floor, Notice, floor_for
@@ -298,10 +298,7 @@ class Engine:
     async def _perform(self, work: Work, perform: Perform, span: tracing.Recording) -> None:
         try:
             async with self._heartbeat(work):
-                try:
-                    outcome = await perform(work)
-                except CallPaused as waits:
-                    outcome = waits.paused
+                outcome = await catch_pause(perform(work))
                 if isinstance(outcome, Done) and not outcome.is_written:
                     await work.write(ev.EV_PACKET, outcome.data, audience=outcome.audience)
             if isinstance(outcome, Paused):
