@@ -37,7 +37,7 @@ from msgspec.structs import asdict
 
 from turnline import tracing
 from turnline.agent.failures import report_failure
-from turnline.agent.tool_result import catch_pause
+from turnline.agent.tool_result import CallPaused
 from turnline.core import event_types as ev
 from turnline.core.envelope import JsonObject
 from turnline.core.views import Floor, Notice, floor_for
@@ -298,7 +298,10 @@ class Engine:
     async def _perform(self, work: Work, perform: Perform, span: tracing.Recording) -> None:
         try:
             async with self._heartbeat(work):
-                outcome = await catch_pause(perform(work))
+                try:
+                    outcome = await perform(work)
+                except CallPaused as waits:
+                    outcome = waits.paused
                 if isinstance(outcome, Done) and not outcome.is_written:
                     await work.write(ev.EV_PACKET, outcome.data, audience=outcome.audience)
             if isinstance(outcome, Paused):
