@@ -35,7 +35,7 @@ from turnline.agent.model import Model, ModelRequest, OnText
 from turnline.agent.round import AskModel, CallTools, Outcome, Round, ToolAnswer, ToolAttempt
 from turnline.agent.storable import storable_answer, storable_reply
 from turnline.agent.tool import ToolRetry
-from turnline.agent.tool_result import CallPaused, ToolOutput, catch_pause
+from turnline.agent.tool_result import CallPaused, ToolOutput
 from turnline.agent.toolbox import Toolbox
 from turnline.core.claims import Paused, join_pauses
 from turnline.core.envelope import JsonObject
@@ -208,7 +208,7 @@ class Performer:
         """Return the answers. If calls wait, raise `CallPaused` when no other call runs any more (N1b)."""
         places = (f"{replies}.{number}" for number in range(1, len(step.calls) + 1))
         tasks = [
-            asyncio.ensure_future(catch_pause(self._answer(call, place)))
+            asyncio.ensure_future(self._answer_or_pause(call, place))
             for call, place in zip(step.calls, places, strict=True)
         ]
         try:
@@ -221,6 +221,12 @@ class Performer:
         if pauses:
             raise CallPaused(join_pauses(pauses))
         return [one for one in answers if isinstance(one, ToolAnswer)]
+
+    async def _answer_or_pause(self, call: ToolCall, place: str) -> ToolAnswer | Paused:
+        try:
+            return await self._answer(call, place)
+        except CallPaused as waits:
+            return waits.paused
 
     async def _answer(self, call: ToolCall, place: str) -> ToolAnswer:
         known = self.recorded.answer(call)

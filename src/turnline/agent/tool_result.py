@@ -12,10 +12,9 @@ not: `failure` masks variables and dependencies in it (V4).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from pydantic import BaseModel, ValidationError
@@ -29,8 +28,6 @@ from turnline.core.json import normalised
 from turnline.core.routing import Finish, Handoff
 from turnline.core.variables import check_keys
 from turnline.errors import BadDraft
-
-T = TypeVar("T")
 
 MAX_ERROR_CHARACTERS: Final = 1_000
 
@@ -74,14 +71,6 @@ class CallPaused(BaseException):
     def __init__(self, paused: Paused) -> None:
         self.paused = paused
         super().__init__(paused.reason)
-
-
-async def catch_pause(work: Awaitable[T]) -> T | Paused:
-    """Return what the work comes to, or the pause of the call that it waits for."""
-    try:
-        return await work
-    except CallPaused as waits:
-        return waits.paused
 
 
 def output_of(returned: object, reason: str = "") -> ToolOutput:

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from turnline.agent.failures import is_bug, report_failure
 from turnline.agent.performer import OnProgress, stream_words
-from turnline.agent.tool_result import catch_pause
+from turnline.agent.tool_result import CallPaused
 from turnline.agent.variables import masked
 from turnline.core import event_types as ev
 from turnline.core.envelope import Envelope, JsonObject
@@ -336,7 +336,7 @@ async def attempt(work: StepWork[Any], perform: PerformStep, turn: Work) -> Done
     is_due = when is None or await _holds(when, work.public)
     try:
         async with work.within:
-            done = await catch_pause(perform(work)) if is_due else StepResult(body=f"passed over: {when}")
+            done = await _perform(work, perform) if is_due else StepResult(body=f"passed over: {when}")
         if isinstance(done, Paused):
             return _within_its_time(work, done)
         unit = done.commit
@@ -355,6 +355,13 @@ async def attempt(work: StepWork[Any], perform: PerformStep, turn: Work) -> Done
         if unit is not None:
             await unit.close()
     return settled if isinstance(settled, Paused) else Done(data=packet_of(settled))
+
+
+async def _perform(work: StepWork[Any], perform: PerformStep) -> StepResult | Paused:
+    try:
+        return await perform(work)
+    except CallPaused as waits:
+        return waits.paused
 
 
 async def _commit(work: StepWork[Any], done: StepResult, turn: Work) -> None:
