@@ -45,14 +45,7 @@ from turnline.hub.texts import Listening, TurnText, is_for
 from turnline.server.auth.operations import authorise
 from turnline.server.auth.principal import Principal
 from turnline.server.ws_outbox import Outbox
-from turnline.server.ws_requests import (
-    LinkSeat,
-    channel_of,
-    check_known,
-    member_state,
-    perform,
-    read_arguments,
-)
+from turnline.server.ws_requests import LinkSeat, channel_of, check_known, member_state, perform, read_args
 from turnline.server.ws_settings import WsCounters, WsSettings
 
 logger = logging.getLogger(__name__)
@@ -174,7 +167,7 @@ class Presence:
         operation = check_known(request) if own is None else "channels.connect"
         self._authorise(operation, channel_of(request))
         if own is not None:
-            return await own(self, **read_arguments(own, request))
+            return await own(self, **read_args(own, request))
         return await perform(self._hub, self._seat(request.seat), request)
 
     async def _attach(self, seat: str) -> None:

@@ -174,7 +174,7 @@ _FROM_FRAME: Final = {"envelope_id": "id", "request_id": "id", "seat": "seat"}
 """Parameters that the request itself gives, not its arguments (rules 1 and 3) -> its field."""
 
 
-def read_arguments(function: Callable[..., object], request: Request) -> JsonObject:
+def read_args(function: Callable[..., object], request: Request) -> JsonObject:
     """Return what an operation is called with: its parameters say what. Raises `BadFrame`."""
     given = {key: getattr(request, field) for key, field in _FROM_FRAME.items()}
     wanted = signature(function).parameters
@@ -188,7 +188,7 @@ async def perform(hub: Hub, seat: LinkSeat, request: Request) -> object:
     As text, a large result that is kept until its client acknowledges it costs the loop little.
     """
     function = REQUESTS[request.op][1]
-    args = read_arguments(function, request)
+    args = read_args(function, request)
     if "channel_id" in args:
         check = partial(member_state, hub, seat.agent_id, args["channel_id"])
         what = f"a unit of a turn on {args['channel_id']} is not recorded yet"

@@ -3,9 +3,10 @@
     async def perform(work: Work) -> Done | Paused
 
 A performer reads the work and returns. The engine claims the turn, writes the packet or the pause, and
-releases what cannot be finished. A performer that has to wait returns `Paused`, and nothing of it stays in
-memory: when the answer is there, the time has come, or a child has closed, it is called again and finds
-what came in `work.lines`. So it is written as a function of what is on the log.
+releases what cannot be finished. A performer that has to wait returns `Paused`, or lets the `CallPaused` of
+an agent's round pass. Nothing of it stays in memory: when the answer is there, the time has come, or a child
+has closed, it is called again and finds what came in `work.lines`. So it is written as a function of what is
+on the log.
 
 What it raises fails the turn (T5), except what is wrong with the claim or the log.
 """
