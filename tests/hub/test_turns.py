@@ -60,7 +60,7 @@ async def test_a_participant_records_and_releases_nothing_under_the_claim_of_ano
         for name in ("bob", "mallory"):
             seat = home[name].seat
             await refused(ClaimLost, record(seat, channel.channel_id, taken, EV_TURN_TOOL, forged))
-            await refused(ClaimLost, seat.write(channel.channel_id, taken, EV_TURN_RENEWED, {}))
+            await refused(ClaimLost, seat.write(channel.channel_id, taken.draft(EV_TURN_RENEWED, {})))
             await refused(ClaimLost, release(seat, channel.channel_id, taken))
         await record(home["alice"].seat, channel.channel_id, taken, EV_TURN_TOOL, {"entry": {}})
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState
 from turnline.core.codec import is_code
-from turnline.core.envelope import JsonObject
+from turnline.core.envelope import Draft, JsonObject
 from turnline.core.undo import Write
 
 KEPT_SAID: Final = 64
@@ -62,6 +62,19 @@ class Claim(Struct, frozen=True, kw_only=True):
     lease_seconds: float
     alone: bool = False
     """The worker started nothing else beside this turn, so a crash is the turn's own (N3)."""
+
+    def draft(
+        self, event_type: str, data: JsonObject, audience: list[str] | None = None, *, envelope_id: str = ""
+    ) -> Draft:
+        """Return the draft of a line of the turn. Without an id it gets one when it is written."""
+        return Draft(
+            envelope_id=envelope_id,
+            sender_id=self.agent_id,
+            event_type=event_type,
+            event_data=data,
+            audience=audience,
+            claim=self.seq,
+        )
 
 
 class Pause(Struct, frozen=True, kw_only=True, omit_defaults=True):
