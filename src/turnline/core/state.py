@@ -33,6 +33,8 @@ EVENT: Final = "event"
 """What a turn waits for that others have to bring."""
 RETRY: Final = "retry"
 """The turn failed and waits for its next attempt, which starts from the beginning."""
+USER_KEY: Final = "_user_id"
+"""The private variable that names the user of a run."""
 STUCK: Final = "stuck"
 """The turn killed its worker again and again. It waits for an operator's retry (N3)."""
 
@@ -247,7 +249,7 @@ def row_of(state: State, deadline: datetime | None, waits_for: list[str]) -> Cha
     """
     spec = state.spec
     is_open = not state.is_over
-    waits = waiting_for(state) or (PERSON if has_open_question(state) else "")
+    is_asking = has_open_question(state) and not state.is_stuck
     flow = spec.knobs.get("flow") if spec.is_flow_run else None
     return ChannelRow(
         channel_id=spec.channel_id,
@@ -263,7 +265,10 @@ def row_of(state: State, deadline: datetime | None, waits_for: list[str]) -> Cha
         parent_id=spec.parent_id or "",
         origin=spec.forked_from.channel if spec.forked_from else "",
         speaker_id=(state.expected_next_speaker or "") if is_open else "",
-        waiting_for=waits if is_open else "",
+        last_speaker_id=state.last_speaker_id or "",
+        turn_count=state.turn_count,
+        user_id=str(state.private_vars.get(USER_KEY) or ""),
+        waiting_for=(PERSON if is_asking else waiting_for(state)) if is_open else "",
         waits_for=waits_for,
         waits_for_children=is_open and state.pause is not None and bool(state.pause.children),
         forked_for=state.forked_for,

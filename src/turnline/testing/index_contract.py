@@ -42,6 +42,8 @@ ROWS: Final = [
     row("run-below", created_at=at(5), flow="leads", parent_id="run", waiting_for="person"),
     row("run-done", created_at=at(6), flow="leads", **closed("done", labels={"team": "red"})),
     row("run-failed", created_at=at(7), flow="leads", **closed("turn_failed", participants=["agent"])),
+    row("run-ended", created_at=at(7), flow="leads", **closed("")),
+    row("run-closing", created_at=at(7), flow="leads", close_code="done", status=ChannelState.CLOSING),
     row("other-run", created_at=at(8), flow="invoices", waiting_for="timer", deadline=at(40)),
     row("x-fork", created_at=at(9), origin="run", type="conversation", speaker_id="ann"),
     row("closed", created_at=at(10), **closed("")),
@@ -64,13 +66,16 @@ FILTERS: Final = [
     ChannelFilter(labels={"team": "red", "who": "ann"}),
     ChannelFilter(labels={"note": LONG}),
     ChannelFilter(labels={"\0": "\0"}),
-    ChannelFilter(participant="agent"),
-    ChannelFilter(participant=LONG),
+    ChannelFilter(participants=["agent"]),
+    ChannelFilter(participants=[LONG]),
+    ChannelFilter(participants=["ann", "agent"]),
     ChannelFilter(parent_id="run"),
     ChannelFilter(origin="run"),
     ChannelFilter(speaker_id="agent"),
     ChannelFilter(waiting_for=["person"]),
     ChannelFilter(waiting_for=["person", "timer", "message"]),
+    ChannelFilter(is_waiting=True),
+    ChannelFilter(is_waiting=False),
     ChannelFilter(close_codes=["done"]),
     ChannelFilter(close_codes=["done", "turn_failed"]),
     ChannelFilter(but_close_codes=["done"]),
@@ -101,6 +106,9 @@ class IndexContract:
             flow="leads",
             parent_id="above",
             origin="before",
+            last_speaker_id="ann",
+            turn_count=3,
+            user_id="ann",
             **closed("done", deadline=at(5), speaker_id="bob", waiting_for="person"),
         )
         await add_channel(log, full)
@@ -125,7 +133,7 @@ class IndexContract:
         assert await log.row("c") == moved
         assert await log.rows(ChannelFilter(speaker_id="ann"), limit=10) == []
         assert await log.rows(ChannelFilter(speaker_id="bob"), limit=10) == [moved]
-        assert await log.rows(ChannelFilter(labels={"k": "v"}, participant="ann"), limit=10) == [moved]
+        assert await log.rows(ChannelFilter(labels={"k": "v"}, participants=["ann"]), limit=10) == [moved]
 
     async def test_an_append_that_is_refused_leaves_the_row_as_it_was(self, log: Log) -> None:
         first = row("c", speaker_id="ann")
