@@ -95,7 +95,8 @@ def channels(verb: str, *arguments: object, log: Path) -> str:
 
 
 def of(verb: str, *arguments: object, log: Path) -> Any:
-    return json.loads(channels(verb, *arguments, "--json", log=log))
+    told = json.loads(channels(verb, *arguments, "--json", log=log))
+    return told["channels"] if verb == "list" else told
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_list_shows_who_has_the_floor_where(log: Path) -> None:
     assert shown.splitlines()[0].split()[:3] == ["id", "type", "status"]
     assert shown.splitlines()[1].startswith("c1  workflow  active")
     assert of("list", "--status", "closed", log=log) == []
-    assert of("list", "--agent", "nobody", log=log) == []
+    assert of("list", "--participant", "nobody", log=log) == []
 
 
 def test_show_tells_the_context_and_the_lines_without_what_a_terminal_would_obey(log: Path) -> None:
@@ -357,11 +358,13 @@ def test_the_log_is_the_projects_own_unless_something_else_is_said(tmp_path: Pat
     held(folder / "other.db", name="other")
 
     assert [
-        one["channel_id"] for one in json.loads(call("channels", "list", "--dir", str(folder), "--json").out)
+        one["channel_id"]
+        for one in json.loads(call("channels", "list", "--dir", str(folder), "--json").out)["channels"]
     ] == ["own"]
     (folder / "turnline.yaml").write_text(f"log: sqlite:///{folder / 'other.db'}")
     assert [
-        one["channel_id"] for one in json.loads(call("channels", "list", "--dir", str(folder), "--json").out)
+        one["channel_id"]
+        for one in json.loads(call("channels", "list", "--dir", str(folder), "--json").out)["channels"]
     ] == ["other"]
 
 
@@ -456,6 +459,8 @@ def test_looking_changes_nothing_on_the_log(log: Path) -> None:
     assert of("show", "c1", log=log) == before
 
 
-@pytest.mark.parametrize("verb", ["list", "show", "tail", "why", "fork", "retry", "diff", "export", "answer"])
+@pytest.mark.parametrize(
+    "verb", ["list", "show", "tail", "why", "fork", "retry", "close", "diff", "export", "answer"]
+)
 def test_every_verb_has_an_example(verb: str) -> None:
     assert "Example: turnline channels " in call("channels", verb, "--help").out

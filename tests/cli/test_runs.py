@@ -139,7 +139,8 @@ def test_a_fork_of_a_run_has_its_past_and_what_is_no_run_cannot_be_forked(folder
 def of(verb: str, *arguments: str) -> Any:
     done = call("runs", verb, *arguments, "--json")
     assert done.code == 0, done
-    return json.loads(done.out)
+    told = json.loads(done.out)
+    return told["runs"] if verb == "list" else told
 
 
 def test_list_and_show_tell_where_a_run_stands_and_nothing_private(folder: Path) -> None:
@@ -249,7 +250,7 @@ def test_a_run_that_is_not_there_is_named(folder: Path) -> None:
             call("runs", verb, "r2")
 
 
-@pytest.mark.parametrize("verb", ["list", "show", "tail", "why", "retry", "export"])
+@pytest.mark.parametrize("verb", ["list", "show", "tail", "why", "cancel", "retry", "export"])
 def test_every_verb_has_an_example(verb: str) -> None:
     assert "Example: turnline runs " in call("runs", verb, "--help").out
 

@@ -31,6 +31,8 @@ LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 PERSON: Final = "person"
 EVENT: Final = "event"
 """What a turn waits for that others have to bring."""
+CHILDREN: Final = "children"
+"""The turn waits until a channel below closes."""
 RETRY: Final = "retry"
 """The turn failed and waits for its next attempt, which starts from the beginning."""
 USER_KEY: Final = "_user_id"

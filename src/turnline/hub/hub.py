@@ -23,7 +23,7 @@ from turnline import tracing
 from turnline.core import event_types as ev
 from turnline.core.adapter import AnyAdapter
 from turnline.core.adapters import built_in
-from turnline.core.channel import ChannelFilter, ChannelMetadata, ChannelRow, ChannelSpec, ChannelState
+from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState
 from turnline.core.claims import LEASE_SECONDS
 from turnline.core.codec import encode as encode_line
 from turnline.core.directory import DIRECTORY_CHANNEL, RECLAIMED
@@ -75,7 +75,7 @@ from turnline.log.base import Log
 from turnline.log.forks import reading, with_forks
 from turnline.log.joined import Transaction
 from turnline.log.rows import rebuild_rows
-from turnline.log.walks import STATUSES, has_status, list_rows
+from turnline.log.walks import EVERY, STATUSES, has_status, list_rows
 from turnline.threads import off_the_loop
 
 logger = logging.getLogger(__name__)
@@ -408,7 +408,7 @@ class Hub:
         """
         self._check_open()
         status = "" if state is None else ChannelState(state).value
-        where = STATUSES[status] if status else ChannelFilter()
+        where = STATUSES[status] if status else EVERY
         if waiting_for is not None:
             where = msgspec.structs.replace(where, waiting_for=[waiting_for])
         if agent_id is not None:

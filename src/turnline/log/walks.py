@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnline.core.channel import ChannelFilter, ChannelRow, ChannelState
 from turnline.core.expectations import TTL_EXPIRED
@@ -30,7 +31,7 @@ from turnline.log.base import Index
 ROWS_AT_ONCE: Final = 1_000
 """Rows that are read together by what reads all of a list."""
 FILTERED_AT_ONCE: Final = 200
-"""Rows that are read together by a page that asks each of them."""
+"""Rows that are read together by a page that the first rows did not fill."""
 MAX_ROWS: Final = 2_000
 """Rows that one page looks at."""
 MAX_LABELS: Final = 16
@@ -43,6 +44,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 Fits = Callable[[ChannelRow], Awaitable[bool]]
 
+EVERY: Final = ChannelFilter()
 _OPEN: Final = ChannelFilter(is_closed=False)
 STATUSES: Final = {
     "open": _OPEN,
@@ -63,6 +65,12 @@ class RowPage(Struct, frozen=True):
     """What the next page comes after; None at the end."""
 
 
+def narrow(where: ChannelFilter, more: ChannelFilter) -> ChannelFilter:
+    """Return the filter that asks for both; where they ask for the same, for what `more` does."""
+    asked = {name: getattr(more, name) for name in more.__struct_fields__}
+    return replace(where, **{name: one for name, one in asked.items() if one != getattr(EVERY, name)})
+
+
 def has_status(row: ChannelRow, status: str) -> bool:
     """Return whether a row that the filter of this status let through has it."""
     if status in (ChannelState.PENDING, ChannelState.ACTIVE, ChannelState.CLOSING):
@@ -75,15 +83,21 @@ async def read_page(
 ) -> RowPage:
     """Return the rows after a token for which `where` and `fits` hold. Raises `BadQuery` for a bad token."""
     last = _read_token(after) if after else None
-    most = limit + 1 if fits is None else max(limit + 1, FILTERED_AT_ONCE)
-    found, looked = list[ChannelRow](), 0
+    found, looked, most = list[ChannelRow](), 0, limit + 1
     while page := await index.rows(where, after=last, limit=most):
+        most = max(most, FILTERED_AT_ONCE)
         for row in page:
             if len(found) == limit or looked == MAX_ROWS:
-                return RowPage(found, None if last is None else _write_token(last))
+                return RowPage(found, None if last is None else token_of(last))
             found += [row] if fits is None or await fits(row) else []
             last, looked = row, looked + 1
     return RowPage(found, None)
+
+
+def token_of(row: ChannelRow) -> str:
+    """Return the token of the page that comes after a row."""
+    micros = (row.created_at - _EPOCH) // timedelta(microseconds=1)
+    return urlsafe_b64encode(f"{micros}:{row.channel_id}".encode()).decode().rstrip("=")
 
 
 async def list_rows(index: Index, where: ChannelFilter) -> list[ChannelRow]:
@@ -94,7 +108,20 @@ async def list_rows(index: Index, where: ChannelFilter) -> list[ChannelRow]:
     return found
 
 
-def read_moment(text: str, field: str, now: datetime) -> datetime:
+def filter_of(
+    *, since: str, until: str, labels: Iterable[str], participants: list[str], flow: str, now: datetime
+) -> ChannelFilter:
+    """Return what the texts of a list's options ask for; an empty one asks for nothing. Raises `BadQuery`."""
+    return ChannelFilter(
+        since=_read_moment(since, "since", now) if since else None,
+        until=_read_moment(until, "until", now) if until else None,
+        labels=_read_labels(labels, "label"),
+        participants=participants,
+        flow=flow,
+    )
+
+
+def _read_moment(text: str, field: str, now: datetime) -> datetime:
     """Return the time that a text names: one of ISO 8601, or how long ago, such as `90m`, `24h` or `7d`."""
     try:
         if (ago := _AGO.fullmatch(text)) is not None:
@@ -106,7 +133,7 @@ def read_moment(text: str, field: str, now: datetime) -> datetime:
         raise BadQuery(field, found=repr(text[:80]), expected=expected) from None
 
 
-def read_labels(texts: Iterable[str], field: str) -> dict[str, str]:
+def _read_labels(texts: Iterable[str], field: str) -> dict[str, str]:
     """Return the labels that texts such as `team=red` name."""
     found = dict[str, str]()
     for text in texts:
@@ -120,11 +147,6 @@ def read_labels(texts: Iterable[str], field: str) -> dict[str, str]:
     return found
 
 
-def _write_token(row: ChannelRow) -> str:
-    micros = (row.created_at - _EPOCH) // timedelta(microseconds=1)
-    return urlsafe_b64encode(f"{micros}:{row.channel_id}".encode()).decode().rstrip("=")
-
-
 def _read_token(text: str) -> ChannelRow:
     """Return a row that stands where the token's does. A page asks for no more of it."""
     said = None
@@ -135,7 +157,7 @@ def _read_token(text: str) -> ChannelRow:
         row = ChannelRow(
             channel_id=said[2], type="", status=ChannelState.ACTIVE, seq=0, created_at=at, updated_at=at
         )
-        if _write_token(row) == text:
+        if token_of(row) == text:
             return row
     expected = "what `next` of the page before was; without `after` the first page is read"
     raise BadQuery("after", found=repr(text[:80]), expected=expected)

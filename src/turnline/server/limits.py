@@ -14,10 +14,10 @@ import msgspec
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from turnline.core.channel import ChannelSpec
+from turnline.core.channel import ChannelRow, ChannelSpec
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE
-from turnline.core.state import State
+from turnline.core.state import USER_KEY
 from turnline.flow.definition.flow import Flow
 from turnline.flow.run import knob_in
 from turnline.hub.governance import Counts
@@ -176,16 +176,18 @@ class OpenRuns:
         if envelope.event_type == EV_CHANNEL_INVITE:
             spec = msgspec.convert(envelope.event_data, ChannelSpec)
             knob = knob_in(spec.knobs)
-            self._add(spec, "" if knob is None else str(knob.private.get("_user_id") or ""))
+            if knob is not None and spec.parent_id is None:
+                user = str(knob.private.get(USER_KEY) or "")
+                self._add(spec.channel_id, spec.creator_id, knob.name, user)
         elif envelope.event_type == EV_CHANNEL_CLOSED and envelope.channel_id in self._open:
             flow, user = self._open.pop(envelope.channel_id)
             self._counts[flow] -= 1
             self._of_user[user] -= 1
 
-    def take_over(self, state: State) -> None:
+    def take_over(self, row: ChannelRow) -> None:
         """Count a run that was open before this process began, or that is a fork."""
-        if not state.is_over:
-            self._add(state.spec, str(state.private_vars.get("_user_id") or ""))
+        if not row.is_closed and row.is_run:
+            self._add(row.channel_id, row.creator_id, row.flow, row.user_id)
 
     @contextmanager
     def starting(self, flow: str, user: str = "") -> Iterator[None]:
@@ -214,13 +216,10 @@ class OpenRuns:
             )
             raise RequestRefused(TOO_MANY, "too_many_requests", message, headers={"Retry-After": "1"})
 
-    def _add(self, spec: ChannelSpec, user: str) -> None:
-        if not self.driver_id or spec.creator_id != self.driver_id or spec.parent_id is not None:
-            return
-        knob = knob_in(spec.knobs)
-        if knob is not None and spec.channel_id not in self._open:
-            self._open[spec.channel_id] = knob.name, user
-            self._counts[knob.name] += 1
+    def _add(self, run_id: str, creator_id: str, flow: str, user: str) -> None:
+        if self.driver_id and creator_id == self.driver_id and run_id not in self._open:
+            self._open[run_id] = flow, user
+            self._counts[flow] += 1
             self._of_user[user] += 1
 
 

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from turnline.core.channel import ChannelFilter, ChannelRow, ChannelState, matches
 from turnline.errors import DuplicateEnvelope, LogConflict
 from turnline.log.base import Log
+from turnline.log.walks import EVERY, narrow
 from turnline.testing.lines import NOON, add_channel, closing_line, first_line, line, pages, refusal, row
 
-EVERY: Final = ChannelFilter()
 LONG: Final = "long " * 1_000
 
 
@@ -85,12 +85,6 @@ FILTERS: Final = [
     ChannelFilter(due=at(35)),
     ChannelFilter(type="nothing of the kind"),
 ]
-
-
-def both(one: ChannelFilter, other: ChannelFilter) -> ChannelFilter:
-    """Return the filter that asks for both; where they ask for the same, for what `other` does."""
-    new = {name: getattr(other, name) for name in other.__struct_fields__}
-    return replace(one, **{name: value for name, value in new.items() if value != getattr(EVERY, name)})
 
 
 class IndexContract:
@@ -211,7 +205,7 @@ class IndexContract:
     async def test_every_filter_and_every_two_filters_mean_what_matches_says(self, log: Log) -> None:
         for one in ROWS:
             await add_channel(log, one)
-        asked = [EVERY, *FILTERS, *(both(*two) for two in combinations(FILTERS, 2))]
+        asked = [EVERY, *FILTERS, *(narrow(*two) for two in combinations(FILTERS, 2))]
 
         wrong = {}
         for where in asked:

@@ -110,7 +110,8 @@ class ChannelStreams:
     async def _may_know(self, head: Head, sight: Sight) -> bool:
         if head.channel_id.startswith(OWN_PREFIX):
             return False
-        facts = await self._house.facts.of(head.channel_id)
+        closed_at = head.seq if head.closed else 0
+        facts = await self._house.facts.of(head.channel_id, closed_at=closed_at)
         return facts is not None and sight.may_know(facts.participants)
 
     async def _is_quiet(self, *news: Awaitable[object]) -> bool:
