@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from turnline.core.channel import ChannelFilter, ChannelRow, ChannelState, matches
 from turnline.errors import DuplicateEnvelope, LogConflict
 from turnline.log.base import Log
-from turnline.log.walks import EVERY, narrow
+from turnline.log.walks import EVERY, narrow, read_page
 from turnline.testing.lines import NOON, add_channel, closing_line, first_line, line, pages, refusal, row
 
 LONG: Final = "long " * 1_000
@@ -221,14 +221,19 @@ class IndexContract:
         for one in there.values():
             await add_channel(log, one)
         found: list[ChannelRow] = []
+        after: str | None = ""
 
-        while page := await log.rows(EVERY, after=found[-1] if found else None, limit=7):
-            found += page
-            name = page[-1].channel_id
+        while after is not None:
+            page = await read_page(log, EVERY, after=after, limit=7)
+            found, after = [*found, *page.rows], page.next
+            name, last = page.rows[0].channel_id, page.rows[-1].channel_id
             moved = replace(there[name], seq=2, speaker_id="bob")
+            over = row(last, created_at=there[last].created_at, **closed())
             newer = row(f"new-{len(found)}", created_at=at(60 + len(found)))
             await asyncio.gather(
-                log.append(name, [line(name, 2)], after=1, row=moved), add_channel(log, newer)
+                log.append(name, [line(name, 2)], after=1, row=moved),
+                log.append(last, [closing_line(last, 2)], after=1, row=over),
+                add_channel(log, newer),
             )
 
         names = [one.channel_id for one in found]
