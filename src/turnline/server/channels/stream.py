@@ -54,8 +54,7 @@ class ChannelStreams:
 
     async def of_all(self, request: Request, sight: Sight) -> Response:
         """Return which channels something happens on, from now on."""
-        heads = await self._house.runtime.hub.lines.channels()
-        after = max((head.position for head in heads), default=0)
+        after = await self._house.runtime.hub.lines.end()
         admit = partial(sight_of, self._house, request, "channels.stream")
         return open_stream(self._house, self._heads(after, sight), admit, sight.principal)
 
