@@ -15,7 +15,7 @@ from turnline.log.memory import MemoryLog
 from turnline.testing.lines import NOON, add_channel, row
 
 from .channels.scene import scene
-from .stage import Server, served
+from .stage import Server, known, person, served
 
 WORK = "{metadata: {name: work}, spec: {trigger: {path: /work}, steps: [{id: only, runner: work}]}}"
 ASK = """
@@ -103,6 +103,17 @@ async def test_a_page_of_few_costs_the_index_what_it_shows() -> None:
     assert sum(count for _, count in asked) <= 3
     assert all(where.participants for where, _ in log.asked)
     assert not any(name.startswith("c") and name[1:].isdigit() for name in log.reads)
+
+
+async def test_a_user_with_the_name_of_an_agent_costs_the_index_nothing() -> None:
+    log = WatchedLog()
+    with known(helper=person("helper", "channels:read")):
+        async with scene(log=lambda: log) as stage:
+            await stage.open()
+            log.forget()
+
+            assert await ids(stage.server, "/channels", token="helper") == []
+            assert log.asked == []
 
 
 async def test_what_a_caller_may_not_see_shows_in_no_page_and_in_no_next() -> None:

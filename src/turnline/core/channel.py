@@ -250,8 +250,8 @@ class ChannelRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     speaker_id: str = ""
     last_speaker_id: str = ""
     turn_count: int = 0
-    user_id: str = ""
-    """The user who started a run, or made the fork that continues it."""
+    user_key: str = ""
+    """The user who started a run, or made the fork that continues it, as `user_key_of` names them."""
     waiting_for: str = ""
     """What an open channel waits for; `person` as soon as a question is open."""
     waits_for: list[str] = []
@@ -302,6 +302,11 @@ class ChannelFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When it was created: from `since` on, and before `until`."""
     due: datetime | None = None
     """Something falls due by then."""
+
+
+def user_key_of(user_id: object) -> str:
+    """Return what stands for a user in the index: a digest, for an index keeps no text about a person."""
+    return _digest(str(user_id)) if user_id else ""
 
 
 def age(row: ChannelRow) -> tuple[datetime, str]:

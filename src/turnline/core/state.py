@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState
+from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState, user_key_of
 from turnline.core.codec import is_code
 from turnline.core.envelope import JsonObject
 from turnline.core.undo import Write
@@ -269,7 +269,7 @@ def row_of(state: State, deadline: datetime | None, waits_for: list[str]) -> Cha
         speaker_id=(state.expected_next_speaker or "") if is_open else "",
         last_speaker_id=state.last_speaker_id or "",
         turn_count=state.turn_count,
-        user_id=str(state.private_vars.get(USER_KEY) or ""),
+        user_key=user_key_of(state.private_vars.get(USER_KEY)),
         waiting_for=(PERSON if is_asking else waiting_for(state)) if is_open else "",
         waits_for=waits_for,
         waits_for_children=is_open and state.pause is not None and bool(state.pause.children),

@@ -102,7 +102,7 @@ class IndexContract:
             origin="before",
             last_speaker_id="ann",
             turn_count=3,
-            user_id="ann",
+            user_key="a1b2",
             **closed("done", deadline=at(5), speaker_id="bob", waiting_for="person"),
         )
         await add_channel(log, full)
