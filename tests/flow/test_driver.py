@@ -779,10 +779,13 @@ async def test_a_nested_run_that_is_over_is_retried_with_the_run_at_the_top() ->
             await house.runs.retry(deepest)
 
 
+@pytest.mark.parametrize(
+    "middle", [[], ["{metadata: {name: middle}, steps: [{id: in, workflow: {name: other}}]}"]]
+)
 async def test_n3_a_run_that_waits_for_a_stuck_run_below_it_is_stuck_and_a_retry_resumes_both(
-    open_log: OpenLog,
+    open_log: OpenLog, middle: list[str]
 ) -> None:
-    flow = "steps: [{id: sub, workflow: {name: other}}]"
+    flow = f"steps: [{{id: sub, workflow: {{name: {'middle' if middle else 'other'}}}}}]"
     other = "{metadata: {name: other}, steps: [{id: only, runner: work}]}"
     entered = asyncio.Event()
 
@@ -790,16 +793,18 @@ async def test_n3_a_run_that_waits_for_a_stuck_run_below_it_is_stuck_and_a_retry
         entered.set()
         await asyncio.Event().wait()
 
-    async with stage(flow, other, log=open_log(), work=never) as house:
+    async with stage(flow, *middle, other, log=open_log(), work=never) as house:
         run_id = await house.runs.start("main", {})
         await entered.wait()
-        await house.paused(run_id)
-        pause = (await house.hub.state(run_id)).pause
-        assert pause is not None
-        [child] = pause.children
+        child = run_id
+        for _ in range(1 + len(middle)):
+            await house.paused(child)
+            pause = (await house.hub.state(child)).pause
+            assert pause is not None
+            [child] = pause.children
     await die(open_log(), child, "only")
 
-    async with stage(flow, other, log=open_log(), work=lambda ctx: {"worked": True}) as house:
+    async with stage(flow, *middle, other, log=open_log(), work=lambda ctx: {"worked": True}) as house:
         stuck = await house.runs.wait(run_id)
         listed = ids(await house.runs.page(status="stuck"))
         waiting = ids(await house.runs.page(status="waiting"))
