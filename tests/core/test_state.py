@@ -52,9 +52,7 @@ def test_l4_the_metadata_of_a_closed_channel_has_the_reason() -> None:
         ("stuck", True, "stuck"),
     ],
 )
-def test_the_row_of_the_index_says_what_the_turn_waits_for(
-    pause: str, is_asking: bool, expected: str
-) -> None:
+def test_the_row_of_the_index_says_what_a_turn_waits_for(pause: str, is_asking: bool, expected: str) -> None:
     scene = workflow(sequence(["alice", "bob"]), "alice", "bob")
     scene.accept(says("alice"))
     state = replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -147,7 +148,7 @@ def test_the_value_of_a_label_may_hold_anything() -> None:
 
 async def test_every_status_lists_the_channels_that_have_it() -> None:
     log = MemoryLog()
-    closed = {"closed_at": NOON, "seq": 2}
+    closed: dict[str, Any] = {"closed_at": NOON, "seq": 2}
     for one in (
         row("pending", status=ChannelState.PENDING),
         row("active"),

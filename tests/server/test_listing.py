@@ -89,7 +89,12 @@ async def test_a_page_reads_no_channel_that_it_does_not_show() -> None:
 async def test_a_page_of_few_costs_the_index_what_it_shows() -> None:
     log = WatchedLog()
     for n in range(300):
-        over = {"status": ChannelState.CLOSED, "closed_at": NOON, "seq": 2, "close_code": "done"}
+        over: dict[str, Any] = {
+            "status": ChannelState.CLOSED,
+            "closed_at": NOON,
+            "seq": 2,
+            "close_code": "done",
+        }
         await add_channel(log, row(f"c{n:03}", participants=["nobody"], **over))
     async with scene(log=lambda: log) as stage:
         hers = [await stage.open() for _ in range(3)]
@@ -286,7 +291,8 @@ async def test_channels_that_were_created_at_the_same_time_are_listed_once_each(
     """The clock stands still, so all of them were."""
     async with served(WORK, work=work) as server:
         there = [await start(server) for _ in range(5)]
-        found, after = list[str](), ""
+        found = list[str]()
+        after: str | None = ""
         while after is not None:
             data = (await server.get(f"{path}?limit=2{after}")).json()["data"]
             found += [one.get("run_id") or one["channel_id"] for one in data.get("runs") or data["channels"]]
