@@ -130,7 +130,7 @@ def fill_sqlite(path: Path, count: int) -> None:
             )
             for table, found in (("labels", labels_of(one)), ("members", members_of(one))):
                 places = [(name, columns[4], n) for name in found]
-                connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", places)
+                connection.executemany(f"INSERT INTO turnline_{table} VALUES (?, ?, ?)", places)
         connection.execute("COMMIT")
 
 
