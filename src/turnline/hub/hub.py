@@ -416,7 +416,7 @@ class Hub:
         found = []
         for row in reversed(await list_rows(self.lines, where)):
             if has_status(row, status):
-                with suppress(ChannelQuarantined):
+                with suppress(ChannelQuarantined, UnknownChannel):
                     found.append(metadata_of(await self.state(row.channel_id)))
         return found
 
