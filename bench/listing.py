@@ -89,12 +89,20 @@ def pages(count: int) -> dict[str, tuple[ChannelFilter, ChannelRow | None]]:
         "close code": (ChannelFilter(close_codes=["turn_failed"]), None),
         "close codes": (ChannelFilter(close_codes=["turn_failed", "done"]), None),
         "not done": (ChannelFilter(is_closed=True, but_close_codes=["done"]), None),
+        "runs that failed": (ChannelFilter(is_run=True, is_closed=True, but_close_codes=["done"]), None),
+        "runs that succeeded": (ChannelFilter(is_run=True, is_closed=True, close_codes=["done"]), None),
+        "failed runs of a flow": (
+            ChannelFilter(is_run=True, is_closed=True, but_close_codes=["done"], flow="flow-3"),
+            None,
+        ),
+        "runs at work": (ChannelFilter(is_run=True, is_closed=False, is_waiting=False), None),
         "label of many": (ChannelFilter(labels={"team": "team-3"}), None),
         "label of few": (ChannelFilter(labels={"case": "case-3"}), None),
         "two labels": (ChannelFilter(labels={"case": "case-3", "team": "team-3"}), None),
-        "participant of many": (ChannelFilter(participant="agent-3"), None),
-        "participant of few": (ChannelFilter(participant="person-3"), None),
-        "open of a participant": (ChannelFilter(participant="agent-0", is_closed=False), None),
+        "participant of many": (ChannelFilter(participants=["agent-3"]), None),
+        "participant of few": (ChannelFilter(participants=["person-3"]), None),
+        "two participants": (ChannelFilter(participants=["person-3", "agent-3"]), None),
+        "open of a participant": (ChannelFilter(participants=["agent-0"], is_closed=False), None),
         "children": (ChannelFilter(parent_id=f"channel-{count // 4:09}"), None),
         "turns of an agent": (ChannelFilter(speaker_id="agent-0"), None),
         "waiting": (ChannelFilter(waiting_for=["person", "timer"]), None),
@@ -122,7 +130,7 @@ def fill_sqlite(path: Path, count: int) -> None:
             )
             for table, found in (("labels", labels_of(one)), ("members", members_of(one))):
                 places = [(name, columns[4], n) for name in found]
-                connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", places)
+                connection.executemany(f"INSERT INTO turnline_{table} VALUES (?, ?, ?)", places)
         connection.execute("COMMIT")
 
 

@@ -444,7 +444,7 @@ async def test_a_log_without_snapshots_will_do() -> None:
             self.append, self.read, self.find = inner.append, inner.read, inner.find
             self.head, self.channels, self.tail = inner.head, inner.channels, inner.tail
             self.rows, self.row, self.without_row = inner.rows, inner.row, inner.without_row
-            self.close = inner.close
+            self.end, self.close = inner.end, inner.close
 
     log = Plain()
     async with house(log, "alice", "bob") as home:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -26,6 +27,41 @@ Since = Annotated[int, typer.Option(metavar="SEQ", help="Only what stands behind
 Every = Annotated[bool, typer.Option("--all", help="Also claims and other lines of the machinery.")]
 FIELD: Final = "A field of the {}, read as its type: n=3, sure=yes. n:=3 is JSON, whatever the type."
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="The file; else standard output.")]
+CreatedSince = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="TIME", help="Only those created since 2026-01-31, or 24h (24 hours ago)."
+    ),
+]
+CreatedUntil = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Only those created before; as --since.")
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="KEY=VALUE", help="Only those with this label; may be repeated."),
+]
+OfParticipant = Annotated[
+    str | None, typer.Option("--participant", metavar="NAME", help="Only those of this participant.")
+]
+OfFlow = Annotated[str | None, typer.Option("--flow", metavar="NAME", help="Only those of this flow.")]
+Limit = Annotated[int, typer.Option("--limit", help="How many, the newest.", min=1, max=10_000)]
+After = Annotated[
+    str | None, typer.Option("--after", metavar="NEXT", help="The page after another: its `next`.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a list is asked for, as it was typed."""
+
+    status: str | None = None
+    since: str | None = None
+    until: str | None = None
+    labels: list[str] | None = None
+    participant: str | None = None
+    flow: str | None = None
+    limit: int = 50
+    after: str | None = None
 
 
 _AGE: Final = re.compile(r"(\d{1,6})([smhdw])")

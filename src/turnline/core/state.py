@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState
+from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState, user_key_of
 from turnline.core.codec import is_code
 from turnline.core.envelope import Draft, JsonObject
 from turnline.core.undo import Write
@@ -31,8 +31,12 @@ LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 PERSON: Final = "person"
 EVENT: Final = "event"
 """What a turn waits for that others have to bring."""
+CHILDREN: Final = "children"
+"""The turn waits until a channel below closes."""
 RETRY: Final = "retry"
 """The turn failed and waits for its next attempt, which starts from the beginning."""
+USER_KEY: Final = "_user_id"
+"""The private variable that names the user of a run."""
 STUCK: Final = "stuck"
 """The turn killed its worker again and again. It waits for an operator's retry (N3)."""
 
@@ -260,7 +264,7 @@ def row_of(state: State, deadline: datetime | None, waits_for: list[str]) -> Cha
     """
     spec = state.spec
     is_open = not state.is_over
-    waits = waiting_for(state) or (PERSON if has_open_question(state) else "")
+    is_asking = has_open_question(state) and not state.is_stuck
     flow = spec.knobs.get("flow") if spec.is_flow_run else None
     return ChannelRow(
         channel_id=spec.channel_id,
@@ -276,7 +280,10 @@ def row_of(state: State, deadline: datetime | None, waits_for: list[str]) -> Cha
         parent_id=spec.parent_id or "",
         origin=spec.forked_from.channel if spec.forked_from else "",
         speaker_id=(state.expected_next_speaker or "") if is_open else "",
-        waiting_for=waits if is_open else "",
+        last_speaker_id=state.last_speaker_id or "",
+        turn_count=state.turn_count,
+        user_key=user_key_of(state.private_vars.get(USER_KEY)),
+        waiting_for=(PERSON if is_asking else waiting_for(state)) if is_open else "",
         waits_for=waits_for,
         waits_for_children=is_open and state.pause is not None and bool(state.pause.children),
         forked_for=state.forked_for,

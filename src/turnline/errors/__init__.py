@@ -35,6 +35,7 @@
     │   └── InviteTimeout
     ├── BadSpec                   what `open` was given does not describe a channel
     │   └── BadGraph              the graph is not one
+    ├── BadQuery                  a list was asked for something that cannot be
     ├── BadExpression             an expression does not parse, or may not be evaluated
     ├── UnknownName               a name nobody registered
     │   ├── UnknownParticipant
@@ -151,6 +152,7 @@ from turnline.errors.base import (
 from turnline.errors.channels import (
     BadExpression as BadExpression,
     BadGraph as BadGraph,
+    BadQuery as BadQuery,
     BadSpec as BadSpec,
     ChannelQuarantined as ChannelQuarantined,
     ClientClosed as ClientClosed,

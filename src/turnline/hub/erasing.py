@@ -27,6 +27,7 @@ from turnline.core.state import State
 from turnline.core.views import row_for
 from turnline.errors import EraseRefused, LogConflict
 from turnline.hub.channels import Channels
+from turnline.log.walks import list_rows
 
 if TYPE_CHECKING:
     from turnline.hub.hub import Hub
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 CONFLICTS: Final = 10
 MAX_ERASED: Final = 10_000
 """Channels of one tree that are erased together, and forks that are looked at."""
-_PAGE: Final = 256
 
 Range = tuple[int, int]
 """The first and the last line."""
@@ -122,12 +122,8 @@ class Erasing:
             pending += await self._forks(one)
 
     async def _forks(self, channel_id: str) -> list[str]:
-        found, last = list[str](), None
-        where = ChannelFilter(origin=channel_id)
-        while page := await self._hub.lines.rows(where, after=last, limit=_PAGE):
-            found += [row.channel_id for row in page]
-            last = page[-1]
-        return found
+        forks = await list_rows(self._hub.lines, ChannelFilter(origin=channel_id))
+        return [row.channel_id for row in forks]
 
     async def _erase(self, channel_id: str, *, by: str, reason: str, lines: Sequence[Range] | None) -> int:
         """Erase one channel; return how many lines lost their content."""

@@ -139,6 +139,10 @@ class Log(Index, Protocol):
         """
         ...
 
+    async def end(self) -> int:
+        """Return the position from which `tail` tells what is appended from now on; 0 for an empty log."""
+        ...
+
     def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         """Yield a head for every append behind position `after`, by any process, and go on waiting.
 

@@ -151,6 +151,9 @@ class ForkingLog:
     async def without_row(self, *, after: str = "", limit: int) -> list[str]:
         return await self._inner.without_row(after=after, limit=limit)
 
+    async def end(self) -> int:
+        return await self._inner.end()
+
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         async with reading(self._inner.tail(after=after)) as heads:
             async for head in heads:

@@ -11,7 +11,10 @@ full. So it costs what it shows, however many channels there are.
 Rule 2: a condition on several values is one walk for each value, merged. A condition that excludes
 values is the walks of the values that are left.
 
-Rule 3: a text that is long or holds a NUL stands in a column as its digest, so that any row can be kept.
+Rule 3: the close code of a run stands in its column with a mark before it, so that the walk of a code passes
+runs only, or none.
+
+Rule 4: a text that is long or holds a NUL stands in a column as its digest, so that any row can be kept.
 The row itself is kept as JSON, whole.
 """
 
@@ -37,6 +40,8 @@ COLUMNS: Final = (
 FIXED_COLUMNS: Final = 5
 """The first columns, and the labels and members, never change; the others do with each append."""
 MAX_KEY_BYTES: Final = 200
+_RUN_MARK: Final = "+"
+"""Stands before the close code of a run, in no close code. A run that was closed without one has it alone."""
 
 INDEXES: Final = """
 CREATE INDEX IF NOT EXISTS {0}heads_created ON {0}heads (created, channel) WHERE created IS NOT NULL;
@@ -72,10 +77,6 @@ _decoder = msgspec.json.Decoder(ChannelRow)
 Condition = tuple[str, list[SqlValue]]
 """SQL, and the values of its parameters."""
 _NEVER: Final[Sequence[Condition]] = (("FALSE", []),)
-_UNCODED: Final[Sequence[Condition]] = (
-    ("h.code = '' AND NOT h.closed", []),
-    ("h.code = '' AND h.closed", []),
-)
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
@@ -108,7 +109,7 @@ def columns_of(row: ChannelRow) -> tuple[SqlValue, ...]:
         _micros(row.created_at),
         *map(_key, texts),
         deadline,
-        _key(row.close_code),
+        _code_of(row),
         _encoder.encode(row),
     )
 
@@ -195,22 +196,22 @@ def _lead(where: ChannelFilter) -> _Lead:
         return _Lead.OPEN
     if where.labels:
         return _Lead.LABEL
-    return _Lead.MEMBER if where.participant else _Lead.ANY
+    return _Lead.MEMBER if where.participants else _Lead.ANY
 
 
 def _choices(dialect: Dialect, where: ChannelFilter, codes: Sequence[str]) -> Iterator[Sequence[Condition]]:
     """Yield conditions of which one has to hold, each with a walk of its own (Rule 2)."""
     if where.waiting_for:
         yield [_is("waiting", one) for one in dict.fromkeys(where.waiting_for)]
-    excluded = set(where.but_close_codes)
-    wanted = [code for code in dict.fromkeys(where.close_codes) if code not in excluded]
+    excluded = set(_codes(where, where.but_close_codes))
+    wanted = [code for code in _codes(where, where.close_codes) if code not in excluded]
     if where.close_codes and _lead(where) is _Lead.ANY:
-        yield [_is("code", one) for one in wanted] or _NEVER
+        yield [_has_code(one) for one in wanted] or _NEVER
     elif where.close_codes:
         yield [_one_of(f"{dialect.aside}h.code IN", wanted)] if wanted else _NEVER
     elif needs_codes(where):
-        uncoded = [] if "" in excluded else _UNCODED
-        yield [*(_is("code", one) for one in codes if one not in excluded), *uncoded] or _NEVER
+        marked = (one for one in codes if where.is_run in (None, one.startswith(_RUN_MARK)))
+        yield [*(_has_code(one) for one in marked if one not in excluded), *_uncoded(where)] or _NEVER
     elif excluded:
         yield [_one_of("h.code NOT IN", sorted(excluded))]
 
@@ -226,7 +227,7 @@ def _walk(
     lead, first = _lead(where), "h"
     tables = [f"{dialect.prefix}heads AS h"]
     labels = [_label(*one) for one in where.labels.items()]
-    members = [_key(where.participant)] if where.participant else []
+    members = list(dict.fromkeys(map(_key, where.participants)))
     if lead is _Lead.LABEL:
         first = "l"
         tables.insert(0, f"{dialect.prefix}labels AS l")
@@ -234,7 +235,7 @@ def _walk(
     elif lead is _Lead.MEMBER:
         first = "m"
         tables.insert(0, f"{dialect.prefix}members AS m")
-        conditions.append(("m.participant = {} AND h.channel = m.channel", [members.pop()]))
+        conditions.append(("m.participant = {} AND h.channel = m.channel", [members.pop(0)]))
     conditions += [(_has(dialect, "labels", "label", first), [one]) for one in labels]
     conditions += [(_has(dialect, "members", "participant", first), [one]) for one in members]
     conditions += _terms(dialect, where)
@@ -274,6 +275,8 @@ def _terms(dialect: Dialect, where: ChannelFilter) -> Iterator[Condition]:
         yield "h.type = {}", [_key(where.type)]
     if where.is_closed is not None:
         yield ("h.closed" if where.is_closed else "NOT h.closed"), []
+    if where.is_waiting is not None:
+        yield f"h.waiting {'<>' if where.is_waiting else '='} ''", []
     if where.is_run is not None:
         run = f"{aside}h.flow <> '' AND h.parent = ''"
         yield (run if where.is_run else f"NOT ({run})"), []
@@ -286,8 +289,35 @@ def _is(column: str, value: str, aside: str = "") -> Condition:
     return f"{aside}h.{column} <> '' AND {aside}h.{column} = {{}}", [_key(value)]
 
 
-def _one_of(column: str, values: Sequence[str]) -> Condition:
-    return f"{column} ({', '.join('{}' for _ in values)})", [_key(one) for one in values]
+def _has_code(code: str) -> Condition:
+    """Return that the column of close codes has this, as it stands there."""
+    return "h.code <> '' AND h.code = {}", [code]
+
+
+def _uncoded(where: ChannelFilter) -> Iterator[Condition]:
+    """Yield the walks of channels without a close code. A closed run always has its mark (Rule 3)."""
+    if "" in where.but_close_codes:
+        return
+    if where.is_closed is not True:
+        yield "h.code = '' AND NOT h.closed", []
+    if where.is_run is not True:
+        yield "h.code = '' AND h.closed", []
+
+
+def _one_of(column: str, codes: Sequence[str]) -> Condition:
+    return f"{column} ({', '.join('{}' for _ in codes)})", [*codes]
+
+
+def _code_of(row: ChannelRow) -> str:
+    """Return a row's close code as its column has it (Rule 3)."""
+    is_marked = row.is_run and (row.close_code or row.is_closed)
+    return f"{_RUN_MARK if is_marked else ''}{_key(row.close_code)}"
+
+
+def _codes(where: ChannelFilter, codes: Iterable[str]) -> list[str]:
+    """Return how these close codes stand in their column, for what the filter asks about."""
+    marks = {None: ("", _RUN_MARK), True: (_RUN_MARK,), False: ("",)}[where.is_run]
+    return [f"{mark}{_key(code)}" for code in dict.fromkeys(codes) for mark in marks]
 
 
 def _has(dialect: Dialect, table: str, column: str, first: str) -> str:
@@ -309,7 +339,7 @@ def _label(key: str, value: str) -> str:
 
 
 def _key(text: str) -> str:
-    """Return a text as a column has it (Rule 3)."""
+    """Return a text as a column has it (Rule 4)."""
     body = text.encode(errors="surrogatepass")
     if len(body) <= MAX_KEY_BYTES and b"\0" not in body and not text.startswith("~") and _is_text(body):
         return text

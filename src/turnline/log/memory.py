@@ -110,6 +110,9 @@ class MemoryLog:
         missing = self._heads.keys() - self._rows.keys()
         return sorted(name for name in missing if name > after and not name.startswith("_"))[:limit]
 
+    async def end(self) -> int:
+        return len(self._appends)
+
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         while True:
             seen = self._bell.rung

@@ -246,6 +246,9 @@ class NatsLog:
     async def without_row(self, *, after: str = "", limit: int) -> list[str]:
         return await (await self._session()).rows.without_row(after=after, limit=limit)
 
+    async def end(self) -> int:
+        return await (await self._session()).reader.end()
+
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         """See `Log.tail`. Ends when the log is closed; raises `LogUnavailable` when its servers are away."""
         try:

@@ -196,6 +196,9 @@ class PostgresLog:
     async def without_row(self, *, after: str = "", limit: int) -> list[str]:
         return await self._ask(partial(queries.without_row, after=after, limit=limit))
 
+    async def end(self) -> int:
+        return await self._ask(queries.horizon)
+
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         """See `Log.tail`. Waits through an outage; ends when the log is closed."""
         while not self._closed:

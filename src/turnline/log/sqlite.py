@@ -152,6 +152,9 @@ class SqliteLog:
     async def without_row(self, *, after: str = "", limit: int) -> list[str]:
         return await self._ask(partial(queries.without_row, after=after, limit=limit))
 
+    async def end(self) -> int:
+        return await self._ask(queries.last_position)
+
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         """See `Log.tail`. Ends when the log is closed."""
         with self._ends_when_closed():

@@ -138,7 +138,7 @@ CREATE TABLE IF NOT EXISTS turnline_snapshots (
 DIALECT: Final = Dialect(
     prefix="turnline_",
     place="?",
-    channel="coalesce((SELECT channel FROM turnline_names WHERE id = {}), 0)",
+    channel="coalesce((SELECT channel FROM turnline_names WHERE id = {}), 9223372036854775807)",
     aside="+",
 )
 _CACHE_NAMES: Final = {

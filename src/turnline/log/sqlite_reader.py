@@ -181,6 +181,11 @@ def without_row(connection: Connection, after: str, limit: int) -> list[str]:
     return [_text(name) for (name,) in connection.execute(query, (after, limit))]
 
 
+def last_position(connection: Connection) -> int:
+    ((position,),) = connection.execute("SELECT coalesce(max(position), 0) FROM turnline_records")
+    return int(position)
+
+
 def heads_by_position(connection: Connection, after: int) -> list[Head]:
     """Return the heads of the channels appended to behind `after`, in the order of their last append."""
     query = f"""

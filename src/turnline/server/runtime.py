@@ -26,6 +26,7 @@ from weakref import WeakSet
 
 from turnline.agent.agent import Agent
 from turnline.client.embedded import Hub
+from turnline.core.channel import ChannelFilter
 from turnline.core.directory import check_not_reserved
 from turnline.core.governance import OPEN_CHANNELS_PER_USER
 from turnline.core.state import WorkflowState
@@ -45,6 +46,7 @@ from turnline.flow.work import Data, Services
 from turnline.hub.timers import Clock, SystemClock
 from turnline.log.address import MEMORY, open_log
 from turnline.log.base import Log
+from turnline.log.walks import list_rows
 from turnline.server.limits import OPEN_RUNS_OF_STRANGERS, OPEN_RUNS_PER_USER, OpenRuns
 from turnline.server.retention import Retain, Retention
 
@@ -198,8 +200,8 @@ class Runtime:
         await driver.start()
         self._stack.push_async_callback(self._drained, hub, driver)
         self.open_runs.driver_id = driver.agent_id
-        for channel in await hub.list_channels(agent_id=driver.agent_id, state="active"):
-            self.open_runs.take_over(await hub.state(channel.channel_id))
+        for row in await list_rows(hub.lines, ChannelFilter(is_run=True, is_closed=False)):
+            self.open_runs.take_over(row)
         if self._retain is not None:
             retention = asyncio.create_task(Retention(hub, self._retain).run())
             self._stack.push_async_callback(_end, retention)

@@ -221,6 +221,17 @@ class LogContract(IndexContract, PruneContract, ABC):
         assert [h.channel_id for h in await log.channels(closed=False, after="b", limit=1)] == ["c"]
         assert await log.channels(limit=0) == []
 
+    async def test_a_tail_from_the_end_tells_only_what_is_appended_later(self, log: Log) -> None:
+        for name in ("a", "b"):
+            await log.append(name, [line(name, 1)], after=0)
+        await log.append("a", [closing_line("a", 2)], after=1)
+        after = await log.end()
+        await log.append("b", [line("b", 2)], after=1)
+
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            head = await anext(aiter(log.tail(after=after)))
+        assert (head.channel_id, head.seq) == ("b", 2)
+
     async def test_the_tail_tells_what_is_there_and_goes_on_waiting(self, log: Log) -> None:
         await log.append("c", [line("c", 1)], after=0)
         told: list[int] = []
