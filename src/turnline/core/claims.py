@@ -61,8 +61,6 @@ MAX_CLAIMS: Final = 5
 """Unexplained claims of one turn, and the turn is given up."""
 MAX_ONCE_UNITS: Final = 1_000
 """Results of `once` that one turn records. More work belongs into turns or steps of its own."""
-LEASE_SECONDS: Final = 60.0
-"""How long a worker elsewhere may be silent before it is replaced."""
 
 TakeTurn = Callable[[Batch[Any], Envelope], None]
 """Decides where the floor goes after an envelope, and adds it with all that follows."""

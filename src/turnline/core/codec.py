@@ -1,7 +1,7 @@
 """Envelope <-> record, and the chain that makes damage visible.
 
     record  = seq, envelope id, head, hash            payload = salt + content, or nothing
-    head    = sender, type, time, structure, digest   digest  = sha256(salt + content)
+    head    = sender, type, time, structure, digest   digest  = sha256(salt + content)   (`core.head`)
     hash    = sha256(previous hash + channel, seq, envelope id, head)
 
 The chain covers heads, and each head covers its payload. So a payload can be erased and the chain still
@@ -21,17 +21,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from turnline.core import event_types as ev
 from turnline.core.channel import ID_PATTERN
 from turnline.core.directory import EV_PARTICIPANT_REGISTERED, EV_PARTICIPANT_REMOVED
 from turnline.core.envelope import SCHEMA_VERSION, Basis, Close, Decision, Envelope, JsonObject
+from turnline.core.head import Structure, pack_head, unpack_head, version_of
 from turnline.core.json import is_number
 from turnline.errors import CorruptRecord
 
@@ -63,23 +63,6 @@ class Kept(Envelope, frozen=True, kw_only=True):
     payload: bytes | None
 
 
-class Structure(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The structure of an envelope. The record has its id and its seq, and the channel is known."""
-
-    v: int
-    sender: str = field(name="from")
-    type: str
-    at: datetime
-    data: JsonObject = {}
-    to: list[str] | None = None
-    cause: str | None = None
-    priority: int = 0
-    decision: Decision | None = None
-    trace: str | None = None
-    digest: bytes = b""
-    """Of the payload; empty: the line has no content."""
-
-
 class Content(Struct, frozen=True, omit_defaults=True):
     """What of an envelope can be erased."""
 
@@ -93,7 +76,6 @@ class Content(Struct, frozen=True, omit_defaults=True):
 _NOTHING: Final = Content()
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Envelope)
-_structure_decoder = msgspec.json.Decoder(Structure)
 _content_decoder = msgspec.json.Decoder(Content)
 
 
@@ -111,7 +93,7 @@ def encode(envelope: Envelope) -> bytes:
 
 def decode(body: bytes) -> Envelope:
     """Return the envelope that `encode` wrote. Raises `ValueError`, also for another schema version."""
-    _check_version(body)
+    _check_version(_version_decoder.decode(body).v)
     return _decoder.decode(body)
 
 
@@ -184,12 +166,11 @@ def without_content(envelope: Envelope) -> Envelope:
 
 def read_structure(head: bytes) -> Structure:
     """Return the structure in `head`. Raises `ValueError`, also for another schema version."""
-    _check_version(head)
-    return _structure_decoder.decode(head)
+    _check_version(version_of(head))
+    return unpack_head(head)
 
 
-def _check_version(body: bytes) -> None:
-    version = _version_decoder.decode(body).v
+def _check_version(version: int) -> None:
     if version != SCHEMA_VERSION:
         raise ValueError(
             f"its schema version is {version}, this program reads {SCHEMA_VERSION}; "
@@ -202,7 +183,6 @@ def _encode(envelope: Envelope, salt: bytes) -> tuple[bytes, bytes | None]:
     decision, content = _split_decision(envelope.decision, rest)
     payload = None if content is _NOTHING else salt + _encoder.encode(content)
     structure = Structure(
-        v=SCHEMA_VERSION,
         sender=envelope.sender_id,
         type=envelope.event_type,
         at=envelope.created_at,
@@ -214,7 +194,7 @@ def _encode(envelope: Envelope, salt: bytes) -> tuple[bytes, bytes | None]:
         trace=envelope.traceparent,
         digest=b"" if payload is None else sha256(payload).digest(),
     )
-    return _encoder.encode(structure), payload
+    return pack_head(structure), payload
 
 
 def _split_decision(decision: Decision | None, rest: JsonObject) -> tuple[Decision | None, Content]:

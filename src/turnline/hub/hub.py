@@ -29,7 +29,6 @@ from turnline.core.channel import (
     ChannelSpec,
     ChannelState,
 )
-from turnline.core.claims import LEASE_SECONDS
 from turnline.core.codec import encode as encode_line
 from turnline.core.directory import DIRECTORY_CHANNEL, RECLAIMED
 from turnline.core.envelope import Draft, Envelope, JsonObject
@@ -44,7 +43,7 @@ from turnline.core.governance import (
 )
 from turnline.core.graph import TransitionGraph
 from turnline.core.json import size_of
-from turnline.core.state import State, metadata_of
+from turnline.core.state import LEASE_SECONDS, State, metadata_of
 from turnline.core.variables import MAX_CONTEXT_BYTES
 from turnline.core.views import unclaimed_floor
 from turnline.errors import (

@@ -3,7 +3,7 @@
     header      the format and its version; where the log was; which data models it has rows of
     row         one row of a data model; all of them come before the first channel
     channel     a channel begins: how many records it has, and the hash of the last
-    record      its channel, seq, id, hash, and its exact bytes, as text
+    record      its channel, seq, id, hash and exact bytes; `structure` is what its head says, for people
     left_out    a channel that could not be read to its end, and why
     end         how much there was, and a digest of every line before it
 
@@ -22,8 +22,9 @@ from typing import BinaryIO, Final
 import msgspec
 from msgspec import Struct
 
-from turnline.core.codec import Kept, Record
+from turnline.core.codec import Kept, Record, read_structure
 from turnline.core.envelope import JsonObject
+from turnline.core.head import Structure
 from turnline.errors import BadExport, CorruptRecord
 from turnline.log.chain import Chain
 
@@ -78,7 +79,9 @@ class RecordLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rec
     seq: int
     id: str
     hash: str
-    head: str
+    structure: Structure
+    """The head, for people. A file in which it says something else than the head is refused."""
+    head: bytes
     payload: bytes | None = None
     """Absent: the line has no content, or it was erased."""
 
@@ -156,7 +159,8 @@ class ExportWriter:
                 seq=record.seq,
                 id=record.envelope_id,
                 hash=record.hash.hex(),
-                head=record.head.decode(),
+                structure=read_structure(record.head),
+                head=record.head,
                 payload=record.payload,
             )
         )
@@ -261,7 +265,7 @@ class _Reading:
         envelopes: list[Kept] = []
         first, size = self._number + 1, 0
         while chain.seq < end and size < PART_BYTES and len(records) < PART_RECORDS:
-            record = self._record(chain, end)
+            record, shown = self._record(chain, end)
             try:
                 envelopes.append(chain.keep(record))
                 if chain.seq == end:
@@ -269,12 +273,14 @@ class _Reading:
             except CorruptRecord as error:
                 because = f"record {error.seq} of channel {chain.channel_id!r}: {error.because}"
                 raise self._bad(because) from error
+            if read_structure(record.head) != shown:
+                raise self._bad("its `structure` says something else than its head")
             records.append(record)
             size += record.size
         self._records += len(records)
         return Part(channel_id=chain.channel_id, records=records, envelopes=envelopes, line=first)
 
-    def _record(self, chain: Chain, end: int) -> Record:
+    def _record(self, chain: Chain, end: int) -> tuple[Record, Structure]:
         line = self._next()
         if not isinstance(line, RecordLine) or line.channel != chain.channel_id:
             raise self._bad(f"expected record {chain.seq + 1} of the {end} of channel {chain.channel_id!r}")
@@ -282,9 +288,8 @@ class _Reading:
             hash_ = bytes.fromhex(line.hash)
         except ValueError:
             raise self._bad("its hash is not one") from None
-        return Record(
-            seq=line.seq, envelope_id=line.id, head=line.head.encode(), hash=hash_, payload=line.payload
-        )
+        record = Record(seq=line.seq, envelope_id=line.id, head=line.head, hash=hash_, payload=line.payload)
+        return record, line.structure
 
     def _check_end(self, line: End) -> None:
         found = (len(self._channels), self._records, self._left_out, self._rows)

@@ -21,6 +21,11 @@ def flip_byte(body: bytes, index: int, *, mask: int = 0x01) -> bytes:
     return body[:index] + bytes([body[index] ^ mask]) + body[index + 1 :]
 
 
+def written_longer(head: bytes) -> bytes:
+    """Return a head that says the same in other bytes: its version is a number of two bytes."""
+    return head[:1] + b"\xcc" + head[1:]
+
+
 def flip_head(record: Record) -> Record:
     """Turn over one bit in the middle of the structure."""
     return replace(record, head=flip_byte(record.head, len(record.head) // 2))
