@@ -119,12 +119,12 @@ async def test_a_channel_without_a_head_is_appended_to_where_it_ends(log: Sqlite
 
 
 async def test_listing_open_channels_costs_only_those(log: SqliteLog) -> None:
-    query = "SELECT channel, seq, closed, position FROM turnline_heads WHERE channel > '' "
-    query += "AND NOT closed ORDER BY channel"
+    query = "SELECT id, seq FROM turnline_heads CROSS JOIN turnline_names USING (channel) "
+    query += "WHERE id > '' AND NOT closed ORDER BY id"
     with closing(sqlite3.connect(log.path)) as connection:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
 
-    assert "turnline_open_heads" in str(plan)
+    assert "turnline_heads_open" in str(plan)
 
 
 async def test_a_tail_ends_when_the_log_is_closed(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
     names        channel id -> the number that stands for it in the other tables. `mark` is a hash of the id:
                  an id that is damaged is found by it, so its channel is not taken for one that never was
     records      the log. (channel, seq) and (channel, envelope_id) are unique;
-                 position grows with every record of the file and never changes
+                 position grows with every record of the file and never changes.
+                 An envelope id that a hub has drawn is kept as bytes, any other as text (`core.head.pack_id`)
     contents     position -> payload. Rows are only added at the end, so no byte of one is copied into a page
                  that a later deletion does not reach (Y2)
     heads        where each channel ends, and its row of the index (Y7); rebuilt from the records when empty
-    labels       label -> channels that have it, and
-    members      participant -> channels that it is on: for lists
+    tags         label or participant -> channels that have it: for lists
     snapshots    by channel id; a cache with checksums of its own
 
 Their names begin with `turnline_`: a project keeps its own tables in the same file.
@@ -75,7 +75,7 @@ CREATE TABLE turnline_records (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
     channel INTEGER NOT NULL,
     seq INTEGER NOT NULL,
-    envelope_id TEXT NOT NULL,
+    envelope_id BLOB NOT NULL,
     hash BLOB NOT NULL,
     head BLOB NOT NULL,
     UNIQUE (channel, seq),
@@ -104,21 +104,13 @@ CREATE TABLE IF NOT EXISTS turnline_heads (
     code TEXT,
     row BLOB
 );
-CREATE INDEX IF NOT EXISTS turnline_open_heads ON turnline_heads (channel) WHERE NOT closed;
-CREATE TABLE IF NOT EXISTS turnline_labels (
-    label TEXT NOT NULL,
+CREATE TABLE IF NOT EXISTS turnline_tags (
+    tag TEXT NOT NULL,
     created INTEGER NOT NULL,
     channel INTEGER NOT NULL,
-    PRIMARY KEY (label, created, channel)
+    PRIMARY KEY (tag, created, channel)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS turnline_members (
-    participant TEXT NOT NULL,
-    created INTEGER NOT NULL,
-    channel INTEGER NOT NULL,
-    PRIMARY KEY (participant, created, channel)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS turnline_labels_channel ON turnline_labels (channel);
-CREATE INDEX IF NOT EXISTS turnline_members_channel ON turnline_members (channel);
+CREATE INDEX IF NOT EXISTS turnline_tags_channel ON turnline_tags (channel);
 CREATE TABLE IF NOT EXISTS turnline_snapshots (
     channel TEXT PRIMARY KEY,
     seq INTEGER NOT NULL,
@@ -132,9 +124,7 @@ DIALECT: Final = Dialect(
     channel="coalesce((SELECT channel FROM turnline_names WHERE id = {}), 0)",
     aside="+",
 )
-_CACHE_NAMES: Final = {
-    f"turnline_{name}" for name in ("heads", "open_heads", "labels", "members", "snapshots")
-}
+_CACHE_NAMES: Final = {f"turnline_{name}" for name in ("heads", "heads_open", "tags", "snapshots")}
 _LOG_NAMES: Final = {f"turnline_{name}" for name in ("names", "marks", "records", "contents")}
 TABLE_NAMES: Final = frozenset(_LOG_NAMES | _CACHE_NAMES)
 _LET: Final = "let this user write the file and its folder"

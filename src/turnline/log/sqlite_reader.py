@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import NO_HASH, Record
+from turnline.core.head import pack_id, unpack_id
 from turnline.errors import LogUnavailable
 from turnline.log.base import Head
 from turnline.log.listing import needs_codes, page_query, read_row, read_rows
@@ -40,7 +41,8 @@ def _number(column: str) -> str:
 
 
 _RECORD: Final = (
-    f"{_number('seq')}, {_blob('envelope_id')}, {_blob('head')}, {_blob('hash')}, CAST(payload AS BLOB)"
+    f"{_number('seq')}, typeof(envelope_id) = 'blob', {_blob('envelope_id')}, {_blob('head')}, "
+    f"{_blob('hash')}, CAST(payload AS BLOB)"
 )
 _RECORDS: Final = "turnline_records LEFT JOIN turnline_contents USING (position)"
 _HEAD: Final = ", ".join(
@@ -127,7 +129,7 @@ def record_with(connection: Connection, channel_id: str, envelope_id: str) -> tu
     """Return the record with this id and the hash of the one before it."""
     channel = number_of(connection, channel_id)
     query = f"SELECT {_RECORD} FROM {_RECORDS} WHERE channel = ? AND envelope_id = ?"
-    row = connection.execute(query, (channel, envelope_id)).fetchone()
+    row = connection.execute(query, (channel, pack_id(envelope_id))).fetchone()
     if channel is None or row is None:
         return None
     record = _record(row)
@@ -218,9 +220,10 @@ def _hash_at(connection: Connection, channel: int, seq: int) -> bytes:
     return NO_HASH if row is None else row[0]
 
 
-def _record(row: tuple[int, bytes, bytes, bytes, bytes | None]) -> Record:
-    seq, envelope_id, head, hash_, payload = row
-    return Record(seq=seq, envelope_id=_text(envelope_id), head=head, hash=hash_, payload=payload)
+def _record(row: tuple[int, int, bytes, bytes, bytes, bytes | None]) -> Record:
+    seq, is_packed, cell, head, hash_, payload = row
+    envelope_id = unpack_id(cell) if is_packed else _text(cell)
+    return Record(seq=seq, envelope_id=envelope_id, head=head, hash=hash_, payload=payload)
 
 
 def _head(row: tuple[bytes, int, int, int]) -> Head:

@@ -16,10 +16,11 @@ from typing import Final, Protocol
 from turnline.core.channel import ChannelRow
 from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, seal_all
 from turnline.core.envelope import Envelope
+from turnline.core.head import pack_id
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict
 from turnline.log.base import closes
 from turnline.log.joined import Statements
-from turnline.log.listing import COLUMNS, FIXED_COLUMNS, columns_of, labels_of, members_of
+from turnline.log.listing import COLUMNS, FIXED_COLUMNS, columns_of, tags_of
 
 _HEAD: Final = """
 SELECT head.seq, head.hash, record.hash, head.created IS NOT NULL
@@ -55,8 +56,7 @@ DELETE FROM turnline_contents WHERE position IN (
     SELECT position FROM turnline_records WHERE channel = ? AND seq BETWEEN ? AND ?
 )
 """
-_LABEL: Final = "INSERT OR IGNORE INTO turnline_labels (label, created, channel) VALUES (?, ?, ?)"
-_MEMBER: Final = "INSERT OR IGNORE INTO turnline_members (participant, created, channel) VALUES (?, ?, ?)"
+_TAG: Final = "INSERT OR IGNORE INTO turnline_tags (tag, created, channel) VALUES (?, ?, ?)"
 
 
 class Work(Protocol):
@@ -120,10 +120,12 @@ class Append:
         last = self._envelopes[-1]
         channel = number_of(connection, self._channel_id)
         query = "SELECT 1 FROM turnline_records WHERE channel = ? AND seq = ? AND envelope_id = ?"
-        return connection.execute(query, (channel, last.seq, last.envelope_id)).fetchone() is not None
+        return (
+            connection.execute(query, (channel, last.seq, pack_id(last.envelope_id))).fetchone() is not None
+        )
 
     def _insert(self, connection: Statements, channel: int | None, record: Record) -> int | None:
-        row = (channel, record.seq, record.envelope_id, record.hash, record.head)
+        row = (channel, record.seq, pack_id(record.envelope_id), record.hash, record.head)
         try:
             position = connection.execute(_INSERT, row).lastrowid
         except sqlite3.IntegrityError as error:
@@ -144,12 +146,9 @@ def write_row(connection: Statements, channel: int, row: ChannelRow, *, is_move:
         connection.execute(_MOVE_ROW, (*columns[FIXED_COLUMNS:], channel))
         return
     connection.execute(_SET_ROW, (*columns, channel))
-    connection.execute("DELETE FROM turnline_labels WHERE channel = ?", (channel,))
-    connection.execute("DELETE FROM turnline_members WHERE channel = ?", (channel,))
-    for label in labels_of(row):
-        connection.execute(_LABEL, (label, columns[0], channel))
-    for member in members_of(row):
-        connection.execute(_MEMBER, (member, columns[0], channel))
+    connection.execute("DELETE FROM turnline_tags WHERE channel = ?", (channel,))
+    for tag in tags_of(row):
+        connection.execute(_TAG, (tag, columns[0], channel))
 
 
 class Erase:
@@ -246,4 +245,4 @@ def _end_without_head(connection: Statements, channel: int) -> tuple[int, bytes]
 
 def _knows(connection: Statements, channel: int | None, envelope_id: str) -> bool:
     query = "SELECT 1 FROM turnline_records WHERE channel = ? AND envelope_id = ?"
-    return connection.execute(query, (channel, envelope_id)).fetchone() is not None
+    return connection.execute(query, (channel, pack_id(envelope_id))).fetchone() is not None
