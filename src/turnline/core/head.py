@@ -17,7 +17,6 @@ of any size, an id that somebody chose.
 from __future__ import annotations
 
 import re
-from base64 import b32hexencode
 from datetime import datetime
 from typing import Any, Final
 
@@ -50,10 +49,27 @@ ID_BYTES: Final = 16
 _ID_CHARACTERS: Final = 26
 _OWN_ID: Final = re.compile(r"[0-9a-v]{25}[048cgkos]")
 """16 bytes in base 32 with the digits 0 to v, without padding; the last digit has two bits to spare."""
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
+_PAIRS: Final = [one + other for one in _DIGITS for other in _DIGITS]
+"""Two digits for each number of ten bits."""
+_SHIFTS: Final = range(120, -1, -10)
 _LONG_INTEGER: Final = 1
 """The kind of a MessagePack extension: the digits of a number of more than 64 bits."""
 
-_NUMBERS: Final = {word: number for number, word in enumerate(WORDS)}
+_HOLDERS: Final = frozenset({dict, list})
+
+
+class _Names(dict[int | str, Any]):
+    """A text or number -> what stands for it; a text that is not there stands for itself."""
+
+    def __missing__(self, key: int | str) -> str:
+        if isinstance(key, str):
+            return key
+        raise ValueError(f"found {key!r} where a text or the number of one is expected")
+
+
+_TEXTS: Final = _Names(enumerate(WORDS))
+_NUMBERS: Final = _Names((word, number) for number, word in enumerate(WORDS))
 
 
 class Structure(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -79,8 +95,8 @@ class _Packed(Struct, array_like=True, frozen=True):
     type: int | str
     sender: int | str
     at: datetime
-    data: Any
-    """An object, or None if it is empty."""
+    data: dict[int | str, Any] | None
+    """None if it is empty."""
     to: list[str] | None
     cause: Any
     """Bytes: the id of `pack_id`."""
@@ -110,10 +126,10 @@ def pack_head(structure: Structure) -> bytes:
     """Return a structure as the bytes that a log keeps."""
     packed = _Packed(
         structure.v,
-        _NUMBERS.get(structure.type, structure.type),
-        _NUMBERS.get(structure.sender, structure.sender),
+        _NUMBERS[structure.type],
+        _NUMBERS[structure.sender],
         structure.at,
-        _shorten(structure.data) if structure.data else None,
+        _rename(structure.data, _NUMBERS) if structure.data else None,
         structure.to,
         None if structure.cause is None else pack_id(structure.cause),
         None if structure.decision is None else _pack_decision(structure.decision),
@@ -137,10 +153,10 @@ def unpack_head(head: bytes) -> Structure:
     packed = _decoder.decode(head)
     return Structure(
         v=packed.version,
-        sender=_word(packed.sender),
-        type=_word(packed.type),
+        sender=_TEXTS[packed.sender],
+        type=_TEXTS[packed.type],
         at=packed.at,
-        data=_lengthen(_expect(packed.data, dict)) if packed.data else {},
+        data=_rename(packed.data, _TEXTS) if packed.data else {},
         to=packed.to,
         cause=unpack_id(packed.cause) if isinstance(packed.cause, bytes) else _expect(packed.cause, str),
         priority=packed.priority,
@@ -160,12 +176,13 @@ def pack_id(text: str) -> bytes | str:
 
 def unpack_id(body: bytes) -> str:
     """Return the id that `pack_id` made these bytes of. Bytes of no id give a text that is no line's id."""
-    drawn = b32hexencode(body[:ID_BYTES])[:_ID_CHARACTERS].decode().lower()
-    return drawn + body[ID_BYTES:].decode(errors="replace")
+    drawn = int.from_bytes(body[:ID_BYTES]) << 2
+    text = "".join([_PAIRS[drawn >> shift & 1023] for shift in _SHIFTS])
+    return text if len(body) == ID_BYTES else text + body[ID_BYTES:].decode(errors="replace")
 
 
 def _pack_decision(decision: Decision) -> tuple[int | str, str | None, int | str, int | None]:
-    by = _NUMBERS.get(decision.by.kind, decision.by.kind), decision.by.index
+    by = _NUMBERS[decision.by.kind], decision.by.index
     match decision:
         case Speak(agent_id=agent_id):
             return _NUMBERS["speak"], agent_id, *by
@@ -176,8 +193,8 @@ def _pack_decision(decision: Decision) -> tuple[int | str, str | None, int | str
 
 
 def _unpack_decision(kind: int | str, about: str | None, by_kind: int | str, index: int | None) -> Decision:
-    by = Basis(kind=_word(by_kind), index=index)
-    match _word(kind):
+    by = Basis(kind=_TEXTS[by_kind], index=index)
+    match _TEXTS[kind]:
         case "speak":
             return Speak(about or "", by)
         case "close":
@@ -188,16 +205,14 @@ def _unpack_decision(kind: int | str, about: str | None, by_kind: int | str, ind
             raise ValueError(f"found a decision of the kind {other!r}")
 
 
-def _shorten(value: Any) -> Any:
+def _rename(value: Any, names: _Names) -> Any:
+    """Return a value with other keys in its objects."""
     if type(value) is dict:
-        return {_NUMBERS.get(key, key): _shorten(one) for key, one in value.items()}
-    return [_shorten(one) for one in value] if type(value) is list else value
-
-
-def _lengthen(value: Any) -> Any:
-    if type(value) is dict:
-        return {_word(key): _lengthen(one) for key, one in value.items()}
-    return [_lengthen(one) for one in value] if type(value) is list else value
+        # Most values hold nothing: this is asked for each line of a log that is read.
+        return {
+            names[key]: _rename(one, names) if type(one) in _HOLDERS else one for key, one in value.items()
+        }
+    return [_rename(one, names) for one in value] if type(value) is list else value
 
 
 def _wrap(value: Any) -> Any:
@@ -207,14 +222,6 @@ def _wrap(value: Any) -> Any:
     if type(value) is list:
         return [_wrap(one) for one in value]
     return Ext(_LONG_INTEGER, str(value).encode()) if type(value) is int else value
-
-
-def _word(found: object) -> str:
-    if isinstance(found, str):
-        return found
-    if not isinstance(found, int) or not 0 <= found < len(WORDS):
-        raise ValueError(f"found {found!r} where a text or the number of one is expected")
-    return WORDS[found]
 
 
 def _expect(value: Any, kind: type) -> Any:
