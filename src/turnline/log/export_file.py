@@ -22,9 +22,8 @@ from typing import BinaryIO, Final
 import msgspec
 from msgspec import Struct
 
-from turnline.core.codec import Kept, Record, read_structure
+from turnline.core.codec import Kept, Record, Structure, read_structure
 from turnline.core.envelope import JsonObject
-from turnline.core.head import Structure
 from turnline.errors import BadExport, CorruptRecord
 from turnline.log.chain import Chain
 

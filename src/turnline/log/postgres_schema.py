@@ -228,7 +228,7 @@ SELECT outcome, found_seq, found_hash, found_id FROM turnline_append(
     %b::text[], %b::bytea[], %b::bytea[], %b::bytea[],
     %b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[],
     %b::text[], %b::text[], %b::bigint[], %b::text[], %b::bytea[],
-    %b::integer[], %b::text[], %b::integer[], %b::text[]
+    %b::integer[], %b::text[]
 )
 """
 

@@ -4,7 +4,7 @@
                  an id that is damaged is found by it, so its channel is not taken for one that never was
     records      the log. (channel, seq) and (channel, envelope_id) are unique;
                  position grows with every record of the file and never changes.
-                 An envelope id that a hub has drawn is kept as bytes, any other as text (`core.head.pack_id`)
+                 An envelope id that a hub has drawn is kept as bytes, any other as text (`codec.pack_id`)
     contents     position -> payload. Rows are only added at the end, so no byte of one is copied into a page
                  that a later deletion does not reach (Y2)
     heads        where each channel ends, and its row of the index (Y7); rebuilt from the records when empty

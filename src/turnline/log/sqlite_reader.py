@@ -17,8 +17,7 @@ from threading import Lock, local
 from typing import Final, TypeVar
 
 from turnline.core.channel import ChannelFilter, ChannelRow
-from turnline.core.codec import NO_HASH, Record
-from turnline.core.head import pack_id, unpack_id
+from turnline.core.codec import NO_HASH, Record, pack_id, unpack_id
 from turnline.errors import LogUnavailable
 from turnline.log.base import Head
 from turnline.log.listing import needs_codes, page_query, read_row, read_rows

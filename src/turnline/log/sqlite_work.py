@@ -14,9 +14,8 @@ from secrets import token_bytes
 from typing import Final, Protocol
 
 from turnline.core.channel import ChannelRow
-from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, seal_all
+from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, pack_id, seal_all
 from turnline.core.envelope import Envelope
-from turnline.core.head import pack_id
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict
 from turnline.log.base import closes
 from turnline.log.joined import Statements

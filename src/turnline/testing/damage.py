@@ -9,8 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from turnline.core.codec import Record
-from turnline.core.head import pack_id, unpack_id
+from turnline.core.codec import Record, pack_id, unpack_id
 from turnline.log.memory import MemoryLog
 
 Damage = Callable[[Record], Record]

@@ -25,7 +25,7 @@ from typing import Any, Final, NoReturn
 
 from sqlalchemy import event
 
-from turnline.core.head import unpack_id
+from turnline.core.codec import unpack_id
 from turnline.flow.data.database import Database, open_data
 from turnline.flow.data.unit_of_work import SqlUnitOfWork
 from turnline.log.sqlite import SqliteLog

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from turnline.core import event_types as ev
-from turnline.core.codec import STRUCTURE
+from turnline.core.codec import STRUCTURE, WORDS, Structure, pack_head, pack_id, unpack_head, unpack_id
 from turnline.core.envelope import Basis, Close, Rest, Speak
-from turnline.core.head import WORDS, Structure, pack_head, pack_id, unpack_head, unpack_id
 
 AT = datetime(2026, 11, 18, 4, 52, 53, 904589, tzinfo=UTC)
 ID = "06guq01d2rogagdkbpv1gbdaa4"
