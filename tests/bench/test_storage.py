@@ -1,4 +1,4 @@
-"""What a turn takes on a disk: the chat of `bench/storage.py`, whose pages no machine and no clock changes."""
+"""What a turn takes on a disk: the chat of `bench/storage.py`, whose pages no machine and no clock change."""
 
 from __future__ import annotations
 
