@@ -18,6 +18,7 @@ from typing import Final
 from turnline import Agent
 from turnline.agent.messages import ModelReply
 from turnline.agent.model import ModelRequest, OnText
+from turnline.hub.channels import GIVE_BACK_SECONDS
 from turnline.log.sqlite import SqliteLog
 from turnline.network import Hub, HubClient, HumanClient, LocalLink, Passport, round_robin
 
@@ -71,6 +72,7 @@ async def grow(path: Path, *, channels: int, turns: int, at_once: int) -> tuple[
     await talk(user, 0, 2, room)  # What is imported late is not counted.
     before = read_status("VmRSS")
     await asyncio.gather(*(talk(user, number, turns, room) for number in range(channels)))
+    await asyncio.sleep(3 * GIVE_BACK_SECONDS)  # What is free goes back to the system now and then.
     grown, cached = read_status("VmRSS") - before, hub.health().cached_channels
     await client.close()
     await hub.close()

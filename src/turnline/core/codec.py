@@ -87,8 +87,8 @@ class Structure(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Of the payload; empty: the line has no content."""
 
 
-class Content(Struct, frozen=True, omit_defaults=True):
-    """What of an envelope can be erased."""
+class Content(Struct, frozen=True, array_like=True):
+    """What of an envelope can be erased. On a log it is a JSON array, without the empty fields at its end."""
 
     data: JsonObject = {}
     condition: str = ""
@@ -205,7 +205,7 @@ def _check_version(version: int) -> None:
 def _encode(envelope: Envelope, salt: bytes) -> tuple[bytes, bytes | None]:
     data, rest = split(envelope.event_type, envelope.event_data)
     decision, content = _split_decision(envelope.decision, rest)
-    payload = None if content is _NOTHING else salt + _encoder.encode(content)
+    payload = None if content is _NOTHING else salt + _encode_content(content)
     structure = Structure(
         sender=envelope.sender_id,
         type=envelope.event_type,
@@ -219,6 +219,13 @@ def _encode(envelope: Envelope, salt: bytes) -> tuple[bytes, bytes | None]:
         digest=b"" if payload is None else sha256(payload).digest(),
     )
     return pack_head(structure), payload
+
+
+def _encode_content(content: Content) -> bytes:
+    fields = [content.data, content.condition, content.target, content.reason]
+    while not fields[-1]:
+        fields.pop()
+    return _encoder.encode(fields)
 
 
 def _split_decision(decision: Decision | None, rest: JsonObject) -> tuple[Decision | None, Content]:
