@@ -441,7 +441,7 @@ WORDS: Final = (
 )
 """Texts that heads repeat, the frequent ones first: a number up to 127 takes one byte."""
 
-ID_BYTES: Final = 16
+_ID_BYTES: Final = 16
 _ID_CHARACTERS: Final = 26
 _OWN_ID: Final = re.compile(r"[0-9a-v]{25}[048cgkos]")
 """16 bytes in base 32 with the digits 0 to v, without padding; the last digit has two bits to spare."""
@@ -549,14 +549,14 @@ def pack_id(text: str) -> bytes | str:
     if _OWN_ID.match(text) is None:
         return text
     drawn = int(text[:_ID_CHARACTERS], 32) >> 2
-    return drawn.to_bytes(ID_BYTES) + text[_ID_CHARACTERS:].encode()
+    return drawn.to_bytes(_ID_BYTES) + text[_ID_CHARACTERS:].encode()
 
 
 def unpack_id(body: bytes) -> str:
     """Return the id that `pack_id` made these bytes of. Bytes of no id give a text that is no line's id."""
-    drawn = int.from_bytes(body[:ID_BYTES]) << 2
+    drawn = int.from_bytes(body[:_ID_BYTES]) << 2
     text = "".join([_PAIRS[drawn >> shift & 1023] for shift in _SHIFTS])
-    return text if len(body) == ID_BYTES else text + body[ID_BYTES:].decode(errors="replace")
+    return text if len(body) == _ID_BYTES else text + body[_ID_BYTES:].decode(errors="replace")
 
 
 def _pack_decision(decision: Decision) -> tuple[int | str, str | None, int | str, int | None]:

@@ -48,7 +48,7 @@ APPLICATION_ID: Final = 0x54574C47  # "TWLG"
 FORMAT: Final = 2
 """Of the tables, kept as `user_version`. Not the envelopes' schema version, which each of them carries."""
 
-PAGE_BYTES: Final = 2048
+FILE_PAGE_BYTES: Final = 2048
 """Of a page of the file. An append changes a page of each B-tree that it writes to, and each such page is
 written twice: with 2 KB an append writes half as much as with 4 KB, and a small log is a third smaller."""
 CHECKPOINT_PAGES: Final = 2000
@@ -178,7 +178,7 @@ class LogFile:
             f"PRAGMA synchronous = {SYNCHRONOUS[self.durability]}",
             # Only macOS knows it: there a plain fsync leaves the data in the drive's cache.
             f"PRAGMA fullfsync = {int(self.durability == 'power')}",
-            f"PRAGMA page_size = {PAGE_BYTES}",  # Of a new file; another one keeps its own.
+            f"PRAGMA page_size = {FILE_PAGE_BYTES}",  # Of a new file; another one keeps its own.
             f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}",
             f"PRAGMA journal_size_limit = {MAX_LEFTOVER_WAL_BYTES}",
             "PRAGMA secure_delete = ON",  # What is deleted is overwritten with zeros (Y2).
