@@ -320,7 +320,8 @@ def test_where_more_are_in_use_than_fit_an_append_looks_at_few_of_them() -> None
 
 
 def test_memory_that_turns_have_freed_goes_back_to_the_system_also_when_it_is_quiet_again() -> None:
-    loop, trims = SeededLoop(Random(1)), list[float]()
+    loop = SeededLoop(Random(1))  # type: ignore[abstract]
+    trims = list[float]()
     first = on_log([member("alice"), member("bob")], channel_id="c")[0]
     large = replace(first, event_data={"text": "x" * (GIVE_BACK_BYTES // 4)})
 
