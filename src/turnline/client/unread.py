@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 UNREAD_ENVELOPES: Final = 1000
 """Envelopes buffered per person. Beyond this only the place is kept, and the rest is read from the log."""
-UNREAD_BYTES: Final = 4 * 1024 * 1024
+UNREAD_BYTES: Final = 1024 * 1024
 """Data buffered per person. The envelope that passes it is the last one."""
 
 

@@ -26,6 +26,8 @@ from turnline.log.sqlite_file import DIALECT, SQLITE_RAISES, LogFile, code
 from turnline.log.sqlite_work import number_of, snapshot_checksum
 
 READERS: Final = 4
+CACHE_KB: Final = 1000
+"""Of pages, for each reader; half of what SQLite takes by itself. The system has them in memory anyway."""
 PAGE_RECORDS: Final = 256
 PAGE_BYTES: Final = 4 * 1024 * 1024
 """A page ends with the record that passes it."""
@@ -93,6 +95,7 @@ class Reader:
         if connection is None:
             connection = self._mine.connection = self._file.connect()
             connection.execute("PRAGMA query_only = ON")
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
             with self._lock:
                 self._connections.append(connection)
         return connection
