@@ -554,9 +554,13 @@ def pack_id(text: str) -> bytes | str:
 
 def unpack_id(body: bytes) -> str:
     """Return the id that `pack_id` made these bytes of. Bytes of no id give a text that is no line's id."""
-    drawn = int.from_bytes(body[:_ID_BYTES]) << 2
-    text = "".join([_PAIRS[drawn >> shift & 1023] for shift in _SHIFTS])
-    return text if len(body) == _ID_BYTES else text + body[_ID_BYTES:].decode(errors="replace")
+    return write_id(int.from_bytes(body[:_ID_BYTES])) + body[_ID_BYTES:].decode(errors="replace")
+
+
+def write_id(number: int) -> str:
+    """Return 128 bits as 26 digits that sort as the numbers do; two digits at a time, for speed."""
+    number <<= 2  # 26 digits have 130 bits.
+    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
 
 
 def _pack_decision(decision: Decision) -> tuple[int | str, str | None, int | str, int | None]:
