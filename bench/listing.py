@@ -25,7 +25,7 @@ import psycopg
 
 from turnline.core.channel import ChannelFilter, ChannelRow, ChannelState
 from turnline.log.base import Log
-from turnline.log.listing import COLUMNS, columns_of, labels_of, members_of
+from turnline.log.listing import COLUMNS, columns_of, tags_of
 from turnline.log.postgres import PostgresLog
 from turnline.log.sqlite import SqliteLog
 from turnline.log.sqlite_work import Append
@@ -128,9 +128,8 @@ def fill_sqlite(path: Path, count: int) -> None:
             connection.execute(
                 f"INSERT INTO turnline_heads ({', '.join((*HEAD, *COLUMNS))}) VALUES ({marks})", (n, *columns)
             )
-            for table, found in (("labels", labels_of(one)), ("members", members_of(one))):
-                places = [(name, columns[4], n) for name in found]
-                connection.executemany(f"INSERT INTO turnline_{table} VALUES (?, ?, ?)", places)
+            places = [(tag, columns[4], n) for tag in tags_of(one)]
+            connection.executemany("INSERT INTO turnline_tags VALUES (?, ?, ?)", places)
         connection.execute("COMMIT")
 
 
@@ -141,11 +140,10 @@ def fill_postgres(url: str, count: int) -> None:
         ) as copy:
             for one, columns in heads(count):
                 copy.write_row((one.channel_id, *columns))
-        for table, names_of in (("labels", labels_of), ("members", members_of)):
-            with connection.cursor().copy(f"COPY turnline_{table} FROM STDIN") as copy:
-                for one, columns in heads(count):
-                    for name in names_of(one):
-                        copy.write_row((name, columns[4], one.channel_id))
+        with connection.cursor().copy("COPY turnline_tags FROM STDIN") as copy:
+            for one, columns in heads(count):
+                for tag in tags_of(one):
+                    copy.write_row((tag, columns[4], one.channel_id))
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")  # As the server does by itself, a little later.
 

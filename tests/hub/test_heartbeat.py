@@ -11,11 +11,11 @@ from typing import Final
 from tests.turn_lines import claim_own, perform_turn, record, take_turn
 from turnline.client.channel import Channel, set_context
 from turnline.client.turn import Turn, TurnChannel, TurnHandler
-from turnline.core.claims import LEASE_SECONDS
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_PACKET, EV_TURN_CLAIMED, EV_TURN_MODEL, EV_TURN_RENEWED
 from turnline.core.graph import TransitionGraph
 from turnline.core.routing import packet
+from turnline.core.state import LEASE_SECONDS
 from turnline.errors import ClaimLost, LogUnavailable, OutOfTurn, TurnTaken
 from turnline.hub.seat import Seat
 from turnline.log.memory import MemoryLog

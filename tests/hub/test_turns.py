@@ -10,12 +10,12 @@ import pytest
 from tests.turn_lines import claim_own, fail, record, release, take_turn
 from turnline.client.channel import Channel, set_context
 from turnline.core.channel import ChannelState
-from turnline.core.claims import LEASE_SECONDS, MAX_CLAIMS
+from turnline.core.claims import MAX_CLAIMS
 from turnline.core.envelope import Draft, Envelope
 from turnline.core.event_types import EV_PACKET, EV_TURN_MODEL, EV_TURN_RENEWED, EV_TURN_TOOL
 from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.routing import packet
-from turnline.core.state import Claim
+from turnline.core.state import LEASE_SECONDS, Claim
 from turnline.errors import ChannelClosed, ClaimLost, NotStuck, OutOfTurn, TurnStuck, TurnTaken
 from turnline.hub.worker import join, leave
 from turnline.log.memory import MemoryLog

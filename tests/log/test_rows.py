@@ -125,7 +125,7 @@ async def test_an_index_without_rows_is_made_again(place: Place, damage: str) ->
 async def test_an_index_that_was_dropped_is_made_again(place: Place) -> None:
     expected = await live(place)
     with closing(sqlite3.connect(place.path)) as connection, connection:
-        for table in ("turnline_heads", "turnline_labels", "turnline_members"):
+        for table in ("turnline_heads", "turnline_tags"):
             connection.execute(f"DROP TABLE {table}")
 
     assert await reopened(place) == expected
@@ -194,8 +194,8 @@ async def test_a_row_that_does_not_follow_from_the_lines_is_damage_of_the_index(
     ("damage", "told"),
     [
         ("UPDATE turnline_heads SET speaker = 'x' WHERE speaker <> ''", "speaker"),
-        ("DELETE FROM turnline_labels WHERE label LIKE '%blue'", "labels"),
-        ("DELETE FROM turnline_members", "members"),
+        ("DELETE FROM turnline_tags WHERE tag LIKE '%blue'", "tags"),
+        ("DELETE FROM turnline_tags WHERE tag LIKE '@%'", "tags"),
     ],
 )
 async def test_an_index_that_contradicts_its_own_rows_is_damage(place: Place, damage: str, told: str) -> None:

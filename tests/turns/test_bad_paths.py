@@ -25,11 +25,12 @@ from turnline.client.injection import ChildrenInject
 from turnline.client.turn import Turn
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelRow, child_id
-from turnline.core.claims import LEASE_SECONDS, Paused
+from turnline.core.claims import Paused
 from turnline.core.envelope import Envelope
 from turnline.core.governance import Passport
 from turnline.core.graph import Transition, TransitionGraph, sequence
 from turnline.core.lifecycle import CANCELLED
+from turnline.core.state import LEASE_SECONDS
 from turnline.core.transitions import AgentTarget, TurnFailed
 from turnline.errors import AlreadyAnswered, LogUnavailable, Refused, UnknownQuestion
 from turnline.hub.request import OpenRequest

@@ -11,9 +11,10 @@ import pytest
 from tests.hub.scenes import CountingLog, FailingLog, Wrapped, quiet
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelRow, child_id
-from turnline.core.claims import LEASE_SECONDS, Paused
+from turnline.core.claims import Paused
 from turnline.core.envelope import Draft, Envelope
 from turnline.core.graph import TransitionGraph
+from turnline.core.state import LEASE_SECONDS
 from turnline.core.transitions import TerminateTarget
 from turnline.core.views import Floor, Notice
 from turnline.errors import ClaimLost, LogUnavailable, TurnTaken

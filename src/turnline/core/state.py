@@ -55,6 +55,10 @@ def ends_at(at: datetime, seconds: float | None, moment: datetime | None) -> dat
     return min((one for one in (after, moment) if one is not None), default=None)
 
 
+LEASE_SECONDS: Final = 60.0
+"""How long a worker elsewhere may be silent before it is replaced, unless its claim says otherwise."""
+
+
 class Claim(Struct, frozen=True, kw_only=True):
     """The note on the log that somebody works on the current turn."""
 

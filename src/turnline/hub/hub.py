@@ -24,7 +24,6 @@ from turnline.core import event_types as ev
 from turnline.core.adapter import AnyAdapter
 from turnline.core.adapters import built_in
 from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState
-from turnline.core.claims import LEASE_SECONDS
 from turnline.core.codec import encode as encode_line
 from turnline.core.directory import DIRECTORY_CHANNEL, RECLAIMED
 from turnline.core.envelope import Draft, Envelope, JsonObject
@@ -39,7 +38,7 @@ from turnline.core.governance import (
 )
 from turnline.core.graph import TransitionGraph
 from turnline.core.json import size_of
-from turnline.core.state import State, metadata_of
+from turnline.core.state import LEASE_SECONDS, State, metadata_of
 from turnline.core.variables import MAX_CONTEXT_BYTES
 from turnline.core.views import unclaimed_floor
 from turnline.errors import (

@@ -101,7 +101,7 @@ class Seat:
         self._has_left = False
         self.registration = registration
         self.agent_id = registration.agent_id
-        self.worker = worker or hub.turns.process.join(f"{registration.agent_id}-{hub.new_id()[-8:]}")
+        self.worker = worker or hub.turns.process.join(hub.new_id()[-8:])
 
     @property
     def _hub(self) -> Hub:

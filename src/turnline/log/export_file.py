@@ -3,7 +3,7 @@
     header      the format and its version; where the log was; which data models it has rows of
     row         one row of a data model; all of them come before the first channel
     channel     a channel begins: how many records it has, and the hash of the last
-    record      its channel, seq, id, hash, and its exact bytes, as text
+    record      its channel, seq, id, hash and exact bytes; `structure` is what its head says, for people
     tombstone   a channel that was pruned: how many records it had, and the hash of the last
     left_out    a channel that could not be read to its end, and why
     end         how much there was, and a digest of every line before it
@@ -24,7 +24,7 @@ from typing import BinaryIO, Final
 import msgspec
 from msgspec import Struct
 
-from turnline.core.codec import Kept, Record
+from turnline.core.codec import Kept, Record, Structure, read_structure
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadExport, CorruptRecord
 from turnline.log.base import Tombstone
@@ -81,7 +81,9 @@ class RecordLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rec
     seq: int
     id: str
     hash: str
-    head: str
+    structure: Structure
+    """The head, for people. A file in which it says something else than the head is refused."""
+    head: bytes
     payload: bytes | None = None
     """Absent: the line has no content, or it was erased."""
 
@@ -172,7 +174,8 @@ class ExportWriter:
                 seq=record.seq,
                 id=record.envelope_id,
                 hash=record.hash.hex(),
-                head=record.head.decode(),
+                structure=read_structure(record.head),
+                head=record.head,
                 payload=record.payload,
             )
         )
@@ -306,7 +309,7 @@ class _Reading:
         envelopes: list[Kept] = []
         first, size = self._number + 1, 0
         while chain.seq < end and size < PART_BYTES and len(records) < PART_RECORDS:
-            record = self._record(chain, end)
+            record, shown = self._record(chain, end)
             try:
                 envelopes.append(chain.keep(record))
                 if chain.seq == end:
@@ -314,17 +317,20 @@ class _Reading:
             except CorruptRecord as error:
                 because = f"record {error.seq} of channel {chain.channel_id!r}: {error.because}"
                 raise self._bad(because) from error
+            if read_structure(record.head) != shown:
+                raise self._bad("its `structure` says something else than its head")
             records.append(record)
             size += record.size
         self._records += len(records)
         return Part(channel_id=chain.channel_id, records=records, envelopes=envelopes, line=first, end=said)
 
-    def _record(self, chain: Chain, end: int) -> Record:
+    def _record(self, chain: Chain, end: int) -> tuple[Record, Structure]:
         line = self._next()
         if not isinstance(line, RecordLine) or line.channel != chain.channel_id:
             raise self._bad(f"expected record {chain.seq + 1} of the {end} of channel {chain.channel_id!r}")
-        hash_, head = self._hash(line.hash), line.head.encode()
-        return Record(seq=line.seq, envelope_id=line.id, head=head, hash=hash_, payload=line.payload)
+        hash_ = self._hash(line.hash)
+        record = Record(seq=line.seq, envelope_id=line.id, head=line.head, hash=hash_, payload=line.payload)
+        return record, line.structure
 
     def _hash(self, text: str) -> bytes:
         try:

@@ -1,7 +1,7 @@
 """The index of channels in tables (Y7): what is written of a row, and how a page is asked for.
 
     heads     one row for each channel, with the columns of `COLUMNS`
-    labels    (label, created, channel), and members (participant, created, channel): for lists
+    tags      (tag, created, channel): a tag is a label or a participant of a channel
 
 SQLite and PostgreSQL have the same tables and ask the same questions; a `Dialect` has the differences.
 
@@ -38,15 +38,14 @@ COLUMNS: Final = (
     *("speaker", "waiting", "deadline", "code", "row"),
 )
 FIXED_COLUMNS: Final = 5
-"""The first columns, and the labels and members, never change; the others do with each append."""
+"""The first columns, and the tags, never change; the others do with each append."""
 MAX_KEY_BYTES: Final = 200
 _RUN_MARK: Final = "+"
 """Stands before the close code of a run, in no close code. A run that was closed without one has it alone."""
 
 INDEXES: Final = """
-CREATE INDEX IF NOT EXISTS {0}heads_created ON {0}heads (created, channel) WHERE created IS NOT NULL;
-CREATE INDEX IF NOT EXISTS {0}heads_open ON {0}heads (created, channel)
-    WHERE NOT closed AND created IS NOT NULL;
+CREATE INDEX IF NOT EXISTS {0}heads_created ON {0}heads (created, channel);
+CREATE INDEX IF NOT EXISTS {0}heads_open ON {0}heads (created, channel) WHERE NOT closed;
 CREATE INDEX IF NOT EXISTS {0}heads_runs ON {0}heads (created, channel) WHERE flow <> '' AND parent = '';
 CREATE INDEX IF NOT EXISTS {0}heads_flow ON {0}heads (flow, created, channel) WHERE flow <> '';
 CREATE INDEX IF NOT EXISTS {0}heads_parent ON {0}heads (parent, created, channel) WHERE parent <> '';
@@ -56,9 +55,9 @@ CREATE INDEX IF NOT EXISTS {0}heads_closed_uncoded ON {0}heads (created, channel
 CREATE INDEX IF NOT EXISTS {0}heads_speaker ON {0}heads (speaker, created, channel) WHERE speaker <> '';
 CREATE INDEX IF NOT EXISTS {0}heads_waiting ON {0}heads (waiting, created, channel) WHERE waiting <> '';
 CREATE INDEX IF NOT EXISTS {0}heads_deadline ON {0}heads (deadline) WHERE deadline IS NOT NULL;
-CREATE INDEX IF NOT EXISTS {0}heads_without_row ON {0}heads (channel) WHERE created IS NULL;
 """
-"""Closed channels have no speaker, pause or deadline: the last indexes hold open channels only."""
+"""Closed channels have no speaker, pause or deadline: the last indexes hold open channels only.
+`heads_created` also finds the channels without a row, whose `created` is NULL."""
 
 _CODES: Final = """
 WITH RECURSIVE found (code) AS (
@@ -114,13 +113,9 @@ def columns_of(row: ChannelRow) -> tuple[SqlValue, ...]:
     )
 
 
-def labels_of(row: ChannelRow) -> list[str]:
-    """Return the row's labels as the table of labels has them."""
-    return [_label(*one) for one in row.labels.items()]
-
-
-def members_of(row: ChannelRow) -> list[str]:
-    return list(dict.fromkeys(map(_key, row.participants)))
+def tags_of(row: ChannelRow) -> list[str]:
+    """Return the row's labels and participants as the table of tags has them."""
+    return [*(_label(*one) for one in row.labels.items()), *map(_member, dict.fromkeys(row.participants))]
 
 
 def read_row(body: bytes | None) -> ChannelRow | None:
@@ -136,7 +131,7 @@ def read_rows(bodies: Iterable[bytes | None]) -> list[ChannelRow]:
     return [row for row in map(read_row, bodies) if row is not None]
 
 
-def contradiction_in(columns: Sequence[SqlValue], labels: Sequence[str], members: Sequence[str]) -> str:
+def contradiction_in(columns: Sequence[SqlValue], tags: Sequence[str]) -> str:
     """Say where the columns and tables differ from the row that is kept; empty if nowhere."""
     if columns[0] is None:
         return ""
@@ -149,8 +144,7 @@ def contradiction_in(columns: Sequence[SqlValue], labels: Sequence[str], members
         for name, found, expected in zip(COLUMNS, columns, columns_of(row), strict=True)
         if name != "row" and found != expected
     ]
-    wrong += ["labels"] if sorted(labels) != sorted(labels_of(row)) else []
-    wrong += ["members"] if sorted(members) != sorted(members_of(row)) else []
+    wrong += ["tags"] if sorted(tags) != sorted(tags_of(row)) else []
     return f"the index has another {', '.join(wrong)} than its own row" if wrong else ""
 
 
@@ -182,8 +176,7 @@ class _Lead(Enum):
     DUE = "deadline"
     FEW = "speaker, waiting, parent or origin"
     OPEN = "open channels"
-    LABEL = "labels"
-    MEMBER = "members"
+    TAG = "tags"
     ANY = "code, flow or created: the database chooses"
 
 
@@ -194,9 +187,7 @@ def _lead(where: ChannelFilter) -> _Lead:
         return _Lead.FEW
     if where.is_closed is False:
         return _Lead.OPEN
-    if where.labels:
-        return _Lead.LABEL
-    return _Lead.MEMBER if where.participants else _Lead.ANY
+    return _Lead.TAG if where.labels or where.participants else _Lead.ANY
 
 
 def _choices(dialect: Dialect, where: ChannelFilter, codes: Sequence[str]) -> Iterator[Sequence[Condition]]:
@@ -226,18 +217,13 @@ def _walk(
     """Return the query that walks one B-tree. `{}` stands for a parameter until the end."""
     lead, first = _lead(where), "h"
     tables = [f"{dialect.prefix}heads AS h"]
-    labels = [_label(*one) for one in where.labels.items()]
-    members = list(dict.fromkeys(map(_key, where.participants)))
-    if lead is _Lead.LABEL:
-        first = "l"
-        tables.insert(0, f"{dialect.prefix}labels AS l")
-        conditions.append(("l.label = {} AND h.channel = l.channel", [labels.pop(0)]))
-    elif lead is _Lead.MEMBER:
-        first = "m"
-        tables.insert(0, f"{dialect.prefix}members AS m")
-        conditions.append(("m.participant = {} AND h.channel = m.channel", [members.pop(0)]))
-    conditions += [(_has(dialect, "labels", "label", first), [one]) for one in labels]
-    conditions += [(_has(dialect, "members", "participant", first), [one]) for one in members]
+    tags = [_label(*one) for one in where.labels.items()]
+    tags += [_member(one) for one in dict.fromkeys(where.participants)]
+    if lead is _Lead.TAG:
+        first = "t"
+        tables.insert(0, f"{dialect.prefix}tags AS t")
+        conditions.append(("t.tag = {} AND h.channel = t.channel", [tags.pop(0)]))
+    conditions += [(_has(dialect, first), [one]) for one in tags]
     conditions += _terms(dialect, where)
     # What falls due is few: it is found by the deadline, and sorted.
     created = f"({first}.created + 0)" if lead is _Lead.DUE else f"{first}.created"
@@ -320,11 +306,11 @@ def _codes(where: ChannelFilter, codes: Iterable[str]) -> list[str]:
     return [f"{mark}{_key(code)}" for code in dict.fromkeys(codes) for mark in marks]
 
 
-def _has(dialect: Dialect, table: str, column: str, first: str) -> str:
+def _has(dialect: Dialect, first: str) -> str:
     # The OFFSET makes PostgreSQL look it up for each row that is walked. It would join the table otherwise,
     # and a plan that does not know the value reads all channels that have it.
     return (
-        f"EXISTS (SELECT 1 FROM {dialect.prefix}{table} AS one WHERE one.{column} = {{}} "
+        f"EXISTS (SELECT 1 FROM {dialect.prefix}tags AS one WHERE one.tag = {{}} "
         f"AND one.created = {first}.created AND one.channel = {first}.channel LIMIT 1 OFFSET 0)"
     )
 
@@ -336,6 +322,11 @@ def _micros(at: datetime) -> int:
 
 def _label(key: str, value: str) -> str:
     return _key(f"{len(key)}:{key}={value}")
+
+
+def _member(participant: str) -> str:
+    """Return the tag of a participant: no label begins so."""
+    return f"@{_key(participant)}"
 
 
 def _key(text: str) -> str:

@@ -40,8 +40,7 @@ FROM (
 """
 _INDEXED: Final = f"""
 SELECT seq, hash, closed, {", ".join(COLUMNS)},
-    ARRAY (SELECT label FROM turnline_labels AS one WHERE one.channel = head.channel),
-    ARRAY (SELECT participant FROM turnline_members AS one WHERE one.channel = head.channel)
+    ARRAY (SELECT tag FROM turnline_tags AS one WHERE one.channel = head.channel)
 FROM turnline_heads AS head WHERE channel = %s
 """
 _FACTS: Final = """
@@ -87,14 +86,14 @@ class PostgresRecords:
 
     async def indexed(self, channel_id: str) -> Indexed | None:
         for found in await self._ask(partial(_rows, query=_INDEXED, parameters=(channel_id,))):
-            seq, hash_, closed, *columns, labels, members = found
+            seq, hash_, closed, *columns, tags = found
             return Indexed(
                 seq=seq,
                 hash=hash_,
                 closed=closed,
                 listed=not closed,
                 row=None if columns[0] is None else read_row(columns[-1]),
-                contradiction=contradiction_in(columns, labels, members),
+                contradiction=contradiction_in(columns, tags),
             )
         return None
 

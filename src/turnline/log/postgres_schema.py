@@ -3,8 +3,7 @@
     turnline_records    the log. (channel, seq) and (channel, envelope_id) are unique; the last
                         record of each append has its position
     turnline_heads      where each channel ends, and its row of the index (Y7); what appends queue up for
-    turnline_labels     label -> channels that have it, and
-    turnline_members    participant -> channels that it is on: for lists
+    turnline_tags       label or participant -> channels that have it: for lists
     turnline_snapshots  a cache with checksums of its own
     turnline_tombstones what is left of pruned channels (Y3); `has_lines` while records of one are there
     turnline_append     compare-and-append, for many channels in one call
@@ -37,8 +36,8 @@ from psycopg.errors import InsufficientPrivilege
 from turnline.log.listing import Dialect
 
 TABLE_NAMES: Final = frozenset(
-    {"turnline_format", "turnline_records", "turnline_heads", "turnline_labels", "turnline_members"}
-    | {"turnline_snapshots", "turnline_tombstones"}
+    {"turnline_format", "turnline_records", "turnline_heads", "turnline_tags", "turnline_snapshots"}
+    | {"turnline_tombstones"}
 )
 DIALECT: Final = Dialect(prefix="turnline_", place="%s", channel="{}")
 FORMAT: Final = 2
@@ -77,21 +76,13 @@ CREATE TABLE turnline_heads (
     code text COLLATE "C",
     row bytea
 ) WITH (fillfactor = 70);
-CREATE INDEX turnline_open_heads ON turnline_heads (channel) WHERE NOT closed;
-CREATE TABLE turnline_labels (
-    label text COLLATE "C" NOT NULL,
+CREATE TABLE turnline_tags (
+    tag text COLLATE "C" NOT NULL,
     created bigint NOT NULL,
     channel text COLLATE "C" NOT NULL,
-    PRIMARY KEY (label, created, channel)
+    PRIMARY KEY (tag, created, channel)
 );
-CREATE INDEX turnline_labels_channel ON turnline_labels (channel);
-CREATE TABLE turnline_members (
-    participant text COLLATE "C" NOT NULL,
-    created bigint NOT NULL,
-    channel text COLLATE "C" NOT NULL,
-    PRIMARY KEY (participant, created, channel)
-);
-CREATE INDEX turnline_members_channel ON turnline_members (channel);
+CREATE INDEX turnline_tags_channel ON turnline_tags (channel);
 CREATE TABLE turnline_snapshots (
     channel text COLLATE "C" PRIMARY KEY,
     seq bigint NOT NULL,
@@ -163,14 +154,13 @@ CREATE FUNCTION turnline_append(
     ids text[], hashes bytea[], heads bytea[], payloads bytea[],
     createds bigint[], types text[], flows text[], parents text[], origins text[],
     speakers text[], waitings text[], deadlines bigint[], codes text[], row_bodies bytea[],
-    label_counts integer[], labels text[], member_counts integer[], members text[]
+    tag_counts integer[], tags text[]
 ) RETURNS TABLE (outcome text, found_seq bigint, found_hash bytea, found_id text)
 LANGUAGE plpgsql AS $$
 DECLARE
     low integer := 1;
     high integer;
-    label_low integer := 1;
-    member_low integer := 1;
+    tag_low integer := 1;
     is_new boolean;
     is_pruned boolean;
     had_row boolean;
@@ -244,18 +234,13 @@ BEGIN
         IF is_new AND outcome <> 'written' THEN
             DELETE FROM turnline_heads AS head WHERE head.channel = channels[i] AND head.seq = 0;
         ELSIF (outcome = 'row' OR outcome = 'written' AND NOT had_row) AND createds[i] IS NOT NULL THEN
-            -- Labels and members never change: they are written with the first row, and with a row alone.
-            DELETE FROM turnline_labels AS label WHERE label.channel = channels[i];
-            DELETE FROM turnline_members AS member WHERE member.channel = channels[i];
-            INSERT INTO turnline_labels
-            SELECT DISTINCT label, createds[i], channels[i]
-            FROM unnest(labels[label_low:label_low + label_counts[i] - 1]) AS label;
-            INSERT INTO turnline_members
-            SELECT DISTINCT member, createds[i], channels[i]
-            FROM unnest(members[member_low:member_low + member_counts[i] - 1]) AS member;
+            -- Tags never change: they are written with the first row, and with a row alone.
+            DELETE FROM turnline_tags AS one WHERE one.channel = channels[i];
+            INSERT INTO turnline_tags
+            SELECT DISTINCT one, createds[i], channels[i]
+            FROM unnest(tags[tag_low:tag_low + tag_counts[i] - 1]) AS one;
         END IF;
-        label_low := label_low + label_counts[i];
-        member_low := member_low + member_counts[i];
+        tag_low := tag_low + tag_counts[i];
         low := high + 1;
         RETURN NEXT;
     END LOOP;
@@ -290,8 +275,7 @@ BEGIN
         JOIN turnline_heads AS head_of ON head_of.channel = one.channel
         ON CONFLICT (channel) DO NOTHING;
         DELETE FROM turnline_heads AS one WHERE one.channel = ANY (channels);
-        DELETE FROM turnline_labels AS one WHERE one.channel = ANY (channels);
-        DELETE FROM turnline_members AS one WHERE one.channel = ANY (channels);
+        DELETE FROM turnline_tags AS one WHERE one.channel = ANY (channels);
         DELETE FROM turnline_snapshots AS one WHERE one.channel = ANY (channels);
     ELSE
         DELETE FROM turnline_heads AS one WHERE one.channel = ANY (channels) AND one.seq = 0;
@@ -305,7 +289,7 @@ SELECT outcome, found_seq, found_hash, found_id FROM turnline_append(
     %b::text[], %b::bytea[], %b::bytea[], %b::bytea[],
     %b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[],
     %b::text[], %b::text[], %b::bigint[], %b::text[], %b::bytea[],
-    %b::integer[], %b::text[], %b::integer[], %b::text[]
+    %b::integer[], %b::text[]
 )
 """
 

@@ -21,7 +21,7 @@ from turnline.core.envelope import Envelope
 from turnline.errors import ChannelPruned, CorruptRecord, DuplicateEnvelope, LogConflict, LogError
 from turnline.log.base import closes
 from turnline.log.joined import SqlValue
-from turnline.log.listing import COLUMNS, columns_of, labels_of, members_of
+from turnline.log.listing import COLUMNS, columns_of, tags_of
 
 MAX_ENDS: Final = 50_000
 MAX_NAME_BYTES: Final = 1000
@@ -142,8 +142,7 @@ def parameters(works: Sequence[Append]) -> tuple[list[Any], ...]:
     """Return what `turnline_append` is called with."""
     records = [record for work in works for record in work.sent]
     rows = [_NO_COLUMNS if work.row is None else columns_of(work.row) for work in works]
-    labels = [[] if work.row is None else labels_of(work.row) for work in works]
-    members = [[] if work.row is None else members_of(work.row) for work in works]
+    tags = [[] if work.row is None else tags_of(work.row) for work in works]
     return (
         [work.channel_id for work in works],
         [work.after for work in works],
@@ -155,10 +154,8 @@ def parameters(works: Sequence[Append]) -> tuple[list[Any], ...]:
         [record.head for record in records],
         [record.payload for record in records],
         *map(list, zip(*rows, strict=True)),
-        [len(one) for one in labels],
-        [label for one in labels for label in one],
-        [len(one) for one in members],
-        [member for one in members for member in one],
+        [len(one) for one in tags],
+        [tag for one in tags for tag in one],
     )
 
 

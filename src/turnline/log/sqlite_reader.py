@@ -17,7 +17,7 @@ from threading import Lock, local
 from typing import Final, TypeVar
 
 from turnline.core.channel import ChannelFilter, ChannelRow
-from turnline.core.codec import NO_HASH, Record
+from turnline.core.codec import NO_HASH, Record, pack_id, unpack_id
 from turnline.errors import LogUnavailable
 from turnline.log.base import Head, Tombstone, read_tombstone
 from turnline.log.listing import needs_codes, page_query, read_row, read_rows
@@ -26,6 +26,8 @@ from turnline.log.sqlite_file import DIALECT, SQLITE_RAISES, LogFile, code
 from turnline.log.sqlite_work import number_of, snapshot_checksum
 
 READERS: Final = 4
+CACHE_KB: Final = 1000
+"""Of pages, for each reader; half of what SQLite takes by itself. The system has them in memory anyway."""
 PAGE_RECORDS: Final = 256
 PAGE_BYTES: Final = 4 * 1024 * 1024
 """A page ends with the record that passes it."""
@@ -40,7 +42,8 @@ def _number(column: str) -> str:
 
 
 _RECORD: Final = (
-    f"{_number('seq')}, {_blob('envelope_id')}, {_blob('head')}, {_blob('hash')}, CAST(payload AS BLOB)"
+    f"{_number('seq')}, typeof(envelope_id) = 'blob', {_blob('envelope_id')}, {_blob('head')}, "
+    f"{_blob('hash')}, CAST(payload AS BLOB)"
 )
 _RECORDS: Final = "turnline_records LEFT JOIN turnline_contents USING (position)"
 _HEAD: Final = ", ".join(
@@ -92,6 +95,7 @@ class Reader:
         if connection is None:
             connection = self._mine.connection = self._file.connect()
             connection.execute("PRAGMA query_only = ON")
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
             with self._lock:
                 self._connections.append(connection)
         return connection
@@ -127,7 +131,7 @@ def record_with(connection: Connection, channel_id: str, envelope_id: str) -> tu
     """Return the record with this id and the hash of the one before it."""
     channel = number_of(connection, channel_id)
     query = f"SELECT {_RECORD} FROM {_RECORDS} WHERE channel = ? AND envelope_id = ?"
-    row = connection.execute(query, (channel, envelope_id)).fetchone()
+    row = connection.execute(query, (channel, pack_id(envelope_id))).fetchone()
     if channel is None or row is None:
         return None
     record = _record(row)
@@ -246,9 +250,10 @@ def _hash_at(connection: Connection, channel: int, seq: int) -> bytes:
     return NO_HASH if row is None else row[0]
 
 
-def _record(row: tuple[int, bytes, bytes, bytes, bytes | None]) -> Record:
-    seq, envelope_id, head, hash_, payload = row
-    return Record(seq=seq, envelope_id=_text(envelope_id), head=head, hash=hash_, payload=payload)
+def _record(row: tuple[int, int, bytes, bytes, bytes, bytes | None]) -> Record:
+    seq, is_packed, cell, head, hash_, payload = row
+    envelope_id = unpack_id(cell) if is_packed else _text(cell)
+    return Record(seq=seq, envelope_id=envelope_id, head=head, hash=hash_, payload=payload)
 
 
 def _head(row: tuple[bytes, int, int, int]) -> Head:

@@ -168,10 +168,7 @@ def _indexed(connection: Connection, channel_id: str) -> Indexed | None:
     if found is None:
         return None
     seq, hash_, closed, channel, *columns = found
-    labels, members = (
-        [one for (one,) in connection.execute(f"SELECT {column} FROM {table} WHERE channel = ?", (channel,))]
-        for column, table in (("label", "turnline_labels"), ("participant", "turnline_members"))
-    )
+    tags = connection.execute("SELECT tag FROM turnline_tags WHERE channel = ?", (channel,))
     body = columns[-1] if isinstance(columns[-1], bytes) else None
     return Indexed(
         seq=seq if isinstance(seq, int) else 0,
@@ -179,7 +176,7 @@ def _indexed(connection: Connection, channel_id: str) -> Indexed | None:
         closed=bool(closed),
         listed=not closed,
         row=None if columns[0] is None else read_row(body),
-        contradiction=contradiction_in(columns, labels, members),
+        contradiction=contradiction_in(columns, [tag for (tag,) in tags]),
     )
 
 

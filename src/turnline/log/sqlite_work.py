@@ -15,12 +15,12 @@ from secrets import token_bytes
 from typing import Final, Protocol
 
 from turnline.core.channel import ChannelRow
-from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, seal_all
+from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, pack_id, seal_all
 from turnline.core.envelope import Envelope
 from turnline.errors import ChannelPruned, CorruptRecord, DuplicateEnvelope, LogConflict, OriginInUse
 from turnline.log.base import Tombstone, check_restored, closes, read_tombstone, write_tombstone
 from turnline.log.joined import Statements
-from turnline.log.listing import COLUMNS, FIXED_COLUMNS, columns_of, key_of, labels_of, members_of
+from turnline.log.listing import COLUMNS, FIXED_COLUMNS, columns_of, key_of, tags_of
 
 _HEAD: Final = """
 SELECT head.seq, head.hash, record.hash, head.created IS NOT NULL
@@ -56,8 +56,7 @@ DELETE FROM turnline_contents WHERE position IN (
     SELECT position FROM turnline_records WHERE channel = ? AND seq BETWEEN ? AND ?
 )
 """
-_LABEL: Final = "INSERT OR IGNORE INTO turnline_labels (label, created, channel) VALUES (?, ?, ?)"
-_MEMBER: Final = "INSERT OR IGNORE INTO turnline_members (participant, created, channel) VALUES (?, ?, ?)"
+_TAG: Final = "INSERT OR IGNORE INTO turnline_tags (tag, created, channel) VALUES (?, ?, ?)"
 
 
 _TOMBSTONE: Final = "SELECT body FROM turnline_tombstones WHERE id = ?"
@@ -67,7 +66,7 @@ SELECT id FROM turnline_heads JOIN turnline_names USING (channel)
 WHERE origin <> '' AND origin = ? AND id NOT IN (SELECT value FROM json_each(?)) LIMIT 1
 """
 _FORGET: Final = tuple(
-    f"DELETE FROM turnline_{table} WHERE channel = ?" for table in ("heads", "labels", "members", "names")
+    f"DELETE FROM turnline_{table} WHERE channel = ?" for table in ("heads", "tags", "names")
 )
 _SOME_OF: Final = "SELECT position FROM turnline_records WHERE channel = ? ORDER BY seq DESC LIMIT ?"
 _DELETE: Final = tuple(
@@ -152,10 +151,12 @@ class Append:
         last = self._envelopes[-1]
         channel = number_of(connection, self._channel_id)
         query = "SELECT 1 FROM turnline_records WHERE channel = ? AND seq = ? AND envelope_id = ?"
-        return connection.execute(query, (channel, last.seq, last.envelope_id)).fetchone() is not None
+        return (
+            connection.execute(query, (channel, last.seq, pack_id(last.envelope_id))).fetchone() is not None
+        )
 
     def _insert(self, connection: Statements, channel: int | None, record: Record) -> int | None:
-        row = (channel, record.seq, record.envelope_id, record.hash, record.head)
+        row = (channel, record.seq, pack_id(record.envelope_id), record.hash, record.head)
         try:
             position = connection.execute(_INSERT, row).lastrowid
         except sqlite3.IntegrityError as error:
@@ -176,12 +177,9 @@ def write_row(connection: Statements, channel: int, row: ChannelRow, *, is_move:
         connection.execute(_MOVE_ROW, (*columns[FIXED_COLUMNS:], channel))
         return
     connection.execute(_SET_ROW, (*columns, channel))
-    connection.execute("DELETE FROM turnline_labels WHERE channel = ?", (channel,))
-    connection.execute("DELETE FROM turnline_members WHERE channel = ?", (channel,))
-    for label in labels_of(row):
-        connection.execute(_LABEL, (label, columns[0], channel))
-    for member in members_of(row):
-        connection.execute(_MEMBER, (member, columns[0], channel))
+    connection.execute("DELETE FROM turnline_tags WHERE channel = ?", (channel,))
+    for tag in tags_of(row):
+        connection.execute(_TAG, (tag, columns[0], channel))
 
 
 class Erase:
@@ -377,4 +375,4 @@ def _end_without_head(connection: Statements, channel: int) -> tuple[int, bytes]
 
 def _knows(connection: Statements, channel: int | None, envelope_id: str) -> bool:
     query = "SELECT 1 FROM turnline_records WHERE channel = ? AND envelope_id = ?"
-    return connection.execute(query, (channel, envelope_id)).fetchone() is not None
+    return connection.execute(query, (channel, pack_id(envelope_id))).fetchone() is not None

@@ -207,19 +207,11 @@ async def _followed(records: Records, channel_id: str) -> Chain:
     async with aclosing(records.read(channel_id)) as found:
         async for record in found:
             chain.add(record)
-            _check_text(chain, record.head)
     chain.erasures.check()
     if index is not None and index.seq > chain.seq:
         because = f"it is missing, though the channel goes on to {index.seq}"
         raise CorruptRecord(channel_id, seq=chain.seq + 1, because=because)
     return chain
-
-
-def _check_text(chain: Chain, head: bytes) -> None:
-    try:
-        head.decode()
-    except UnicodeDecodeError as error:
-        raise CorruptRecord(chain.channel_id, seq=chain.seq, because=f"it is no text: {error}") from error
 
 
 def check_export(file: BinaryIO) -> End:
