@@ -144,7 +144,7 @@ class Entry:
     def advance(self, state: State, envelopes: Iterable[Envelope]) -> None:
         """Take over what is on the log now, and wake whoever waits for it."""
         self.state, self.is_over = state, state.is_over
-        self._remember(envelopes)
+        self._remember(codec.encode_all(envelopes))
         if self._new_bytes > max(self._state_bytes, MEASURED_BYTES):
             self.measure(len(msgspec.json.encode(state)))
         self.bell.ring()
@@ -166,8 +166,8 @@ class Entry:
         self._recent.clear()
         self._recent_bytes = 0
 
-    def _remember(self, envelopes: Iterable[Envelope]) -> None:
-        for seq, encoded in codec.encode_all(envelopes):
+    def _remember(self, lines: Iterable[tuple[int, bytes]]) -> None:
+        for seq, encoded in lines:
             body = bytes(memoryview(encoded))  # A copy: the encoder's own has up to 1.5 times the memory.
             self._recent.append((seq, body))
             self._recent_bytes += len(body)
