@@ -8,19 +8,23 @@ so nobody works with what disappears, and no rule has to decide without it.
 Rule 2: a whole channel takes the channels below it along, the lowest first. A crash in between leaves the
 upper ones as they are, and erasing again goes on.
 
-Rule 3: what was erased once is left alone, so erasing twice writes nothing.
+Rule 3: what was erased once is left alone, so erasing twice writes nothing. It finishes what an erase left
+undone that was interrupted (`Erases`).
+
+Rule 4: a fork has lines of its origin. When those are erased, its snapshot and its row in the index go too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from turnline.core import event_types as ev
-from turnline.core.channel import ChannelFilter
+from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import is_code, without_content
 from turnline.core.envelope import SCHEMA_VERSION, Envelope
 from turnline.core.state import State
@@ -73,6 +77,7 @@ class Erasing:
         done = dict[str, int]()
         for one in reversed(tree):
             done[one] = await self._erase(one, by=by, reason=reason, lines=lines)
+            await self._clean_forks(one)
         return Erasure(channels={name: count for name, count in done.items() if count})
 
     async def _refuse_open_above(self, state: State) -> None:
@@ -140,6 +145,7 @@ class Erasing:
                 and not line.is_erased
             }
             if not erased:
+                await self._hub.lines.finish_erasing(channel_id)
                 return 0
             note = self._note(whole[-1], list(erased), by=by, reason=reason)
             kept = [erased.get(line.seq, line) for line in whole]
@@ -151,13 +157,27 @@ class Erasing:
         raise EraseRefused(channel_id, because=f"others wrote to it {CONFLICTS} times meanwhile; try again")
 
     async def _write(self, channel_id: str, note: Envelope, left: Sequence[Envelope]) -> None:
-        adapter, state = self._channels.begin(left[0])
-        state = reduce(adapter.fold, left[1:], state)
-        row = row_for(adapter, state)
-        await self._hub.lines.erase(channel_id, note, after=note.seq - 1, row=row)
+        await self._hub.lines.erase(channel_id, note, after=note.seq - 1, row=self._row(left))
         self._channels.forget(channel_id)
         self._hub.tree.forget(channel_id)
         self._hub.audit_log.note("erased", channel_id=channel_id, seq=note.seq)
+
+    async def _clean_forks(self, channel_id: str) -> None:
+        """Drop what is kept of the channel's erased lines beside its forks."""
+        pending = await self._forks(channel_id)
+        while pending:
+            one = pending.pop()
+            left = [line async for line in self._hub.lines.read(one)]
+            row = self._row(left)
+            with suppress(LogConflict):  # Another one erases it: it writes the row.
+                await self._hub.lines.append(one, [], after=left[-1].seq, row=row)
+            await self._hub.lines.finish_erasing(one)
+            self._channels.forget(one)
+            pending += await self._forks(one)
+
+    def _row(self, left: Sequence[Envelope]) -> ChannelRow:
+        adapter, state = self._channels.begin(left[0])
+        return row_for(adapter, reduce(adapter.fold, left[1:], state))
 
     def _note(self, last: Envelope, seqs: list[int], *, by: str, reason: str) -> Envelope:
         return Envelope(

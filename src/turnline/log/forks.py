@@ -160,6 +160,10 @@ class ForkingLog:
         own = replace(_shift_lines(note, -before), seq=note.seq - before)
         await inner.erase(channel_id, own, after=after - before, row=row)
 
+    async def finish_erasing(self, channel_id: str) -> None:
+        if isinstance(self._inner, Erases):
+            await self._inner.finish_erasing(channel_id)
+
     async def compact(self) -> None:
         if isinstance(self._inner, Erases):
             await self._inner.compact()

@@ -123,6 +123,9 @@ class MemoryLog:
             records[first - 1 : last] = [replace(one, payload=None) for one in records[first - 1 : last]]
         self._snapshots.pop(channel_id, None)
 
+    async def finish_erasing(self, channel_id: str) -> None:
+        self._snapshots.pop(channel_id, None)
+
     async def compact(self) -> None:
         """Do nothing: there is no file."""
 

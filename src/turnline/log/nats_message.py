@@ -19,8 +19,9 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from turnline.core.channel import ChannelRow
-from turnline.core.codec import Record
+from turnline.core.codec import Record, erased_lines, ranges_in, read_structure
 from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_PAYLOAD_ERASED
 from turnline.errors import CorruptRecord
 from turnline.log.base import Head, closes
 
@@ -42,6 +43,12 @@ ROW: Final = "Turnline-Row"
 """The channel's row in the index, without labels."""
 LABELLED: Final = "Turnline-Labelled"
 SEQ: Final = "Turnline-Seq"
+ERASED: Final = "Turnline-Erased"
+"""The lines that the `payload.erased` of an append name: `12:4-4,12:7-9`. They count at once, also where
+their keys are not destroyed yet."""
+MAX_ERASED_CHARACTERS: Final = 16_000
+_MANY: Final = "many"
+"""Stands for more ranges than fit into a header; they are in the payload."""
 MAX_ROW_CHARACTERS: Final = 16_000
 """A row that needs more is written alone, after the append."""
 
@@ -69,6 +76,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     closed: bool
     ids: tuple[str, ...] | None
     """None: there are too many for a header; they are in the payload."""
+    erased: tuple[tuple[int, int, int], ...] | None = ()
+    """The seq of a `payload.erased`, and the first and the last line of a range. None: as for ids."""
 
 
 class RowHeaders(Struct, frozen=True):
@@ -131,7 +140,23 @@ def summary(envelopes: Sequence[Envelope], records: Sequence[Record]) -> Summary
         hash=records[-1].hash,
         closed=closes(envelopes[-1].event_type),
         ids=tuple(record.envelope_id for record in records),
+        erased=tuple((one.seq, *lines) for one in envelopes for lines in _erased_by(one)),
     )
+
+
+def erased_in(records: Sequence[Record]) -> tuple[tuple[int, int, int], ...]:
+    """Return what the `payload.erased` among some records name. Raises `ValueError`."""
+    return tuple(
+        (record.seq, first, last)
+        for record in records
+        if EV_PAYLOAD_ERASED.encode() in record.head
+        and (found := read_structure(record.head)).type == EV_PAYLOAD_ERASED
+        for first, last in ranges_in(found.data)
+    )
+
+
+def _erased_by(envelope: Envelope) -> list[tuple[int, int]]:
+    return erased_lines(envelope) if envelope.event_type == EV_PAYLOAD_ERASED else []
 
 
 def headers_of(told: Summary) -> dict[str, str]:
@@ -141,6 +166,9 @@ def headers_of(told: Summary) -> dict[str, str]:
         HASH: told.hash.hex(),
         CLOSED: "yes" if told.closed else "no",
     }
+    if told.erased:
+        written = ",".join(f"{note}:{first}-{last}" for note, first, last in told.erased)
+        headers[ERASED] = written if len(written) <= MAX_ERASED_CHARACTERS else _MANY
     ids = ",".join(quote(envelope_id, safe="") for envelope_id in told.ids or ())
     return headers if len(ids) > MAX_IDS_CHARACTERS else headers | {IDS: ids}
 
@@ -188,7 +216,19 @@ def summary_of(message: Message) -> Summary:
         hash=bytes.fromhex(headers[HASH]),
         closed=headers[CLOSED] == "yes",
         ids=None if ids is None else tuple(map(unquote, ids.split(","))),
+        erased=_erased_of(headers.get(ERASED, "")),
     )
+
+
+def _erased_of(written: str) -> tuple[tuple[int, int, int], ...] | None:
+    if written == _MANY:
+        return None
+    found = list[tuple[int, int, int]]()
+    for one in written.split(",") if written else ():
+        note, _, lines = one.partition(":")
+        first, _, last = lines.partition("-")
+        found.append((int(note), int(first), int(last)))
+    return tuple(found)
 
 
 def head_of(message: Message) -> Head:

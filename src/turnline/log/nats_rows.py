@@ -32,6 +32,7 @@ from turnline.core.codec import unseal
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_FORKED
 from turnline.errors import CorruptRecord
+from turnline.log.nats_keys import ChannelKeys
 from turnline.log.nats_message import (
     Message,
     RowHeaders,
@@ -146,6 +147,8 @@ class RowCache:
         except ValueError:  # Damaged: it has no row, and the channel says so where it is read.
             seq = 0
         self._entries[channel_id] = _Entry(position=message.position, seq=seq, row=row)
+        if row is None or not row.has_labels:
+            self._labels.pop(channel_id, None)  # They were erased, or are read again.
         self._sort_in(row)
 
     def _add_alone(self, message: Message) -> None:
@@ -183,14 +186,15 @@ class RowCache:
         return row if where.labels.items() <= row.labels.items() else None
 
 
-async def first_line(log: Reader, channel_id: str) -> Envelope | None:
+async def first_line(log: Reader, keys: ChannelKeys) -> Envelope | None:
     """Return a channel's first line; None if there is none that can be read."""
+    channel_id = keys.channel_id
     message = await log.following(f"{log.stream}.{token(channel_id)}", after=0)
     if message is None:
         return None
     try:
         previous, records = unpack(channel_id, message, seq=1)
-        return unseal(channel_id, records[0], previous=previous, seq=1)
+        return unseal(channel_id, await keys.decrypt(records[0]), previous=previous, seq=1)
     except (CorruptRecord, IndexError):
         return None
 

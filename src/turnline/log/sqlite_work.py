@@ -188,13 +188,19 @@ class SaveSnapshot:
 
 
 class DeleteSnapshots:
-    """Forget every folded state."""
+    """Forget every folded state, or that of one channel."""
+
+    def __init__(self, channel_id: str | None = None) -> None:
+        self._channel_id = channel_id
 
     def write(self, connection: Statements) -> None:
-        connection.execute("DELETE FROM turnline_snapshots")
+        connection.execute(
+            "DELETE FROM turnline_snapshots WHERE channel = coalesce(?, channel)", (self._channel_id,)
+        )
 
     def landed(self, connection: Statements) -> bool:
-        return connection.execute("SELECT 1 FROM turnline_snapshots LIMIT 1").fetchone() is None
+        query = "SELECT 1 FROM turnline_snapshots WHERE channel = coalesce(?, channel) LIMIT 1"
+        return connection.execute(query, (self._channel_id,)).fetchone() is None
 
 
 def snapshot_checksum(channel_id: str, seq: int, body: bytes) -> bytes:

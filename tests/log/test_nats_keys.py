@@ -1,0 +1,257 @@
+"""Y2 on NATS: content is encrypted, and what was erased has no key."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import Counter
+from contextlib import suppress
+
+import msgspec
+import pytest
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from nats.js.errors import NotFoundError
+
+from turnline.client.channel import Channel
+from turnline.core.adapters import built_in
+from turnline.core.channel import ChannelFilter
+from turnline.core.event_types import EV_TEXT
+from turnline.errors import ChannelQuarantined, LogConflict, LogUnavailable
+from turnline.log.nats import NatsLog
+from turnline.log.nats_message import Message, channel_of, token, unpack
+from turnline.log.records import open_records
+from turnline.log.verify import BadRecord, verify
+from turnline.testing.lines import erased_line, line, lines, say
+
+from ..hub.scenes import A_B, House, house, refused
+from ..nats_servers import NatsServer
+from .nats_stage import stream_of
+
+CANARY = "CANARY-5e0d"
+
+
+class Killed(Exception):
+    """The end of a process, as the next one finds it."""
+
+
+class StopsBeforeKeys(NatsLog):
+    """A log whose process ends when a note is written and no key is destroyed."""
+
+    async def finish_erasing(self, channel_id: str) -> None:
+        raise Killed
+
+
+async def bad_records(address: str) -> list[BadRecord]:
+    records = await open_records(address)
+    try:
+        return (await verify(records, built_in())).bad
+    finally:
+        await records.close()
+
+
+async def left_keys(address: str) -> list[bytes]:
+    """Every key that is left on the keys stream of a log."""
+    async with stream_of(address) as (stream, name):
+        info = await stream.stream_info(f"{name}_keys")
+        found = list[bytes]()
+        for position in range(1, info.state.last_seq + 1):
+            with suppress(NotFoundError):
+                base, lines = msgspec.msgpack.decode(
+                    (await stream.get_msg(f"{name}_keys", position)).data or b""
+                )
+                found += [base] * bool(base) + list(lines.values())
+        return found
+
+
+async def contents(address: str) -> list[tuple[str, int, bytes]]:
+    """The channel, seq and encrypted content of every line on the stream."""
+    async with stream_of(address) as (stream, name):
+        found = list[tuple[str, int, bytes]]()
+        for position in range(1, (await stream.stream_info(name)).state.last_seq + 1):
+            kept = await stream.get_msg(name, position)
+            channel_id = channel_of(kept.subject or "")
+            message = Message(subject="", position=0, headers={}, payload=kept.data or b"")
+            _, records = unpack(channel_id, message, seq=1)
+            found += [(channel_id, one.seq, one.payload) for one in records if one.payload is not None]
+        return found
+
+
+def opens(key: bytes, channel_id: str, seq: int, body: bytes) -> bytes:
+    """What one key, or the line key that follows from it, makes of encrypted content."""
+    for one in (key, hmac.digest(key, b"line" + seq.to_bytes(8), "sha256")):
+        with suppress(InvalidTag):
+            return AESGCM(one).decrypt(body[8:20], body[20:], f"{seq}:{channel_id}".encode())
+    return b""
+
+
+async def can_be_decrypted(address: str) -> bool:
+    """Whether a key that is left opens content with the canary."""
+    keys, found = await left_keys(address), await contents(address)
+    return any(CANARY.encode() in opens(key, *one) for key in keys for one in found)
+
+
+def in_the_store(server: NatsServer) -> bool:
+    files = (one for one in server.folder.rglob("*") if one.is_file())
+    return any(CANARY.encode() in one.read_bytes() for one in files)
+
+
+async def closed_with_canary(home: House) -> Channel:
+    channel = await home.open(
+        A_B, labels={"who": CANARY}, knobs={"context_vars": {"name": CANARY}}, message=f"I am {CANARY}"
+    )
+    await home.handle("bob", channel).send(f"{CANARY}, good to see you.")
+    return channel
+
+
+async def test_y2_on_nats_what_was_erased_cannot_be_decrypted_and_is_nowhere_in_clear(
+    nats_server: NatsServer,
+) -> None:
+    address = nats_server.fresh()
+    log = NatsLog(address)
+    async with house(log, "alice", "bob") as home:
+        channel = await closed_with_canary(home)
+        await log.save_snapshot(channel.channel_id, seq=1, body=CANARY.encode())
+        assert await log.load_snapshot(channel.channel_id) == (1, CANARY.encode())
+        assert await can_be_decrypted(address)
+        keys = await left_keys(address)
+
+        await home.hub.erase(channel.channel_id, by="admin")
+
+        assert not in_the_store(nats_server)
+        assert not await can_be_decrypted(address)
+        gone = set(keys) - set(await left_keys(address))
+        files = [one.read_bytes() for one in nats_server.folder.rglob("*.blk")]
+        assert len(gone) == 2  # Of the lines and of the snapshot.
+        assert not any(key in file for key in gone for file in files)
+        assert await log.load_snapshot(channel.channel_id) is None
+        state = await home.hub.state(channel.channel_id)
+        assert (state.is_over, state.is_incomplete, state.context_vars) == (True, True, {})
+        assert not await log.rows(ChannelFilter(labels={"who": CANARY}), limit=1)
+        assert not (await home.hub.erase(channel.channel_id, by="admin")).channels
+    assert await bad_records(address) == []
+
+
+async def test_y2_on_nats_the_lines_that_stay_can_be_read_after_some_were_erased(
+    nats_server: NatsServer,
+) -> None:
+    address = nats_server.fresh()
+    async with house(NatsLog(address), "alice", "bob") as home:
+        channel = await home.open(A_B)
+        first = await channel.send(f"I am {CANARY}")
+        await home.handle("bob", channel).send("bye")
+
+        await home.hub.erase(channel.channel_id, by="admin", lines=[(first.seq, first.seq)])
+
+        assert not await can_be_decrypted(address)
+    async with house(NatsLog(address)) as home:
+        said = [line.event_data.get("text") for line in await home.wal(channel) if line.event_type == EV_TEXT]
+        assert said == [None, "bye"]
+    assert await bad_records(address) == []
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_y2_on_nats_an_erase_that_was_interrupted_is_reported_and_finished(
+    nats_server: NatsServer, *, is_whole: bool
+) -> None:
+    address = nats_server.fresh()
+    async with house(StopsBeforeKeys(address), "alice", "bob") as home:
+        channel = await home.open(A_B)
+        text = (await channel.send(f"I am {CANARY}")).seq
+        await home.handle("bob", channel).send("bye")
+        ranges = None if is_whole else [(text, text)]
+        await refused(Killed, home.hub.erase(channel.channel_id, by="admin", lines=ranges))
+
+    assert await can_be_decrypted(address)
+    (bad,) = await bad_records(address)
+    assert (bad.channel_id, "was interrupted" in bad.expected) == (channel.channel_id, True)
+    async with house(NatsLog(address)) as home:
+        erased = [one.seq for one in await home.wal(channel) if one.is_erased]
+        assert text in erased  # Nobody reads what is about to be destroyed.
+        await home.hub.erase(channel.channel_id, by="admin", lines=ranges)
+    assert not await can_be_decrypted(address)
+    assert await bad_records(address) == []
+
+
+async def test_y1_on_nats_a_key_that_is_gone_without_an_erase_is_damage(nats_server: NatsServer) -> None:
+    address = nats_server.fresh()
+    async with house(NatsLog(address), "alice", "bob") as home:
+        channel = await closed_with_canary(home)
+    async with stream_of(address) as (stream, name):
+        await stream.purge_stream(f"{name}_keys", subject=f"{name}_keys.{token(channel.channel_id)}.*")
+
+    (bad,) = await bad_records(address)
+    assert (bad.channel_id, "content is missing" in bad.found) == (channel.channel_id, True)
+    async with house(NatsLog(address)) as home:
+        await refused(ChannelQuarantined, home.hub.state(channel.channel_id))
+
+
+async def test_y2_on_nats_two_hubs_that_open_a_channel_at_once_agree_on_one_key(
+    nats_server: NatsServer,
+) -> None:
+    address = nats_server.fresh()
+    logs = [NatsLog(address) for _ in range(4)]
+
+    results = await asyncio.gather(
+        *(log.append("c", [line("c", 1, envelope_id=f"of-{n}")], after=0) for n, log in enumerate(logs)),
+        return_exceptions=True,
+    )
+
+    assert Counter(type(one) for one in results) == {type(None): 1, LogConflict: 3}
+    for number, log in enumerate(logs):
+        await say(log, "c", f"again-{number}")
+    assert len(await left_keys(address)) == 1
+    for log in logs:
+        assert [one.is_erased for one in await lines(log, "c")] == [False] * 5
+        await log.close()
+
+
+async def test_y2_on_nats_a_channel_goes_on_with_a_new_key_after_some_lines_were_erased(
+    nats_server: NatsServer,
+) -> None:
+    address = nats_server.fresh()
+    first, second = NatsLog(address), NatsLog(address)
+    await first.append("_own", [line("_own", 1), line("_own", 2, data={"text": CANARY})], after=0)
+    assert len(await lines(second, "_own")) == 2  # It has the key in memory.
+
+    await first.erase("_own", erased_line("_own", 3, (2, 2)), after=2, row=None)
+    await second.append("_own", [line("_own", 4)], after=3)
+    await first.append("_own", [line("_own", 5)], after=4)
+
+    for log in (first, second, NatsLog(address)):
+        assert [one.is_erased for one in await lines(log, "_own")] == [False, True, False, False, False]
+        await log.close()
+    assert not await can_be_decrypted(address)
+    assert await bad_records(address) == []
+
+
+async def test_y2_on_nats_a_writer_that_knows_nothing_of_an_erase_brings_nothing_back(
+    nats_server: NatsServer,
+) -> None:
+    address = nats_server.fresh()
+    log, late = NatsLog(address), NatsLog(address)
+    await log.append("_own", [line("_own", 1, data={"text": CANARY})], after=0)
+    await log.erase("_own", erased_line("_own", 2, (1, 1)), after=1, row=None)
+
+    await refused(LogConflict, late.append("_own", [line("_own", 1, envelope_id="late")], after=0))
+
+    assert [one.is_erased for one in await lines(late, "_own")] == [True, False]
+    assert not await can_be_decrypted(address)
+    assert await bad_records(address) == []
+    for one in (log, late):
+        await one.close()
+
+
+async def test_y2_on_nats_a_log_without_its_keys_is_refused(nats_server: NatsServer) -> None:
+    address = nats_server.fresh()
+    log = NatsLog(address)
+    await log.append("c", [line("c", 1)], after=0)
+    await log.close()
+    async with stream_of(address) as (stream, name):
+        await stream.delete_stream(f"{name}_keys")
+
+    without = NatsLog(address)
+    error = await refused(LogUnavailable, without.connect())
+
+    await without.close()
+    assert "_keys' is gone" in error.because
