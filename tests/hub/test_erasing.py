@@ -9,15 +9,17 @@ import pytest
 from turnline.core.adapters import built_in
 from turnline.core.channel import ChannelFilter
 from turnline.core.event_types import EV_CONTEXT_SET, EV_PAYLOAD_ERASED, EV_TEXT
-from turnline.errors import Erased, EraseRefused, PastErased
+from turnline.core.governance import Passport, Registrar, Rule
+from turnline.errors import Denied, Erased, EraseRefused, ForgetRefused, PastErased, UnknownParticipant
 from turnline.log.memory import MemoryLog
 from turnline.log.postgres import PostgresLog
 from turnline.log.records import open_records
 from turnline.log.sqlite import SqliteLog
 from turnline.log.verify import verify
 
+from ..logs import OpenLog
 from ..postgres import Postgres, run
-from .scenes import A_B, house, refused
+from .scenes import A_B, draft, house, refused
 
 CANARY = "CANARY-7f3a"
 
@@ -135,3 +137,79 @@ async def test_y2_an_erased_channel_cannot_be_forked_and_says_so() -> None:
         await home.hub.erase(channel.channel_id, by="admin")
 
         await refused(PastErased, home.hub.fork(channel.channel_id, at=first.seq))
+
+
+async def test_y2_a_person_is_forgotten_in_the_directory_and_the_audit(tmp_path: Path) -> None:
+    log, name = SqliteLog(tmp_path / "log.db"), f"Ann {CANARY}"
+    async with house(log, "alice") as home, house(log) as other:
+        ann = await home.person(name)
+        await home.hub.note_user(name)
+        await home.agent("strict", rule=Rule(addressable_by=[]))
+        await refused(Denied, ann.open(type="conversation", target="strict"))
+        channel = await home.talk(to=name)
+        await channel.close()
+        await home.hub.audit_log.flush()
+        assert other.hub.find_participant(name) is None
+        assert await other.hub.lookup(name)
+
+        await home.hub.erase(channel.channel_id, by="admin")
+        done = await home.hub.forget(name, by="admin")
+        await log.compact()
+
+        assert done.channels == {"_directory": 2, "_audit": 1}
+        assert found_in(tmp_path) == []
+        assert "ann" not in ann.agent_id
+        again = await other.person(name)
+        assert again.agent_id != ann.agent_id
+        assert other.hub.find_participant(ann.agent_id) is None
+        await refused(Denied, home.hub.post(channel.channel_id, draft(ann)))
+    assert await is_good(f"sqlite:///{tmp_path}/log.db")
+    async with house(SqliteLog(tmp_path / "log.db")) as home:
+        assert (await home.hub.lookup(name)).agent_id == again.agent_id
+        assert (await home.hub.lookup("alice")).name == "alice"
+
+
+async def test_y2_a_person_on_an_open_channel_is_not_forgotten_and_the_error_names_it() -> None:
+    async with house(MemoryLog(), "alice", people=["ann"]) as home:
+        channel = await home.talk(to="ann")
+
+        error = await refused(ForgetRefused, home.hub.forget("ann", by="admin"))
+
+        assert (error.channels, channel.channel_id in str(error)) == ((channel.channel_id,), True)
+        assert home.hub.participant("ann").name == "ann"
+        await channel.close()
+        assert (await home.hub.forget("ann", by="admin")).channels == {"_directory": 1}
+        await refused(UnknownParticipant, home.hub.forget("ann", by="admin"))
+
+
+async def test_y2_a_person_who_owns_participants_is_not_forgotten_before_those_are_removed() -> None:
+    async with house(MemoryLog(), people=["ann"]) as home:
+        await home.hub.enrol(Passport(name="bot", owner="ann"), None, None, by=Registrar("ann"))
+
+        error = await refused(ForgetRefused, home.hub.forget("ann", by="admin"))
+        await home.hub.unregister("bot")
+        done = await home.hub.forget("ann", by="admin")
+
+        assert "'bot'" in error.because
+        assert done.channels == {"_directory": 2}
+
+
+async def test_y2_a_system_channel_goes_on_after_lines_of_it_were_erased(open_log: OpenLog) -> None:
+    async with house(open_log(), people=["ann"]) as home:
+        await home.hub.forget("ann", by="admin")
+        await home.person("bob")
+        head = await home.hub.log.head("_directory")
+
+        assert head is not None
+        assert not head.closed
+        assert "_directory" in [one.channel_id for one in await home.hub.log.channels(closed=False)]
+    async with house(open_log()) as home:
+        assert [one.name for one in home.hub.participants()] == ["bob"]
+
+
+async def test_y2_a_system_channel_is_not_erased_as_a_whole() -> None:
+    async with house(MemoryLog(), "alice") as home:
+        error = await refused(EraseRefused, home.hub.erase("_directory", by="admin"))
+
+        assert "people forget" in error.because
+        assert home.hub.participant("alice").name == "alice"

@@ -187,7 +187,7 @@ async def test_nothing_stands_behind_the_end_of_a_channel() -> None:
 
 async def test_only_lines_about_erased_content_follow_the_end_of_a_channel() -> None:
     closed = [*spoken("talk", 2), closing_line("talk", 3)]
-    erased = [erased_line("talk", 4, (1, 1)), erased_line("talk", 5, (2, 2))]
+    erased = [erased_line("talk", 4, (3, 3)), erased_line("talk", 5, (3, 3))]
 
     assert await bad_in(*closed, *erased) == []
     [bad] = await bad_in(*closed, *erased, line("talk", 6))

@@ -150,6 +150,7 @@ from turnline.errors.channels import (
     ClientClosed as ClientClosed,
     Erased as Erased,
     EraseRefused as EraseRefused,
+    ForgetRefused as ForgetRefused,
     HubClosed as HubClosed,
     InviteRejected as InviteRejected,
     InviteTimeout as InviteTimeout,

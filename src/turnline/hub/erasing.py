@@ -11,12 +11,16 @@ upper ones as they are, and erasing again goes on.
 Rule 3: what was erased once is left alone, so erasing twice writes nothing. It finishes what an erase left
 undone that was interrupted (`Erases`).
 
-Rule 4: a fork has lines of its origin. When those are erased, its snapshot and its row in the index go too.
+Rule 4: a person is forgotten in the directory and the audit, which go on. They are on no open channel, and
+what they said on others is erased there.
+
+Rule 5: a fork has lines of its origin. When those are erased, its snapshot and its row in the index go too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Final
@@ -26,10 +30,18 @@ from msgspec import Struct
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import is_code, without_content
+from turnline.core.directory import (
+    DIRECTORY_CHANNEL,
+    EV_PARTICIPANT_REGISTERED,
+    EV_USER_SEEN,
+    FORGOTTEN,
+)
 from turnline.core.envelope import SCHEMA_VERSION, Envelope
+from turnline.core.governance import Registration
 from turnline.core.state import State
 from turnline.core.views import row_for
-from turnline.errors import EraseRefused, LogConflict
+from turnline.errors import EraseRefused, ForgetRefused, LogConflict, UnknownParticipant
+from turnline.hub.audit import AUDIT_CHANNEL
 from turnline.hub.channels import Channels
 
 if TYPE_CHECKING:
@@ -39,6 +51,8 @@ CONFLICTS: Final = 10
 MAX_ERASED: Final = 10_000
 """Channels of one tree that are erased together, and forks that are looked at."""
 _PAGE: Final = 256
+_NAMED: Final = 3
+"""Channels or participants that a refusal names."""
 
 Range = tuple[int, int]
 """The first and the last line."""
@@ -65,9 +79,12 @@ class Erasing:
 
         `reason` is a code, such as `requested`: it stays on the log. Raises `EraseRefused`.
         """
-        if not is_code(reason):
-            because = f"the reason is {reason[:40]!r}; expected a code of small letters, such as 'requested'"
-            raise EraseRefused(channel_id, because=because)
+        if wrong := _wrong_reason(reason):
+            raise EraseRefused(channel_id, because=wrong)
+        if channel_id.startswith("_"):
+            await self._hub.lines.finish_erasing(channel_id)
+            because = "the system writes it; `people forget` erases a person from it. What was left of an "
+            raise EraseRefused(channel_id, because=f"{because}interrupted erase is gone now")
         top = await self._hub.state(channel_id)
         await self._refuse_open_above(top)
         tree = await self._tree(channel_id)
@@ -79,6 +96,70 @@ class Erasing:
             done[one] = await self._erase(one, by=by, reason=reason, lines=lines)
             await self._clean_forks(one)
         return Erasure(channels={name: count for name, count in done.items() if count})
+
+    async def forget(self, name: str, *, by: str, reason: str = "requested") -> Erasure:
+        """Erase a person from the directory and the audit, and free the name.
+
+        Channels that they took part in are erased with `erase`. Raises `ForgetRefused`, and
+        `UnknownParticipant` if no line names such a person.
+        """
+        if wrong := _wrong_reason(reason):
+            raise ForgetRefused(name, because=wrong)
+        about = _About(name)
+        async for line in self._hub.lines.read(DIRECTORY_CHANNEL):
+            about.read(line)
+        if not about.lines:
+            for channel_id in (AUDIT_CHANNEL, DIRECTORY_CHANNEL):  # Perhaps interrupted.
+                await self._hub.lines.finish_erasing(channel_id)
+            raise UnknownParticipant(name, [one.name for one in self._hub.participants()])
+        await self._hub.learn(about.ids)
+        await self._refuse_in_use(about)
+        for one in self._hub.participants():
+            if one.agent_id in about.ids:
+                await self._hub.remove(one, reason=FORGOTTEN)
+        await self._hub.audit_log.flush()
+        # The directory comes last: its lines are what a second attempt finds the person by.
+        done = {
+            channel_id: await self._erase_own(channel_id, picks, by=by, reason=reason)
+            for channel_id, picks in ((AUDIT_CHANNEL, about.is_named_in), (DIRECTORY_CHANNEL, about.owns))
+        }
+        await self._hub.learn([name])
+        return Erasure(channels={channel_id: count for channel_id, count in done.items() if count})
+
+    async def _refuse_in_use(self, about: _About) -> None:
+        others = [one.name for one in self._hub.participants() if about.is_owner_of(one)]
+        if others:
+            named = ", ".join(map(repr, others[:_NAMED]))
+            raise ForgetRefused(
+                about.name, because=f"they own the participants {named}; unregister those first"
+            )
+        found = list[str]()
+        for agent_id in about.ids:
+            where = ChannelFilter(participant=agent_id, is_closed=False)
+            found += [row.channel_id for row in await self._hub.lines.rows(where, limit=_NAMED)]
+        if found:
+            named = ", ".join(map(repr, found[:_NAMED]))
+            because = f"they are on channels that are open, such as {named}; close those first"
+            raise ForgetRefused(about.name, because=because, channels=found[:_NAMED])
+
+    async def _erase_own(
+        self, channel_id: str, picks: Callable[[Envelope], bool], *, by: str, reason: str
+    ) -> int:
+        """Erase lines of a system channel, which goes on; return how many lost their content."""
+        for _ in range(CONFLICTS):
+            seqs, last = list[int](), None
+            async for line in self._hub.lines.read(channel_id):
+                last = line
+                if not line.is_erased and picks(line) and without_content(line) is not line:
+                    seqs.append(line.seq)
+            if last is None or not seqs:
+                await self._hub.lines.finish_erasing(channel_id)
+                return 0
+            note = self._note(last, seqs, by=by, reason=reason)
+            with suppress(LogConflict):
+                await self._hub.lines.erase(channel_id, note, after=last.seq, row=None)
+                return len(seqs)
+        raise EraseRefused(channel_id, because=f"others wrote to it {CONFLICTS} times meanwhile; try again")
 
     async def _refuse_open_above(self, state: State) -> None:
         below = state
@@ -201,6 +282,39 @@ class Erasing:
                 raise EraseRefused(channel_id, because=because)
 
 
+class _About:
+    """What the directory says of a person, and which lines name them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ids: list[str] = []
+        self.lines: list[int] = []
+        self._word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+
+    def read(self, line: Envelope) -> None:
+        """Take note of a line of the directory."""
+        passport = line.event_data.get("passport", {})
+        if passport.get("name") == self.name and passport.get("kind") == "human":
+            self.ids = list(dict.fromkeys([*self.ids, str(line.event_data.get("agent_id"))]))
+        if self.owns(line):
+            self.lines.append(line.seq)
+
+    def owns(self, line: Envelope) -> bool:
+        """Return whether a line of the directory is about them."""
+        data = line.event_data
+        if line.event_type == EV_PARTICIPANT_REGISTERED:
+            is_theirs = data.get("agent_id") in self.ids or data.get("user") == self.name
+            return not line.is_erased and (is_theirs or data["passport"].get("owner") == self.name)
+        return line.event_type == EV_USER_SEEN and data.get("user") == self.name
+
+    def is_owner_of(self, one: Registration) -> bool:
+        return one.agent_id not in self.ids and self.name in (one.user, one.passport.owner)
+
+    def is_named_in(self, line: Envelope) -> bool:
+        """Return whether a text of an audit line names them."""
+        return any(self._word.search(str(value)) is not None for value in line.event_data.values())
+
+
 def ranges(seqs: Sequence[int]) -> list[Range]:
     """Return ascending numbers as ranges: 4, 7, 8, 9 is (4, 4), (7, 9)."""
     found = list[Range]()
@@ -210,6 +324,13 @@ def ranges(seqs: Sequence[int]) -> list[Range]:
         else:
             found.append((seq, seq))
     return found
+
+
+def _wrong_reason(reason: str) -> str:
+    """Return what is wrong with a reason; empty if nothing is."""
+    if is_code(reason):
+        return ""
+    return f"the reason is {reason[:40]!r}; expected a code of small letters, such as 'requested'"
 
 
 def _open(open_one: str, channel_id: str) -> str:

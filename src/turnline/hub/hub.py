@@ -31,7 +31,7 @@ from turnline.core.channel import (
 )
 from turnline.core.claims import LEASE_SECONDS
 from turnline.core.codec import encode as encode_line
-from turnline.core.directory import DIRECTORY_CHANNEL, RECLAIMED
+from turnline.core.directory import DIRECTORY_CHANNEL, RECLAIMED, UNREGISTERED
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.expectations import REMOVED, Deadline, absences
 from turnline.core.governance import (
@@ -154,7 +154,8 @@ class Hub:
             place=self._gate.opening,
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
-        self.erase = Erasing(self, self._channels).erase
+        erasing = Erasing(self, self._channels)
+        self.erase, self.forget = erasing.erase, erasing.forget
         self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
         lease_seconds, process = options.get("lease_seconds", LEASE_SECONDS), options.get("process", worker)
         self.turns = Turns(self, lease_seconds=lease_seconds, process=process)
@@ -231,9 +232,8 @@ class Hub:
         for one in plan.squatters:
             self._forget(one, reason=RECLAIMED)
         if plan.is_change:
-            self.audit_log.note(
-                "registered", agent_id=plan.registration.agent_id, name=plan.registration.name
-            )
+            where = {"channel_id": DIRECTORY_CHANNEL, "seq": plan.seq}
+            self.audit_log.note("registered", agent_id=plan.registration.agent_id, **where)
         return plan.registration
 
     async def unregister(self, name: str) -> None:
@@ -243,9 +243,12 @@ class Hub:
         `ParticipantRemoved`. A later registration of the name is another participant.
         """
         self._check_open()
-        registration = await self.lookup(name)
-        await self._directory.remove(registration.agent_id)
-        self._forget(registration, reason="unregistered")
+        await self.remove(await self.lookup(name), reason=UNREGISTERED)
+
+    async def remove(self, registration: Registration, *, reason: str) -> None:
+        """Remove a participant; `reason` is a code."""
+        await self._directory.remove(registration.agent_id, reason=reason)
+        self._forget(registration, reason=reason)
 
     def attach(self, agent_id: str, receiver: Receiver) -> None:
         """From now on `receiver` is woken for this participant; also for what waits for it already."""
@@ -668,7 +671,7 @@ class Hub:
     def _forget(self, one: Registration, *, reason: str) -> None:
         self._delivery.detach(one.agent_id)
         self._gate.rates.forget(one.agent_id)
-        self.audit_log.note("removed", agent_id=one.agent_id, name=one.name, reason=reason)
+        self.audit_log.note("removed", agent_id=one.agent_id, reason=reason)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -222,13 +222,14 @@ def check_append(channel_id: str, envelopes: Sequence[Envelope], *, after: int) 
             )
 
 
-_LAST: Final = frozenset({EV_CHANNEL_CLOSED, EV_PAYLOAD_ERASED})
-"""Only lines that say what was erased follow `channel.closed` (Y1)."""
+def closes(channel_id: str, event_type: str) -> bool:
+    """Return whether a channel whose last line is of this type is closed.
 
-
-def closes(event_type: str) -> bool:
-    """Return whether a channel whose last line is of this type is closed."""
-    return event_type in _LAST
+    After `channel.closed` come only lines that say what was erased (Y1). A system channel goes on after them.
+    """
+    if event_type == EV_PAYLOAD_ERASED:
+        return not channel_id.startswith("_")
+    return event_type == EV_CHANNEL_CLOSED
 
 
 class Erasures:

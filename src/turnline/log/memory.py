@@ -163,6 +163,6 @@ class MemoryLog:
         self._heads[channel_id] = Head(
             channel_id=channel_id,
             seq=added[-1].seq,
-            closed=closes(envelopes[-1].event_type),
+            closed=closes(channel_id, envelopes[-1].event_type),
             position=len(self._appends),
         )

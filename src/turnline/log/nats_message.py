@@ -138,7 +138,7 @@ def summary(envelopes: Sequence[Envelope], records: Sequence[Record]) -> Summary
         first=records[0].seq,
         last=records[-1].seq,
         hash=records[-1].hash,
-        closed=closes(envelopes[-1].event_type),
+        closed=closes(envelopes[-1].channel_id, envelopes[-1].event_type),
         ids=tuple(record.envelope_id for record in records),
         erased=tuple((one.seq, *lines) for one in envelopes for lines in _erased_by(one)),
     )

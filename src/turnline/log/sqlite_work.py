@@ -111,7 +111,8 @@ class Append:
             position = self._insert(connection, channel, record)
             previous = record.hash
         last = self._envelopes[-1]
-        connection.execute(_SET_HEAD, (channel, last.seq, previous, closes(last.event_type), position))
+        closed = closes(self._channel_id, last.event_type)
+        connection.execute(_SET_HEAD, (channel, last.seq, previous, closed, position))
 
     def landed(self, connection: Statements) -> bool:
         # All of an append lands or none of it does, so its last envelope speaks for the others.

@@ -139,7 +139,7 @@ class _Look:
 
     @property
     def is_closed(self) -> bool:
-        return self._last is not None and closes(self._last.event_type)
+        return self._last is not None and closes(self.chain.channel_id, self._last.event_type)
 
     async def inherit(self, past: ForkingLog) -> None:
         """Fold what a fork has from another channel. Raises `CorruptRecord` if that cannot be read."""
@@ -212,12 +212,9 @@ class _Directory:
 
     def __init__(self) -> None:
         self._known = Directory()
-        self._is_erased = False
 
     def add(self, envelope: Envelope) -> None:
-        self._is_erased = self._is_erased or envelope.is_erased
-        if not self._is_erased:  # What follows cannot be folded without it.
-            self._known = fold_directory(self._known, envelope)
+        self._known = fold_directory(self._known, envelope)
 
 
 async def _look_at(records: Records, look: _Look) -> None:

@@ -266,6 +266,22 @@ async def test_y2_erasing_needs_its_own_scope() -> None:
         assert (await stage.server.post(f"/channels/{channel}/erase", {}, token="carol")).status_code == 403
 
 
+async def test_y2_a_person_is_forgotten_by_an_operator_and_by_nobody_else() -> None:
+    async with scene("hello") as stage:
+        channel = await stage.open("My name is Bob.")
+        early = await stage.server.post("/people/carol/forget", {})
+        await stage.server.post(f"/channels/{channel}/close", {}, token="carol")
+        stranger = await stage.server.post("/people/carol/forget", {}, token="dave")
+        wrong = await stage.server.post("/people/carol/forget", {"reason": "Bob asked"})
+        done = await stage.server.post("/people/carol/forget", {"reason": "requested"})
+        again = await stage.server.post("/people/carol/forget", {})
+
+    statuses = [one.status_code for one in (early, stranger, wrong, done, again)]
+    assert statuses == [409, 403, 409, 200, 404]
+    assert channel in early.json()["error"]["message"]
+    assert done.json()["data"]["channels"]["_directory"] > 0
+
+
 @pytest.mark.parametrize("lines", [[], [[1]], [[1, 2, 3]], "1-2", [[True, 2]], [["1", "2"]], [[1, 1]] * 1001])
 async def test_y2_lines_to_erase_are_pairs_of_numbers(lines: object) -> None:
     async with scene() as stage:
