@@ -239,8 +239,7 @@ class Erasing:
 
     async def _write(self, channel_id: str, note: Envelope, left: Sequence[Envelope]) -> None:
         await self._hub.lines.erase(channel_id, note, after=note.seq - 1, row=self._row(left))
-        self._channels.forget(channel_id)
-        self._hub.tree.forget(channel_id)
+        await self._hub.apply_erased(channel_id, note.seq)
         self._hub.audit_log.note("erased", channel_id=channel_id, seq=note.seq)
 
     async def _clean_forks(self, channel_id: str) -> None:
@@ -253,7 +252,6 @@ class Erasing:
             with suppress(LogConflict):  # Another one erases it: it writes the row.
                 await self._hub.lines.append(one, [], after=left[-1].seq, row=row)
             await self._hub.lines.finish_erasing(one)
-            self._channels.forget(one)
             pending += await self._forks(one)
 
     def _row(self, left: Sequence[Envelope]) -> ChannelRow:

@@ -478,6 +478,7 @@ class Hub:
                 clock=self.clock,
                 found=self._found,
                 is_open=self._open.__contains__,
+                erased=self._drop_erased,
             )
             self._tasks.append(asyncio.create_task(following.run(position)))
 
@@ -667,6 +668,21 @@ class Hub:
             traceparent=tracing.current(),
             log_name=log_name,
         )
+
+    async def apply_erased(self, channel_id: str, seq: int) -> None:
+        """Read a channel again whose content this hub has erased, and tell of line `seq`, which says so."""
+        self._drop_erased(channel_id)
+        entry = self._channels.cached(channel_id)
+        if entry is not None:
+            self._posting.follow(entry, seq)
+            if entry.drain is not None:
+                await asyncio.wait([entry.drain])
+
+    def _drop_erased(self, channel_id: str) -> None:
+        """Forget what is kept beside the entry of a channel whose content was erased (Y2)."""
+        self._channels.forget_forks()
+        self.history.forget(channel_id)
+        self.tree.forget(channel_id)
 
     def _forget(self, one: Registration, *, reason: str) -> None:
         self._delivery.detach(one.agent_id)

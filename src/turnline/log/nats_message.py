@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from turnline.core.channel import ChannelRow
-from turnline.core.codec import Record, erased_lines, ranges_in, read_structure
+from turnline.core.codec import Record, erased_lines, is_id, ranges_in, read_structure
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_PAYLOAD_ERASED
 from turnline.errors import CorruptRecord
@@ -40,7 +40,7 @@ HASH: Final = "Turnline-Hash"
 CLOSED: Final = "Turnline-Closed"
 IDS: Final = "Turnline-Ids"
 ROW: Final = "Turnline-Row"
-"""The channel's row in the index, without labels."""
+"""The channel's row in the index, without what is about people."""
 LABELLED: Final = "Turnline-Labelled"
 SEQ: Final = "Turnline-Seq"
 ERASED: Final = "Turnline-Erased"
@@ -84,8 +84,9 @@ class RowHeaders(Struct, frozen=True):
     """A channel's row as headers have it."""
 
     row: ChannelRow
-    """Without labels, which are about people."""
-    has_labels: bool
+    """Without labels and a user's address, which are about people."""
+    has_more: bool
+    """Whether the channel's first line has what is left out here."""
 
 
 class _Payload(Struct, array_like=True, frozen=True):
@@ -174,17 +175,23 @@ def headers_of(told: Summary) -> dict[str, str]:
 
 
 def headers_of_row(row: ChannelRow) -> dict[str, str]:
-    """Return a row as headers, without its labels. Nothing if it is too large."""
-    written = quote(_row_encoder.encode(replace(row, labels={})), safe=_ROW_SAFE)
+    """Return a row as headers, without what is about people. Nothing if it is too large."""
+    bare = _without_people(row)
+    written = quote(_row_encoder.encode(bare), safe=_ROW_SAFE)
     if len(written) > MAX_ROW_CHARACTERS:
         return {}
-    return {ROW: written, LABELLED: "yes" if row.labels else "no"}
+    return {ROW: written, LABELLED: "no" if bare == row else "yes"}
+
+
+def _without_people(row: ChannelRow) -> ChannelRow:
+    """Return a row without labels, and without a user id that is more than an id, such as an address."""
+    return replace(row, labels={}, forked_for=row.forked_for if is_id(row.forked_for) else "")
 
 
 def row_alone_of(row: ChannelRow, seq: int) -> tuple[bytes, dict[str, str]]:
     """Return the payload and the headers of a row that is written alone, for the append up to `seq`."""
-    payload = _row_encoder.encode(replace(row, labels={}))
-    return payload, {SEQ: str(seq), LABELLED: "yes" if row.labels else "no"}
+    bare = _without_people(row)
+    return _row_encoder.encode(bare), {SEQ: str(seq), LABELLED: "no" if bare == row else "yes"}
 
 
 def row_in(message: Message) -> RowHeaders | None:

@@ -32,7 +32,7 @@ from turnline.log.nats_message import (
     unpack,
 )
 from turnline.log.nats_reader import Reader
-from turnline.log.nats_rows import first_line, read_labels
+from turnline.log.nats_rows import first_line, read_people
 from turnline.log.nats_stream import NO_STREAM, StreamConfig, durability_of, index_of
 from turnline.log.records import Indexed
 
@@ -156,10 +156,9 @@ class NatsRecords:
         alone = await self._index.last(f"{self._index.stream}.row.{token(channel_id)}")
         found = None if alone is None else row_alone_in(alone)
         current = found[1] if found is not None and found[0] == told.last else row_in(last)
-        if current is None or not current.has_labels:
+        if current is None or not current.has_more:
             return None if current is None else current.row
-        labels = await read_labels(channel_id, self._first_line)
-        return replace(current.row, labels=labels)
+        return (await read_people(channel_id, self._first_line)).complete(current.row)
 
     async def _first_line(self, channel_id: str) -> Envelope | None:
         return await first_line(self._reader, ChannelKeys(self._keys, channel_id))
