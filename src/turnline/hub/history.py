@@ -30,6 +30,7 @@ from turnline.errors import (
     ChannelQuarantined,
     LogUnavailable,
     NotParticipant,
+    PastErased,
     UnknownChannel,
     UnknownName,
 )
@@ -130,7 +131,8 @@ class History:
             async for line in self._lines.past(fork_id, origin):
                 folded = self._fold(folded, line)
         assert folded is not None  # Line 1 is there: `at` is one of the channel's.
-        folded[1].check_complete()
+        if folded[1].is_incomplete:
+            raise PastErased(channel_id, at=at)
         if by is None:
             await self._opening.fork(*folded, origin, by=OPERATOR, private=private)
             return fork_id
