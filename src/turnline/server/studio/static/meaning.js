@@ -7,7 +7,7 @@ const ERASED = "erased";
 
 /** Names by id, for everybody on a channel. */
 export function namesOf(channel) {
-  return Object.fromEntries(channel.participants.map((one) => [one.id, one.name]));
+  return Object.fromEntries(channel.participants.map((one) => [one.id, one.name || one.id]));
 }
 
 /** What a channel is called: its flow and step, its title, its opening words, or else its type. */
