@@ -19,6 +19,7 @@ Rule 5: a fork has lines of its origin. When those are erased, its snapshot and 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -43,6 +44,7 @@ from turnline.core.views import row_for
 from turnline.errors import EraseRefused, ForgetRefused, LogConflict, UnknownParticipant
 from turnline.hub.audit import AUDIT_CHANNEL
 from turnline.hub.channels import Channels
+from turnline.hub.posting import Posting
 
 if TYPE_CHECKING:
     from turnline.hub.hub import Hub
@@ -68,9 +70,10 @@ class Erasure(Struct, frozen=True, kw_only=True):
 class Erasing:
     """Erases what is on the log of one hub."""
 
-    def __init__(self, hub: Hub, channels: Channels) -> None:
+    def __init__(self, hub: Hub, channels: Channels, posting: Posting) -> None:
         self._hub = hub
         self._channels = channels
+        self._posting = posting
 
     async def erase(
         self, channel_id: str, *, by: str, lines: Sequence[Range] | None = None, reason: str = "requested"
@@ -116,7 +119,7 @@ class Erasing:
         await self._refuse_in_use(about)
         for one in self._hub.participants():
             if one.agent_id in about.ids:
-                await self._hub.remove(one, reason=FORGOTTEN)
+                await self._hub.unregister(one.agent_id, reason=FORGOTTEN)
         await self._hub.audit_log.flush()
         # The directory comes last: its lines are what a second attempt finds the person by.
         done = {
@@ -239,8 +242,23 @@ class Erasing:
 
     async def _write(self, channel_id: str, note: Envelope, left: Sequence[Envelope]) -> None:
         await self._hub.lines.erase(channel_id, note, after=note.seq - 1, row=self._row(left))
-        await self._hub.apply_erased(channel_id, note.seq)
+        self.drop(channel_id)
+        await self._read_again(channel_id, note.seq)
         self._hub.audit_log.note("erased", channel_id=channel_id, seq=note.seq)
+
+    def drop(self, channel_id: str) -> None:
+        """Forget what this hub keeps beside the entry of a channel whose content was erased."""
+        self._channels.forget_forks()
+        self._hub.history.forget(channel_id)
+        self._hub.tree.forget(channel_id)
+
+    async def _read_again(self, channel_id: str, seq: int) -> None:
+        """Bring the channel's entry up to line `seq`, and tell of that line."""
+        entry = self._channels.cached(channel_id)
+        if entry is not None:
+            self._posting.follow(entry, seq)
+            if entry.drain is not None:
+                await asyncio.wait([entry.drain])
 
     async def _clean_forks(self, channel_id: str) -> None:
         """Drop what is kept of the channel's erased lines beside its forks."""

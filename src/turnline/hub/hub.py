@@ -154,8 +154,8 @@ class Hub:
             place=self._gate.opening,
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
-        erasing = Erasing(self, self._channels)
-        self.erase, self.forget = erasing.erase, erasing.forget
+        self._erasing = Erasing(self, self._channels, self._posting)
+        self.erase, self.forget = self._erasing.erase, self._erasing.forget
         self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
         lease_seconds, process = options.get("lease_seconds", LEASE_SECONDS), options.get("process", worker)
         self.turns = Turns(self, lease_seconds=lease_seconds, process=process)
@@ -236,17 +236,14 @@ class Hub:
             self.audit_log.note("registered", agent_id=plan.registration.agent_id, **where)
         return plan.registration
 
-    async def unregister(self, name: str) -> None:
+    async def unregister(self, name: str, *, reason: str = UNREGISTERED) -> None:
         """Remove a participant: it cannot be addressed any more, and its name is free.
 
         Channels that it is on keep its id and name. A turn that it has, or gets later, fails with the error
         `ParticipantRemoved`. A later registration of the name is another participant.
         """
         self._check_open()
-        await self.remove(await self.lookup(name), reason=UNREGISTERED)
-
-    async def remove(self, registration: Registration, *, reason: str) -> None:
-        """Remove a participant; `reason` is a code."""
+        registration = await self.lookup(name)
         await self._directory.remove(registration.agent_id, reason=reason)
         self._forget(registration, reason=reason)
 
@@ -478,7 +475,7 @@ class Hub:
                 clock=self.clock,
                 found=self._found,
                 is_open=self._open.__contains__,
-                erased=self._drop_erased,
+                erased=self._erasing.drop,
             )
             self._tasks.append(asyncio.create_task(following.run(position)))
 
@@ -668,21 +665,6 @@ class Hub:
             traceparent=tracing.current(),
             log_name=log_name,
         )
-
-    async def apply_erased(self, channel_id: str, seq: int) -> None:
-        """Read a channel again whose content this hub has erased, and tell of line `seq`, which says so."""
-        self._drop_erased(channel_id)
-        entry = self._channels.cached(channel_id)
-        if entry is not None:
-            self._posting.follow(entry, seq)
-            if entry.drain is not None:
-                await asyncio.wait([entry.drain])
-
-    def _drop_erased(self, channel_id: str) -> None:
-        """Forget what is kept beside the entry of a channel whose content was erased (Y2)."""
-        self._channels.forget_forks()
-        self.history.forget(channel_id)
-        self.tree.forget(channel_id)
 
     def _forget(self, one: Registration, *, reason: str) -> None:
         self._delivery.detach(one.agent_id)
