@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
+import signal
+import subprocess
+import sys
 from collections import Counter
 from contextlib import suppress
+from urllib.request import urlopen
 
 import msgspec
 import pytest
@@ -31,15 +36,28 @@ from .nats_stage import stream_of
 CANARY = "CANARY-5e0d"
 
 
-class Killed(Exception):
-    """The end of a process, as the next one finds it."""
+KILLED_ERASE = """
+import asyncio, json, os, signal, sys
+from turnline.client.embedded import Hub
+from turnline.log.nats import NatsLog
+
+class EndsBeforeKeys(NatsLog):
+    async def finish_erasing(self, channel_id):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def main(address, channel_id, lines):
+    hub = await Hub.open(EndsBeforeKeys(address), ttl_sweep_interval=0)
+    await hub.erase(channel_id, by="admin", lines=json.loads(lines))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
 
 
-class StopsBeforeKeys(NatsLog):
-    """A log whose process ends when a note is written and no key is destroyed."""
-
-    async def finish_erasing(self, channel_id: str) -> None:
-        raise Killed
+async def erase_and_die(address: str, channel_id: str, lines: list[tuple[int, int]] | None) -> None:
+    """Erase in a process that is killed when the note is written and no key is destroyed."""
+    command = [sys.executable, "-c", KILLED_ERASE, address, channel_id, json.dumps(lines)]
+    done = await asyncio.to_thread(subprocess.run, command, check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
 
 
 async def bad_records(address: str) -> list[BadRecord]:
@@ -155,12 +173,13 @@ async def test_y2_on_nats_an_erase_that_was_interrupted_is_reported_and_finished
     nats_server: NatsServer, *, is_whole: bool
 ) -> None:
     address = nats_server.fresh()
-    async with house(StopsBeforeKeys(address), "alice", "bob") as home:
+    async with house(NatsLog(address), "alice", "bob") as home:
         channel = await home.open(A_B)
         text = (await channel.send(f"I am {CANARY}")).seq
         await home.handle("bob", channel).send("bye")
-        ranges = None if is_whole else [(text, text)]
-        await refused(Killed, home.hub.erase(channel.channel_id, by="admin", lines=ranges))
+    ranges = None if is_whole else [(text, text)]
+
+    await erase_and_die(address, channel.channel_id, ranges)
 
     assert await can_be_decrypted(address)
     (bad,) = await bad_records(address)
@@ -171,6 +190,46 @@ async def test_y2_on_nats_an_erase_that_was_interrupted_is_reported_and_finished
         await home.hub.erase(channel.channel_id, by="admin", lines=ranges)
     assert not await can_be_decrypted(address)
     assert await bad_records(address) == []
+
+
+async def test_y2_on_nats_keys_that_were_stored_before_the_old_one_was_destroyed_do_not_end_the_erase(
+    nats_server: NatsServer,
+) -> None:
+    address = nats_server.fresh()
+    log = NatsLog(address)
+    said = [line("_c", 1), line("_c", 2, data={"text": CANARY})]
+    await log.append("_c", said, after=0)
+    await log.append("_c", [erased_line("_c", 3, (2, 2))], after=2)
+    (base,) = await left_keys(address)
+    async with stream_of(address) as (stream, name):
+        staying = hmac.digest(base, b"line" + (1).to_bytes(8), "sha256")
+        await stream.publish(f"{name}_keys._c.0-0", msgspec.msgpack.encode([b"", {1: staying}]))
+
+    (bad,) = await bad_records(address)
+    await log.finish_erasing("_c")
+
+    assert "says that it was erased" in bad.found
+    assert await left_keys(address) == [staying]
+    assert [one.is_erased for one in await lines(log, "_c")] == [False, True, False]
+    await log.close()
+
+
+async def test_y2_on_nats_keys_cost_no_message_for_each_append(nats_server: NatsServer) -> None:
+    log = NatsLog(nats_server.fresh())
+    await log.append("c", [line("c", 1)], after=0)
+    before = messages_to(nats_server)
+
+    for seq in range(2, 52):
+        await log.append("c", [line("c", seq)], after=seq - 1)
+
+    assert messages_to(nats_server) - before <= 55  # One for each, and a few pings.
+    await log.close()
+
+
+def messages_to(server: NatsServer) -> int:
+    """How many messages clients have sent to a server."""
+    with urlopen(f"http://127.0.0.1:{server.monitor_port}/varz") as answer:
+        return int(json.load(answer)["in_msgs"])
 
 
 async def test_y1_on_nats_a_key_that_is_gone_without_an_erase_is_damage(nats_server: NatsServer) -> None:
