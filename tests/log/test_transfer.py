@@ -308,7 +308,8 @@ async def test_y2_an_export_while_somebody_erases_can_be_imported(
     place: Place, make_place: MakePlace, before: int
 ) -> None:
     async with place.log() as log:
-        assert isinstance(log, Erases)
+        erasing = log
+        assert isinstance(erasing, Erases)
         said = [*(line("a", seq, data={"text": "x" * 1_000}) for seq in range(1, 5)), closing_line("a", 5)]
         await log.append("a", said, after=0)
         async with place.records() as records:
@@ -322,7 +323,7 @@ async def test_y2_an_export_while_somebody_erases_can_be_imported(
                 async def read(self, channel_id: str, *, after: int = 0) -> object:
                     async for record in records.read(channel_id, after=after):
                         if record.seq == before:
-                            await log.erase("a", erased_line("a", 6, (1, 4)), after=5, row=None)
+                            await erasing.erase("a", erased_line("a", 6, (1, 4)), after=5, row=None)
                         yield record
 
             file = BytesIO()

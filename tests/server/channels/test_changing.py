@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.server.stage import PEOPLE, person
+from tests.server.stage import PEOPLE, known, person
 from turnline.agent.tool import tool
 from turnline.network import (
     AgentTarget,
@@ -266,18 +266,21 @@ async def test_y2_erasing_needs_its_own_scope() -> None:
         assert (await stage.server.post(f"/channels/{channel}/erase", {}, token="carol")).status_code == 403
 
 
-async def test_y2_a_person_is_forgotten_by_an_operator_and_by_nobody_else() -> None:
+async def test_y2_a_person_is_forgotten_by_an_operator_or_by_themselves() -> None:
     async with scene("hello") as stage:
         channel = await stage.open("My name is Bob.")
         early = await stage.server.post("/people/carol/forget", {})
         await stage.server.post(f"/channels/{channel}/close", {}, token="carol")
-        stranger = await stage.server.post("/people/carol/forget", {}, token="dave")
+        without = await stage.server.post("/people/carol/forget", {}, token="carol")
+        with known(eraser=person("dave", "channels:erase")):
+            stranger = await stage.server.post("/people/carol/forget", {}, token="eraser")
+            oneself = await stage.server.post("/people/dave/forget", {}, token="eraser")
         wrong = await stage.server.post("/people/carol/forget", {"reason": "Bob asked"})
         done = await stage.server.post("/people/carol/forget", {"reason": "requested"})
         again = await stage.server.post("/people/carol/forget", {})
 
-    statuses = [one.status_code for one in (early, stranger, wrong, done, again)]
-    assert statuses == [409, 403, 409, 200, 404]
+    statuses = [one.status_code for one in (early, without, stranger, oneself, wrong, done, again)]
+    assert statuses == [409, 403, 403, 200, 409, 200, 404]
     assert channel in early.json()["error"]["message"]
     assert done.json()["data"]["channels"]["_directory"] > 0
 
