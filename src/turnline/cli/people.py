@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from turnline.cli.options import AsJson, Folder, LogAddress, run
+from turnline.cli.options import AsJson, Compact, Folder, LogAddress, Reason, run
 
 app = typer.Typer(
     name="people",
@@ -29,14 +29,8 @@ def people() -> None:
 def forget(
     name: Annotated[str, typer.Argument(help="The name that the person is registered by.")],
     *,
-    reason: Annotated[str, typer.Option(help="A code that stays on the log.")] = "requested",
-    compact: Annotated[
-        bool,
-        typer.Option(
-            "--compact",
-            help="Also remove the bytes from the files. On PostgreSQL nobody can use the log meanwhile.",
-        ),
-    ] = False,
+    reason: Reason = "requested",
+    compact: Compact = False,
     log: LogAddress = None,
     directory: Folder = Path(),
     as_json: AsJson = False,
