@@ -308,8 +308,8 @@ async def test_y2_an_export_while_somebody_erases_can_be_imported(
     place: Place, make_place: MakePlace, before: int
 ) -> None:
     async with place.log() as log:
-        erasing = log
-        assert isinstance(erasing, Erases)
+        assert isinstance(log, Erases)
+        erasing: Erases = log
         said = [*(line("a", seq, data={"text": "x" * 1_000}) for seq in range(1, 5)), closing_line("a", 5)]
         await log.append("a", said, after=0)
         async with place.records() as records:
