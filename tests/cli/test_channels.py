@@ -36,6 +36,7 @@ from turnline.errors import (
     ChannelClosed,
     ClaimLost,
     LogUnavailable,
+    PastErased,
     UnknownChannel,
     UnknownName,
     UnknownParticipant,
@@ -138,6 +139,32 @@ def test_show_at_a_line_tells_how_it_was_then(log: Path) -> None:
     assert then["lines"][-1]["data"] == {"text": "what is it?"}
     with pytest.raises(UnknownName, match="1 to "):
         channels("show", "c1", "--at", "99", log=log)
+
+
+def test_y2_show_and_why_say_what_was_erased(tmp_path: Path) -> None:
+    async def erase() -> int:
+        async with house(SqliteLog(tmp_path / "log.db"), "alice", "bob") as home:
+            channel = await home.open(A_B, message="hello", channel_id="c1")
+            await home.handle("bob", channel).send("bye")
+            await home.hub.erase("c1", by="admin")
+            return next(line.seq for line in await home.wal(channel) if line.event_type == "text")
+
+    seq = asyncio.run(erase())
+    log = str(tmp_path / "log.db")
+
+    shown = call("channels", "show", "c1", "--log", log)
+    lines = json.loads(call("channels", "show", "c1", "--log", log, "--json").out)["lines"]
+    why = call("channels", "why", "c1", str(seq), "--log", log)
+
+    assert (shown.code, why.code) == (0, 0)
+    assert "hello" not in shown.out
+    assert "alice" not in shown.out.replace("alice-", "")
+    assert shown.out.count(": erased") == 2
+    assert "erased the lines" in shown.out
+    assert [line["seq"] for line in lines if line.get("erased")][1] == seq
+    assert "was erased" in why.out
+    with pytest.raises(PastErased):
+        call("channels", "export", "c1", "--log", log)
 
 
 def test_why_says_the_rule_of_a_line_or_of_the_last_turn(log: Path) -> None:

@@ -435,7 +435,7 @@ CHILD = "c1--1-ask"
 
 def below(**spec: Any) -> Scene[WorkflowState]:
     """A channel without people, below one that has some; somebody works on ada's turn."""
-    given = {"channel_id": CHILD, "parent_id": "c1", "asks_above": True} | spec
+    given: dict[str, Any] = {"channel_id": CHILD, "parent_id": "c1", "asks_above": True} | spec
     scene = workflow(ADA_BOB, "ada", "bob", expectations=[], **given)
     scene.accept(claims("ada"))
     return scene

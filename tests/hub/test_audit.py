@@ -107,7 +107,8 @@ async def test_it_survives_a_restart_and_goes_on(open_log: OpenLog) -> None:
         async with house(open_log(), name):
             pass
     async with house(open_log()) as home:
-        assert [line["name"] for line in await home.audited("registered")] == ["alice", "bob"]
+        ids = [home.hub.participant(name).agent_id for name in ("alice", "bob")]
+        assert [line["agent_id"] for line in await home.audited("registered")] == ids
 
 
 async def test_two_hubs_share_one_audit() -> None:

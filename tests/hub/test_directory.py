@@ -277,7 +277,6 @@ async def test_an_agent_of_the_project_takes_its_name_from_a_squatter() -> None:
         assert [one.name for one in (await channel.info()).participants] == ["bob", "ann"]
         assert (await home.audited("removed"))[0] == {
             "agent_id": squatter.agent_id,
-            "name": "Ann",
             "reason": "name_reclaimed",
         }
 

@@ -14,6 +14,7 @@ from nats.js.api import RawStreamMsg, StreamConfig
 from turnline.core.codec import Record
 from turnline.log.nats_address import NatsAddress
 from turnline.log.nats_message import Message, pack, token, unpack
+from turnline.log.nats_records import NatsRecords
 from turnline.testing.damage import Damage, flip_head
 
 
@@ -43,14 +44,12 @@ async def messages_of(address: str) -> int:
 
 
 async def records_of(address: str, channel_id: str) -> list[Record]:
-    """Return a channel's records as they are kept."""
-    found: list[Record] = []
-    async with stream_of(address) as (stream, name):
-        for position in range(1, (await stream.stream_info(name)).state.last_seq + 1):
-            kept = await stream.get_msg(name, position)
-            if kept.subject == f"{name}.{token(channel_id)}":
-                found += _unpacked(kept, channel_id)[1]
-    return found
+    """Return a channel's records, with the content that is encrypted on the stream."""
+    records = await NatsRecords.open(address)
+    try:
+        return [record async for record in records.read(channel_id)]
+    finally:
+        await records.close()
 
 
 async def made(address: str, config: StreamConfig) -> None:

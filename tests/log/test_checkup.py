@@ -296,10 +296,12 @@ async def test_a_stream_of_somebody_elses_is_a_finding_also_where_the_index_woul
     name = NatsAddress(address).stream
     await made(address, StreamConfig(name=name, subjects=[f"other_{name}.*"]))
     await made(address, StreamConfig(name=f"{name}_index", subjects=[f"{name}_index.>"], max_age=60))
+    await made(address, StreamConfig(name=f"{name}_keys", subjects=[f"{name}_keys.*.*"], deny_delete=True))
 
     found = names(await check_up(address, WATCH))
 
-    assert {"stream setting subjects", "index stream setting max_age"} <= set(found)
+    expected = ("stream setting subjects", "index stream setting max_age", "key stream setting deny_delete")
+    assert set(expected) <= set(found)
 
 
 @asynccontextmanager

@@ -45,7 +45,7 @@ def torn_copies(kept: Path, stream: str, folder: Path) -> Iterator[Path]:
     whole = (kept / block).read_bytes()
     for cut in range(0, len(whole) + 1, len(whole) // CUTS):
         copy = folder / f"torn-{cut}"
-        for name in (stream, f"{stream}_index"):
+        for name in (stream, f"{stream}_index", f"{stream}_keys"):
             shutil.copytree(kept / f"jetstream/$G/streams/{name}", copy / f"jetstream/$G/streams/{name}")
         (copy / block).write_bytes(whole[:cut])
         (copy / block).with_name("index.db").unlink(missing_ok=True)

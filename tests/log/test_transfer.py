@@ -13,7 +13,7 @@ from turnline.core.codec import NO_HASH, SALT_BYTES, Kept, seal, unseal
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_INVITE
 from turnline.errors import BadExport, ChannelGuarded, LogUnavailable, UnknownChannel
-from turnline.log.base import MARK_PREFIX, Head, Log
+from turnline.log.base import MARK_PREFIX, Erases, Head, Log
 from turnline.log.chain import Chain
 from turnline.log.export_file import PART_BYTES, ExportWriter, LeftOut, read_export
 from turnline.log.memory import MemoryLog
@@ -303,6 +303,58 @@ async def test_erased_content_stays_erased_in_an_export_and_on_the_log_it_is_imp
         assert [one.is_erased for one in await lines(log, "a")] == [False, True, False, False]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("before", [1, 4])
+async def test_y2_an_export_while_somebody_erases_can_be_imported(
+    place: Place, make_place: MakePlace, before: int
+) -> None:
+    async with place.log() as log:
+        assert isinstance(log, Erases)
+        erasing: Erases = log
+        said = [*(line("a", seq, data={"text": "x" * 1_000}) for seq in range(1, 5)), closing_line("a", 5)]
+        await log.append("a", said, after=0)
+        async with place.records() as records:
+
+            class Erasing:
+                """A channel whose lines are erased while it is read."""
+
+                address, channels, indexed = records.address, records.channels, records.indexed
+                damage, facts, close = records.damage, records.facts, records.close
+                tombstones = records.tombstones
+
+                async def read(self, channel_id: str, *, after: int = 0) -> object:
+                    async for record in records.read(channel_id, after=after):
+                        if record.seq == before:
+                            await erasing.erase("a", erased_line("a", 6, (1, 4)), after=5, row=None)
+                        yield record
+
+            file = BytesIO()
+            done = await export_log(Erasing(), file.write, exported_at=AT)  # type: ignore[arg-type]
+    other = make_place("memory")
+    taken = await imported(file.getvalue(), other)
+
+    assert (done.left_out, taken.refused) == ([], [])
+    async with other.log() as log:
+        found = [one.is_erased for one in await lines(log, "a")]
+    assert found in ([False] * 5, [True] * 4 + [False] * 2)
+
+
+@pytest.mark.parametrize("kind", ["nats"])
+async def test_y2_an_export_has_no_content_of_an_erase_that_was_interrupted(
+    place: Place, make_place: MakePlace
+) -> None:
+    async with place.log() as log:
+        await log.append("a", [line("a", 1), line("a", 2), closing_line("a", 3)], after=0)
+        await log.append("a", [erased_line("a", 4, (2, 2))], after=3)
+
+    content, _ = await exported(place)
+
+    other = make_place("memory")
+    await imported(content, other)
+    async with other.log() as log:
+        assert [one.is_erased for one in await lines(log, "a")] == [False, True, False, False]
+
+
 @pytest.mark.parametrize("kind", KEPT_KINDS)
 async def test_an_export_while_somebody_writes_is_a_prefix_of_whole_appends(place: Place) -> None:
     async with place.log() as log:
@@ -315,6 +367,7 @@ async def test_an_export_while_somebody_writes_is_a_prefix_of_whole_appends(plac
 
                 address, channels, indexed = records.address, records.channels, records.indexed
                 damage, facts, close = records.damage, records.facts, records.close
+                tombstones = records.tombstones
                 tombstones = records.tombstones
 
                 async def read(self, channel_id: str, *, after: int = 0) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import AsyncGenerator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from turnline.core.adapters import built_in
 from turnline.core.channel import ChannelSpec
+from turnline.core.codec import Record
 from turnline.core.directory import DIRECTORY_CHANNEL, EV_PARTICIPANT_REGISTERED
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_FORKED, EV_CHANNEL_INVITE
@@ -187,12 +189,39 @@ async def test_nothing_stands_behind_the_end_of_a_channel() -> None:
 
 async def test_only_lines_about_erased_content_follow_the_end_of_a_channel() -> None:
     closed = [*spoken("talk", 2), closing_line("talk", 3)]
-    erased = [erased_line("talk", 4, (1, 1)), erased_line("talk", 5, (2, 2))]
+    erased = [erased_line("talk", 4, (3, 3)), erased_line("talk", 5, (3, 3))]
 
     assert await bad_in(*closed, *erased) == []
     [bad] = await bad_in(*closed, *erased, line("talk", 6))
 
     assert (bad.seq, bad.expected) == (6, "only `payload.erased` behind `channel.closed`")
+
+
+async def test_y2_content_that_was_erased_and_is_there_is_bad() -> None:
+    [bad] = await bad_in(*spoken("talk", 2), closing_line("talk", 3), erased_line("talk", 4, (1, 2)))
+
+    assert (bad.seq, "was interrupted" in bad.expected) == (2, True)
+
+
+async def test_y2_content_that_is_erased_while_the_channel_is_read_is_not_bad() -> None:
+    log = MemoryLog()
+    said = [*spoken("talk", 2), closing_line("talk", 3)]
+    await log.append("talk", said, after=0)
+
+    class Slow(MemoryRecords):
+        """A reader that has the first lines before they are erased, and the others after it."""
+
+        is_first = True
+
+        async def read(self, channel_id: str, *, after: int = 0) -> AsyncGenerator[Record]:
+            early = log.records[channel_id][:2] if self.is_first else []
+            if self.is_first:
+                self.is_first = False
+                await log.erase("talk", erased_line("talk", 4, (1, 2)), after=3, row=None)
+            for one in [*early, *log.records[channel_id][len(early) :]][after:]:
+                yield one
+
+    assert (await verify(Slow(log), built_in())).bad == []
 
 
 async def test_a_line_about_erased_content_on_an_open_channel_is_bad() -> None:

@@ -10,10 +10,16 @@ from playwright.sync_api import Page, expect
 
 from tests.flow.stage import stage as flow_stage
 from tests.hub.scenes import die
+from turnline.core.event_types import EV_CHANNEL_CLOSED
+from turnline.core.state import State
 from turnline.log.sqlite import SqliteLog
 
 from .conftest import Shoot
 from .stage import FLOWS, TOKEN, Stage, stage
+
+
+def has_floor(state: State, name: str) -> bool:
+    return state.spec.name_of(state.expected_next_speaker or "") == name
 
 
 def opened(page: Page, server: Stage, message: str | None = None, **given: object) -> str:
@@ -21,7 +27,7 @@ def opened(page: Page, server: Stage, message: str | None = None, **given: objec
     channel = server.do(server.open_desk(message, **given))
     if message is not None:
         server.do(server.until(channel, lambda state: state.turn_count > 1 and state.claim is None))
-        server.do(server.until(channel, lambda state: "carol" in state.expected_next_speaker))
+        server.do(server.until(channel, lambda state: has_floor(state, "carol")))
     page.goto(server.page(f"/channels/{channel}"))
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     return channel
@@ -139,6 +145,24 @@ def test_closing_takes_two_clicks(page: Page, server: Stage) -> None:
 
     assert not state.is_over
     expect(page.get_by_text("closed: closed")).to_be_visible()
+
+
+def test_y2_lines_whose_content_was_erased_say_so(page: Page, server: Stage, shoot: Shoot) -> None:
+    channel = opened(page, server, "My bill is wrong.")
+    expect(page.get_by_text("My bill is wrong.").first).to_be_visible()
+    server.do(server.hub.write(channel, EV_CHANNEL_CLOSED, {"reason": "done"}))
+
+    server.do(server.hub.erase(channel, by="admin"))
+
+    page.reload()
+    said = page.locator(".line.said .text")
+    expect(said.first).to_have_text("erased")
+    expect(page.locator(".line").filter(has_text="lines 1").last).to_contain_text("erased")
+    expect(page.locator("body")).not_to_contain_text("My bill is wrong.")
+    said.first.click()
+    page.get_by_role("tab", name="Why").click()
+    expect(page.locator(".summary")).to_contain_text("was erased")
+    shoot(page, "erased")
 
 
 def test_only_turns_are_shown_where_only_they_are_wanted(page: Page, server: Stage) -> None:

@@ -11,7 +11,20 @@ from typing import Annotated
 import typer
 
 from turnline import __version__
-from turnline.cli import agents, channels, check, db, doctor, graph, log as log_verbs, mcp, runs, serve, token
+from turnline.cli import (
+    agents,
+    channels,
+    check,
+    db,
+    doctor,
+    graph,
+    log as log_verbs,
+    mcp,
+    people,
+    runs,
+    serve,
+    token,
+)
 from turnline.cli.options import FIELD
 from turnline.cli.told import told
 from turnline.errors import MissingExtra, TurnlineError
@@ -161,6 +174,7 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(token.app, name="token")
 app.add_typer(log_verbs.app, name="log")
 app.add_typer(db.app, name="db")
+app.add_typer(people.app, name="people")
 
 
 @contextmanager

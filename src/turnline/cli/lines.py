@@ -52,6 +52,8 @@ class Teller:
         self._floor = gives_floor_to(line) or self._floor
         telling = _TELL.get(line.event_type)
         text = telling(line.event_data) if telling else None
+        if line.is_erased and telling is not None:
+            text = ": erased" if text is not None and text.startswith(":") else f"({line.event_type}): erased"
         if text is None and not self._every:
             return None
         said = one_line(text or f"({line.event_type})", _CHARACTERS)
@@ -79,6 +81,8 @@ def as_json(line: Envelope, spec: ChannelSpec) -> JsonObject:
         "by": spec.name_of(line.sender_id),
         "data": public(line.event_data),
     }
+    if line.is_erased:
+        told["erased"] = True
     if line.decision is not None:
         told["decision"] = msgspec.to_builtins(line.decision)
     if line.audience is not None:
@@ -141,6 +145,12 @@ def _answered_by(data: JsonObject) -> str:
     return f"answers{by}: {_json(public(data.get('answer', '')))}"
 
 
+def _erased(data: JsonObject) -> str:
+    lines = data.get("lines")
+    ranges = [f"{one[0]}-{one[-1]}" for one in lines] if isinstance(lines, list) else []
+    return f"erased the lines {', '.join(ranges)}, as {data.get('by')} asked ({data.get('reason')})"
+
+
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
@@ -166,4 +176,5 @@ _TELL: Final[dict[str, Callable[[JsonObject], str | None]]] = {
     ev.EV_CHANNEL_FORKED: _forked,
     ev.EV_CHANNEL_OPENED: lambda data: "opened the channel",
     ev.EV_CHANNEL_CLOSED: lambda data: f"closed the channel: {data.get('reason', '')}",
+    ev.EV_PAYLOAD_ERASED: _erased,
 }

@@ -27,7 +27,7 @@ from turnline.cli.looking import (
     needs_extra,
     telling,
 )
-from turnline.cli.options import read_age, waited_for
+from turnline.cli.options import Compact, Reason, read_age, waited_for
 from turnline.cli.plain import open_private, plain
 from turnline.errors import ChannelQuarantined, EraseRefused, PruneRefused
 
@@ -168,14 +168,8 @@ def erase(
     channel: Annotated[str, typer.Argument(help="The id of a closed channel. Those below it go with it.")],
     *,
     lines: Annotated[str, typer.Option(help="Only these lines of it, such as 4,7-9.")] = "",
-    reason: Annotated[str, typer.Option(help="A code that stays on the log.")] = "requested",
-    compact: Annotated[
-        bool,
-        typer.Option(
-            "--compact",
-            help="Also remove the bytes from the files. On PostgreSQL nobody can use the log meanwhile.",
-        ),
-    ] = False,
+    reason: Reason = "requested",
+    compact: Compact = False,
     as_json: AsJson = False,
 ) -> None:
     """Erase what was said on a closed channel. The chain stays. Exits with 1 if it is refused."""

@@ -26,6 +26,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")
 Since = Annotated[int, typer.Option(metavar="SEQ", help="Only what stands behind this line.", min=0)]
 Every = Annotated[bool, typer.Option("--all", help="Also claims and other lines of the machinery.")]
 FIELD: Final = "A field of the {}, read as its type: n=3, sure=yes. n:=3 is JSON, whatever the type."
+Reason = Annotated[str, typer.Option(help="A code that stays on the log.")]
+Compact = Annotated[
+    bool,
+    typer.Option(
+        "--compact",
+        help="Also remove the bytes from the files. On PostgreSQL nobody can use the log meanwhile.",
+    ),
+]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="The file; else standard output.")]
 CreatedSince = Annotated[
     str | None,

@@ -74,7 +74,11 @@ class Parted(Struct, frozen=True, kw_only=True):
 
 
 async def export_channel(hub: Hub, channel_id: str) -> JsonObject:
-    """Return the channel as a fixture. Raises `BadSpec` for a run: it holds what is private to its flow."""
+    """Return the channel as a fixture. Raises `BadSpec` for a run: it holds what is private to its flow.
+
+    Raises `PastErased` if content of the channel was erased.
+    """
+    (await hub.state(channel_id)).check_complete()
     lines = await hub.read_wal(channel_id)
     if "flow" in _object(lines[0].event_data.get("knobs")):
         found = f"{channel_id!r}, a run of a flow"

@@ -70,13 +70,15 @@ async def replay(
     starts again; without `from_seq`, the whole conversation does.
 
     Raises `UnknownParticipant` if an agent of the channel is not given, `NameTaken` if one is attached at
-    this hub, `BadSpec` for a run of a flow (start the flow again, or `retry` the run) and for other `tools`,
-    `TimeoutError`: the fork then stays as far as it came. A question that nobody was asked in the
-    original, and a person whom a step asks, are waited for until then.
+    this hub, `PastErased` if content of the channel was erased, `BadSpec` for a run of a flow (start the
+    flow again, or `retry` the run) and for other `tools`, `TimeoutError`: the fork then stays as far as it
+    came. A question that nobody was asked in the original, and a person whom a step asks, are waited for
+    until then.
     """
     _check_tools(tools)
     at = await _beginning(hub, channel_id, from_seq)
     state = await hub.state(channel_id)
+    state.check_complete()
     given = {one.name: one for one in agents}
     models: Mapping[str, Config] = model if isinstance(model, Mapping) else dict.fromkeys(given, model)
     prompts = prompt if isinstance(prompt, Mapping) else dict.fromkeys(given, prompt)

@@ -181,9 +181,9 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return member is not None and member.is_person
 
     def name_of(self, agent_id: str) -> str:
-        """Return the participant's name; the id of another one as it is."""
+        """Return the participant's name; the id if it is another one's, or if the name was erased."""
         member = self.participant(agent_id)
-        return agent_id if member is None else member.name
+        return agent_id if member is None else member.name or agent_id
 
     def kind_of(self, agent_id: str | None) -> str:
         """Return the participant's kind; empty for an id of another one."""

@@ -412,7 +412,12 @@ def _join(structure: JsonObject, key: str, rest: Any) -> Any:
 
 def erased_lines(envelope: Envelope) -> list[tuple[int, int]]:
     """Return the first and the last line of each range that a `payload.erased` names."""
-    lines = envelope.event_data.get("lines")
+    return ranges_in(envelope.event_data)
+
+
+def ranges_in(data: JsonObject) -> list[tuple[int, int]]:
+    """Return the same from its data, which is all structure."""
+    lines = data.get("lines")
     if not isinstance(lines, list):
         return []
     return [(one[0], one[1]) for one in lines if _is_range(one)]

@@ -20,6 +20,9 @@ Rule 4: over a link a person has the name of their user id, and the id of a know
 
 Rule 5: a removed participant's name is free. Its agent id is never used again. It posts nothing, and a turn
 that it has, or gets later, fails (`expectations.absences`).
+
+Rule 6: ids stay when content is erased, so the id of a person says nothing of them. A registration whose
+content was erased registers nothing (Y2).
 """
 
 from __future__ import annotations
@@ -53,6 +56,9 @@ RESERVED_NAMES: Final = ("flows", "hub", "mcp", "turnline")
 """The system's own participants. No user can register these names, or names that look like them."""
 RECLAIMED: Final = "name_reclaimed"
 """Why a squatter was removed."""
+UNREGISTERED: Final = "unregistered"
+FORGOTTEN: Final = "forgotten"
+"""Why a person was removed whose lines are erased next."""
 
 _SLUG_CHARACTERS: Final = 40
 _INVISIBLE: Final = (
@@ -116,6 +122,8 @@ class RegistrationPlan(Struct, frozen=True, kw_only=True):
     """What the directory says of the participant so far."""
     squatters: list[Registration] = []
     """Who has the name, or one that looks like it, and gives way (rule 3)."""
+    seq: int = 0
+    """The line that carried it out; 0 if none did."""
 
     @property
     def is_change(self) -> bool:
@@ -180,7 +188,7 @@ def plan_registration(
 def fold_directory(directory: Directory, envelope: Envelope) -> Directory:
     """Return the directory after `envelope`."""
     match envelope.event_type:
-        case "participant.registered":
+        case "participant.registered" if not envelope.is_erased:
             new = msgspec.convert(envelope.event_data, Registration)
             rest = _without(directory, new.agent_id)
             return Directory(
@@ -198,6 +206,13 @@ def fold_directory(directory: Directory, envelope: Envelope) -> Directory:
             return msgspec.structs.replace(rest, seq=envelope.seq, by_id=by_id, removed=removed)
         case _:
             return msgspec.structs.replace(directory, seq=envelope.seq)
+
+
+def participant_id(passport: Passport, suffix: str) -> str:
+    """Return a new id: of an agent, the letters of its name and something unique; of a person, no letter."""
+    if passport.kind == "human":
+        return f"person-{suffix}"
+    return readable_id(str(passport.name), suffix)
 
 
 def readable_id(name: str, suffix: str) -> str:

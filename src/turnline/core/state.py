@@ -20,6 +20,7 @@ from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, Chan
 from turnline.core.codec import is_code
 from turnline.core.envelope import Draft, JsonObject
 from turnline.core.undo import Write
+from turnline.errors import PastErased
 
 KEPT_SAID: Final = 64
 """So many of the last things said are found without reading the log from its beginning."""
@@ -238,6 +239,11 @@ class State(Struct, frozen=True, kw_only=True):
     @property
     def is_over(self) -> bool:
         return self.status in (ChannelState.CLOSED, ChannelState.EXPIRED)
+
+    def check_complete(self) -> None:
+        """Raise `PastErased` if something that a rule, a model or a reader would need was erased."""
+        if self.is_incomplete:
+            raise PastErased(self.channel_id, at=self.seq)
 
 
 class WorkflowState(State, frozen=True, kw_only=True):

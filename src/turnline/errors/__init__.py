@@ -7,7 +7,7 @@
     │   ├── NotParticipant        the sender is not a member of the channel
     │   ├── ChannelPending        not everyone has accepted the invitation yet
     │   ├── ChannelClosed         the last word has been said
-    │   ├── PastErased            a fork needs lines whose content was erased
+    │   ├── PastErased            a fork or a replay needs content that was erased
     │   ├── ChannelBusy           too many drafts wait for the channel
     │   ├── OutOfTurn             the floor belongs to somebody else
     │   ├── NotYet                an interjection came while a packet was in flight; the hub tries again
@@ -158,6 +158,7 @@ from turnline.errors.channels import (
     ClientClosed as ClientClosed,
     Erased as Erased,
     EraseRefused as EraseRefused,
+    ForgetRefused as ForgetRefused,
     HubClosed as HubClosed,
     InviteRejected as InviteRejected,
     InviteTimeout as InviteTimeout,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from turnline.errors.base import TurnlineError, short
 
@@ -114,6 +114,17 @@ class EraseRefused(TurnlineError):
         self.channel_id = channel_id
         self.because = because
         super().__init__(f"channel {channel_id!r} was not erased: {because}. Nothing was changed.")
+
+
+class ForgetRefused(TurnlineError):
+    """A person cannot be forgotten."""
+
+    def __init__(self, name: str, *, because: str, channels: Sequence[str] = ()) -> None:
+        self.name = name
+        self.because = because
+        self.channels = tuple(channels)
+        """Open channels that they are on: the first few."""
+        super().__init__(f"{name!r} was not forgotten: {because}. Nothing was changed.")
 
 
 class Erased(TurnlineError):

@@ -65,14 +65,14 @@ class ChannelClosed(Refused):
 
 
 class PastErased(Refused):
-    """A fork, or a run again, needs lines whose content was erased."""
+    """A fork, a replay, a retry or a what-if needs lines whose content was erased."""
 
     def __init__(self, channel_id: str, *, at: int) -> None:
         self.channel_id = channel_id
         self.at = at
         super().__init__(
-            f"channel {channel_id!r} cannot go on from line {at}: content of lines before it was erased. "
-            "Open a new one."
+            f"channel {channel_id!r} is incomplete at line {at}: content was erased. "
+            "It cannot be forked, replayed, retried or recorded. Open a new one."
         )
 
 

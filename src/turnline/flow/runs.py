@@ -212,7 +212,8 @@ class Runs:
         """Resume a stuck run, or start one that continues from a step of a run that is over.
 
         Returns the id of the run that continues: the same one if it, or a run below it, was stuck. Without
-        `step`, it continues from the last step. Raises `UnknownName` for a step the run never came to.
+        `step`, it continues from the last step. Raises `UnknownName` for a step the run never came to, and
+        `PastErased` if content of the run was erased.
 
         A new run is of the user who retries. A run that resumes stays of the user who started it.
         A new run of a run without secrets gets none: it has that run's data.
@@ -230,6 +231,7 @@ class Runs:
         if state.spec.parent_id is not None:
             top = await self._hub.tree.top(run_id)
             raise RunConflict(run_id, because=f"is part of the run {top!r}; retry that one")
+        state.check_complete()
         flow = await self._driver.definitions.get(knob.digest)
         before = await self._before(state, step)
         private = {key: value for key, value in before.private_vars.items() if key != USER_KEY}

@@ -1,5 +1,8 @@
 """The audit: every governance event, on a channel of its own.
 
+Rule: a line refers to the line that it speaks of (channel, seq) and copies no text of it and no name, so
+what is erased there is nowhere here (Y2). Only a refusal, which is on no other channel, has its texts.
+
 A line follows the event it speaks of. It is appended in the background, many at
 a time, so that a post never waits for its audit; `flush` waits. After a crash
 between the two, the event is on its own channel's log and the audit lacks it.
@@ -14,6 +17,7 @@ from datetime import datetime
 from typing import Final
 
 from turnline.core import event_types as ev
+from turnline.core.codec import split
 from turnline.core.envelope import Envelope
 from turnline.hub.timers import Clock, NewId
 from turnline.log.base import Bell, Log
@@ -74,7 +78,8 @@ class AuditLog:
     def note_envelopes(self, envelopes: Iterable[Envelope]) -> None:
         """Note lines of a channel that are governance: their types are in `AUDITED`."""
         for envelope in envelopes:
-            facts = {key: value for key, value in envelope.event_data.items() if key in _AUDITED_FACTS}
+            structure, _ = split(envelope.event_type, envelope.event_data)
+            facts = {key: value for key, value in structure.items() if key in _AUDITED_FACTS}
             what = AUDITED[envelope.event_type]
             self.note(what, channel_id=envelope.channel_id, seq=envelope.seq, **facts)
 

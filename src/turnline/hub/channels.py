@@ -222,6 +222,8 @@ class Channels:
         self._open: OrderedDict[str, Entry] = OrderedDict()
         self._over: OrderedDict[str, Entry] = OrderedDict()
         """The entries of open channels and of closed ones, each the least used first."""
+        self._forks: set[str] = set()
+        """Those of them that are forks."""
         self._hydrating: dict[str, asyncio.Task[None]] = {}
         self._wanted: Counter[str] = Counter()
         """Channel -> how many wait until it is read. Until they have it, it is not forgotten again."""
@@ -242,6 +244,8 @@ class Channels:
         """Take in an entry, or note its use, and forget the least used idle ones beyond the limit."""
         self._remove(entry.channel_id)
         (self._over if entry.is_over else self._open)[entry.channel_id] = entry
+        if entry.state.spec.forked_from is not None:
+            self._forks.add(entry.channel_id)
         entry.counted_bytes = entry.size
         self._bytes += entry.counted_bytes
         for entries in (self._over, self._open):
@@ -277,6 +281,7 @@ class Channels:
         entry = self._open.pop(channel_id, None) or self._over.pop(channel_id, None)
         if entry is not None:
             self._bytes -= entry.counted_bytes
+            self._forks.discard(channel_id)
 
     def note_told(self, channel_id: str, seq: int) -> None:
         """Note that this hub has acted on the channel up to line `seq`, by what the index said."""
@@ -356,12 +361,17 @@ class Channels:
         entry.advance(fresh.state, ())
 
     def forget(self, channel_id: str) -> None:
-        """Forget a channel, if nobody uses it just now; else it is read again."""
+        """Forget a channel, if it is not in use; else its last envelopes."""
         entry = self.cached(channel_id)
         if entry is not None:
             entry.forget_recent()
             if entry.is_idle:
                 self._remove(channel_id)
+
+    def forget_forks(self) -> None:
+        """Forget forks that are not in use: lines that they have from another channel were erased."""
+        for channel_id in tuple(self._forks):
+            self.forget(channel_id)
 
     def snapshot_if_due(self, entry: Entry) -> None:
         """Save the state in the background now and then, so that hydrating stays cheap."""

@@ -19,19 +19,22 @@ from typing import Final
 
 import msgspec
 
+from turnline.core.codec import erased_lines
 from turnline.core.directory import (
     DIRECTORY_CHANNEL,
     EV_PARTICIPANT_REGISTERED,
     EV_PARTICIPANT_REMOVED,
     EV_USER_SEEN,
+    UNREGISTERED,
     Directory,
     RegistrationPlan,
     fold_directory,
+    participant_id,
     plan_registration,
-    readable_id,
     skeleton,
 )
 from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.event_types import EV_PAYLOAD_ERASED
 from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
 from turnline.core.json import normalised
 from turnline.errors import BadDraft, ChannelQuarantined, CorruptRecord, DuplicateEnvelope, TurnlineError
@@ -64,6 +67,8 @@ class HubDirectory:
         self._on_removed = on_removed
         self._users: OrderedDict[str, str] = OrderedDict()
         """User id -> its skeleton. The user seen last is the last."""
+        self._user_lines: dict[str, int] = {}
+        """User id -> the line that names it."""
         self._users_remembered = users_remembered
 
     @property
@@ -97,7 +102,7 @@ class HubDirectory:
         plans = list[RegistrationPlan]()
 
         def decide() -> list[SystemLine]:
-            new_agent_id = readable_id(str(passport.name), self._new_id()[-8:])
+            new_agent_id = participant_id(passport, self._new_id()[-8:])
             plan = plan_registration(
                 self.known, passport, resume, rule, new_agent_id=new_agent_id, by=by, users=self._users
             )
@@ -111,13 +116,13 @@ class HubDirectory:
             ]
 
         await self.hydrate()  # Another hub may have registered or removed the name.
-        await self._channel.append(decide)
+        written = await self._channel.append(decide)
         _report_squatters(plans[-1])
-        return plans[-1]
+        return msgspec.structs.replace(plans[-1], seq=written[-1].seq if written else 0)
 
-    async def remove(self, agent_id: str) -> None:
+    async def remove(self, agent_id: str, *, reason: str = UNREGISTERED) -> None:
         """Remove a participant and free its name. Channels it took part in keep both."""
-        line = SystemLine(EV_PARTICIPANT_REMOVED, {"agent_id": agent_id})
+        line = SystemLine(EV_PARTICIPANT_REMOVED, {"agent_id": agent_id, "reason": reason})
         await self._channel.append(lambda: [line] if agent_id in self.known.by_id else [])
 
     async def note_user(self, user: str) -> None:
@@ -143,7 +148,7 @@ class HubDirectory:
         self._users[user] = skeleton(user)
         self._users.move_to_end(user)
         if len(self._users) > self._users_remembered:
-            self._users.popitem(last=False)
+            self._user_lines.pop(self._users.popitem(last=False)[0], None)
 
     async def learn(self, names: Iterable[str]) -> None:
         """Read the log if one of these ids or names is not known: another hub may have registered it."""
@@ -154,8 +159,16 @@ class HubDirectory:
         self.known = fold_directory(self.known, line)
         if line.event_type == EV_PARTICIPANT_REMOVED and self._on_removed is not None:
             self._on_removed(str(line.event_data.get("agent_id")))
-        elif line.event_type == EV_USER_SEEN:
-            self._remember(str(line.event_data.get("user", "")))
+        elif line.event_type == EV_USER_SEEN and not line.is_erased:
+            user = str(line.event_data.get("user", ""))
+            self._remember(user)
+            self._user_lines[user] = line.seq
+        elif line.event_type == EV_PAYLOAD_ERASED:
+            ranges = erased_lines(line)
+            for user, seq in list(self._user_lines.items()):
+                if any(first <= seq <= last for first, last in ranges):
+                    del self._user_lines[user]
+                    self._users.pop(user, None)
 
 
 def _report_squatters(plan: RegistrationPlan) -> None:

@@ -45,6 +45,7 @@ class Following:
         found: Callable[[Entry], None],
         is_open: Callable[[str], bool],
         pruned: Callable[[str], None],
+        erased: Callable[[str], None],
     ) -> None:
         self._log = log
         self._channels = channels
@@ -59,6 +60,8 @@ class Following:
         """Says whether this hub knows a channel as open."""
         self._pruned = pruned
         """Forgets a channel that is not on the log any more."""
+        self._erased = erased
+        """Drops what is kept of a channel beside its entry, which is read again."""
 
     async def run(self, position: int) -> None:
         """Follow what stands behind `position`; while the log cannot be read, try again."""
@@ -91,6 +94,8 @@ class Following:
         elif not head.channel_id.startswith("_"):
             await self._opening.settled(head.channel_id)
             entry = self._channels.cached(head.channel_id)
+            if head.closed and not self._is_open(head.channel_id) and _goes_on(entry, head):
+                self._erased(head.channel_id)
             if entry is not None and entry.told_seq < head.seq <= entry.state.seq:
                 self._found(entry)  # Somebody has read it before we came.
             elif entry is not None:
@@ -102,3 +107,8 @@ class Following:
                     self._found(entry)
                     # The read may have begun for others, before this line was there.
                     self._posting.follow(entry, head.seq)
+
+
+def _goes_on(entry: Entry | None, head: Head) -> bool:
+    """Whether a channel that was closed before has a new line: one that says what was erased (Y1)."""
+    return entry is None or (entry.is_over and head.seq > entry.state.seq)

@@ -149,9 +149,14 @@ class History:
         return difference(await self._side(a), await self._side(b))
 
     async def what_if(self, channel_id: str, graph: TransitionGraph | JsonObject | str) -> WhatIf:
-        """Say where another graph would have moved the floor differently, turn by turn."""
+        """Say where another graph would have moved the floor differently, turn by turn.
+
+        Raises `PastErased` if content of the channel was erased.
+        """
         graph = graph if isinstance(graph, TransitionGraph) else TransitionGraph.loads(graph)
-        return what_if([one async for one in self.states(channel_id)], graph)
+        past = [one async for one in self.states(channel_id)]
+        past[-1][1].check_complete()
+        return what_if(past, graph)
 
     # Inside.
 
@@ -215,6 +220,12 @@ class History:
                 self._kept.move_to_end((channel_id, at))
                 return self._channels.adapter(state.spec.type), state
         return None
+
+    def forget(self, channel_id: str) -> None:
+        """Forget the states of a channel whose content was erased, and of forks, which may have its lines."""
+        for key, state in list(self._kept.items()):
+            if key[0] == channel_id or state.spec.forked_from is not None:
+                del self._kept[key]
 
     def _keep(self, channel_id: str, state: State) -> None:
         if state.seq % EVERY == 0:

@@ -25,7 +25,7 @@ from turnline.core.adapter import AnyAdapter
 from turnline.core.adapters import built_in
 from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState
 from turnline.core.codec import encode as encode_line
-from turnline.core.directory import DIRECTORY_CHANNEL, RECLAIMED
+from turnline.core.directory import DIRECTORY_CHANNEL, RECLAIMED, UNREGISTERED
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.expectations import REMOVED, Deadline, absences
 from turnline.core.governance import (
@@ -149,8 +149,9 @@ class Hub:
             place=self._gate.opening,
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
-        erasing = Erasing(self, self._channels)
-        self.erase, self.forget_pruned = erasing.erase, erasing.forget
+        self._erasing = Erasing(self, self._channels, self._posting)
+        self.erase, self.forget = self._erasing.erase, self._erasing.forget
+        self.forget_pruned = self._erasing.forget_pruned
         self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
         lease_seconds, process = options.get("lease_seconds", LEASE_SECONDS), options.get("process", worker)
         self.turns = Turns(self, lease_seconds=lease_seconds, process=process)
@@ -227,12 +228,11 @@ class Hub:
         for one in plan.squatters:
             self._forget(one, reason=RECLAIMED)
         if plan.is_change:
-            self.audit_log.note(
-                "registered", agent_id=plan.registration.agent_id, name=plan.registration.name
-            )
+            where = {"channel_id": DIRECTORY_CHANNEL, "seq": plan.seq}
+            self.audit_log.note("registered", agent_id=plan.registration.agent_id, **where)
         return plan.registration
 
-    async def unregister(self, name: str) -> None:
+    async def unregister(self, name: str, *, reason: str = UNREGISTERED) -> None:
         """Remove a participant: it cannot be addressed any more, and its name is free.
 
         Channels that it is on keep its id and name. A turn that it has, or gets later, fails with the error
@@ -240,8 +240,8 @@ class Hub:
         """
         self._check_open()
         registration = await self.lookup(name)
-        await self._directory.remove(registration.agent_id)
-        self._forget(registration, reason="unregistered")
+        await self._directory.remove(registration.agent_id, reason=reason)
+        self._forget(registration, reason=reason)
 
     def attach(self, agent_id: str, receiver: Receiver) -> None:
         """From now on `receiver` is woken for this participant; also for what waits for it already."""
@@ -488,6 +488,7 @@ class Hub:
                 found=self._found,
                 is_open=self._open.__contains__,
                 pruned=self.forget_pruned,
+                erased=self._erasing.drop,
             )
             self._tasks.append(asyncio.create_task(following.run(position)))
 
@@ -681,7 +682,7 @@ class Hub:
     def _forget(self, one: Registration, *, reason: str) -> None:
         self._delivery.detach(one.agent_id)
         self._gate.rates.forget(one.agent_id)
-        self.audit_log.note("removed", agent_id=one.agent_id, name=one.name, reason=reason)
+        self.audit_log.note("removed", agent_id=one.agent_id, reason=reason)
 
     def _check_open(self) -> None:
         if self._closed:

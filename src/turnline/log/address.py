@@ -75,7 +75,7 @@ def _nats(rest: str) -> Log:
     try:
         from turnline.log.nats import NatsLog  # noqa: PLC0415  Only whoever asks for it needs nats-py.
     except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("nats"):
+        if not (error.name or "").startswith(("nats", "cryptography")):
             raise
         raise MissingExtra("logs on NATS", extra="nats") from None
     return NatsLog(f"nats:{rest}")

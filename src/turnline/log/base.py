@@ -164,8 +164,12 @@ class Erases(Protocol):
         """Append `note`, a `payload.erased`, and delete the content of the lines that it names.
 
         The channel's snapshot goes with it. Raises what `append` raises. Where the two are not one
-        transaction, the note comes first, and `erase` with no note to write finishes the deletion.
+        transaction, the note comes first, and `finish_erasing` does what a crash left to do.
         """
+        ...
+
+    async def finish_erasing(self, channel_id: str) -> None:
+        """Delete the content that lines on the log name as erased, if some is left, and the snapshot."""
         ...
 
     async def compact(self) -> None:
@@ -315,13 +319,14 @@ def check_append(channel_id: str, envelopes: Sequence[Envelope], *, after: int) 
             )
 
 
-_LAST: Final = frozenset({EV_CHANNEL_CLOSED, EV_PAYLOAD_ERASED})
-"""Only lines that say what was erased follow `channel.closed` (Y1)."""
+def closes(channel_id: str, event_type: str) -> bool:
+    """Return whether a channel whose last line is of this type is closed.
 
-
-def closes(event_type: str) -> bool:
-    """Return whether a channel whose last line is of this type is closed."""
-    return event_type in _LAST
+    After `channel.closed` come only lines that say what was erased (Y1). A system channel goes on after them.
+    """
+    if event_type == EV_PAYLOAD_ERASED:
+        return not channel_id.startswith("_")
+    return event_type == EV_CHANNEL_CLOSED
 
 
 class Erasures:
@@ -337,6 +342,11 @@ class Erasures:
         elif envelope.event_type == EV_PAYLOAD_ERASED and self._missing:
             for first, last in erased_lines(envelope):
                 self._missing = {seq for seq in self._missing if not first <= seq <= last}
+
+    @property
+    def is_missing_any(self) -> bool:
+        """Whether content is missing, and no line so far says that it was erased."""
+        return bool(self._missing)
 
     def check(self) -> None:
         """Raise `CorruptRecord` at the first line whose content is missing and was not erased."""

@@ -108,7 +108,7 @@ async def _nats(address: str, watch: Watch) -> Checkup:
     try:
         from turnline.log.nats_checkup import check_up_nats  # noqa: PLC0415  Only whoever asks needs nats-py.
     except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("nats"):
+        if not (error.name or "").startswith(("nats", "cryptography")):
             raise
         raise MissingExtra("logs on NATS", extra="nats") from None
     return await check_up_nats(address, watch)

@@ -172,6 +172,10 @@ class ForkingLog:
         own = replace(_shift_lines(note, -before), seq=note.seq - before)
         await inner.erase(channel_id, own, after=after - before, row=row)
 
+    async def finish_erasing(self, channel_id: str) -> None:
+        if isinstance(self._inner, Erases):
+            await self._inner.finish_erasing(channel_id)
+
     # What is pruned and restored are a channel's own lines: see `Prunes`.
 
     async def prune(self, tombstones: Sequence[Tombstone]) -> None:

@@ -133,6 +133,9 @@ class MemoryLog:
             records[first - 1 : last] = [replace(one, payload=None) for one in records[first - 1 : last]]
         self._snapshots.pop(channel_id, None)
 
+    async def finish_erasing(self, channel_id: str) -> None:
+        self._snapshots.pop(channel_id, None)
+
     async def compact(self) -> None:
         """Do nothing: there is no file."""
 
@@ -187,7 +190,7 @@ class MemoryLog:
                 return
             self._hidden.pop(channel_id, None)
             del self._tombstones[channel_id]
-            self._keep(channel_id, records, closed=closes(envelopes[-1].event_type))
+            self._keep(channel_id, records, closed=closes(channel_id, envelopes[-1].event_type))
         self._bell.ring()
 
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
@@ -220,7 +223,7 @@ class MemoryLog:
         previous = records[-1].hash if records else NO_HASH
         added = seal_all(envelopes, previous, salt=self._new_salt())
         # From here on nothing can fail, so all of them are kept, or none were.
-        self._keep(channel_id, added, closed=closes(envelopes[-1].event_type))
+        self._keep(channel_id, added, closed=closes(channel_id, envelopes[-1].event_type))
 
     def _keep(self, channel_id: str, added: list[Record], *, closed: bool) -> None:
         self.records.setdefault(channel_id, []).extend(added)

@@ -21,13 +21,17 @@ what the process knows of the channel: see `nats_channel`.
 
 Rule 3: a position is a stream sequence. Several event loops may share one
 `NatsLog`; each has a connection of its own.
+
+Rule 4: content is encrypted (`nats_keys`), and messages of the log are never
+deleted. Content counts as erased from the moment a `payload.erased` names it;
+its key is destroyed after that.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import AbstractEventLoop
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from itertools import count
@@ -35,8 +39,10 @@ from secrets import token_bytes
 from typing import Final
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from turnline.core.channel import ChannelFilter, ChannelRow
-from turnline.core.codec import SALT_BYTES, seal_all, unseal
+from turnline.core.codec import SALT_BYTES, Record, seal_all, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import ChannelPruned, CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
 from turnline.log.base import Erasures, Head, Tombstone, check_append, check_restored
@@ -44,6 +50,7 @@ from turnline.log.nats_address import NatsAddress
 from turnline.log.nats_channel import SHORT, Channel, Place
 from turnline.log.nats_connection import NATS_RAISES, Connection, Refused, reason
 from turnline.log.nats_index import Index
+from turnline.log.nats_keys import CIPHER_BYTES, ChannelKeys, Keys, part_in
 from turnline.log.nats_message import (
     EXPECTED_POSITION,
     EXPECTED_STREAM,
@@ -79,9 +86,10 @@ class Session:
     def __init__(self, address: NatsAddress, *, patience_seconds: float) -> None:
         self.connection = Connection(address, patience_seconds=patience_seconds)
         self.reader = Reader(self.connection, address.stream)
-        self.index = Index(self.connection)
+        self.keys = Keys(self.connection)
+        self.index = Index(self.connection, self.keys)
         self.rows = RowCache(self.reader, self.index.reader, self._first_line)
-        self.pruning = Pruning(self.connection, self.reader, self.index, self.rows)
+        self.pruning = Pruning(self.connection, self.reader, self.index, self.rows, self.keys)
         self.durability = ""
         self._channels: OrderedDict[str, Channel] = OrderedDict()
         self._opening = asyncio.Lock()
@@ -95,13 +103,14 @@ class Session:
                 self.durability = durability
 
     async def _first_line(self, channel_id: str) -> Envelope | None:
-        return await first_line(self.reader, channel_id)
+        return await first_line(self.reader, ChannelKeys(self.keys, channel_id))
 
     def channel(self, channel_id: str) -> Channel:
         """Return what is known of a channel, perhaps nothing yet."""
         channel = self._channels.get(channel_id)
         if channel is None:
-            channel = Channel(channel_id, f"{self.reader.stream}.{token(channel_id)}")
+            subject = f"{self.reader.stream}.{token(channel_id)}"
+            channel = Channel(channel_id, subject, ChannelKeys(self.keys, channel_id))
             self._channels[channel_id] = channel
         self._channels.move_to_end(channel_id)
         if len(self._channels) > MAX_CHANNELS:
@@ -169,24 +178,28 @@ class NatsLog:
     async def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
         session = await self._session()
         channel = session.channel(channel_id)
-        whole = await channel.catch_up(session.reader)
-        if channel.is_pruned:
-            return
-        damage, places, previous = channel.damage, channel.since(after), b""
-        erasures = Erasures(channel_id)
-        async with aclosing(_messages(session.reader, channel, places, whole)) as messages:
-            async for message in messages:
-                before, records = unpack(channel_id, message, seq=after + 1)
-                previous = previous or before
-                for record in records:
-                    if record.seq > after:
-                        envelope = unseal(channel_id, record, previous=previous, seq=after + 1)
-                        erasures.add(envelope)
-                        yield envelope
-                        after = record.seq
-                    previous = record.hash
-        if damage is not None and damage.seq > after:
-            raise damage
+        erasures, previous = Erasures(channel_id), b""
+        while True:
+            whole = await channel.catch_up(session.reader)
+            if channel.is_pruned:
+                return
+            damage, places = channel.damage, channel.since(after)
+            async with aclosing(_messages(session.reader, channel, places, whole)) as messages:
+                async for message in messages:
+                    before, records = unpack(channel_id, message, seq=after + 1)
+                    previous = previous or before
+                    for record in records:
+                        if record.seq > after:
+                            kept = await _content(channel, record)
+                            envelope = unseal(channel_id, kept, previous=previous, seq=after + 1)
+                            erasures.add(envelope)
+                            yield envelope
+                            after = record.seq
+                        previous = record.hash
+            if damage is not None and damage.seq > after:
+                raise damage
+            if not places or not erasures.is_missing_any:
+                break  # A key that is gone was destroyed after a line that says so: that is read as well.
         erasures.check()
 
     async def find(self, channel_id: str, envelope_id: str) -> Envelope | None:
@@ -206,7 +219,8 @@ class NatsLog:
         previous, records = unpack(channel_id, message, seq=seq)
         for record in records:
             if record.envelope_id == envelope_id:
-                return unseal(channel_id, record, previous=previous, seq=record.seq)
+                kept = await _content(channel, record)
+                return unseal(channel_id, kept, previous=previous, seq=record.seq)
             previous = record.hash
         raise CorruptRecord(channel_id, seq=seq, because=f"its message has no envelope {envelope_id!r}")
 
@@ -304,6 +318,7 @@ class NatsLog:
                 if tombstone is not None and not after:
                     await session.index.note_undeleted(channel_id)
                     await session.pruning.clear(channel_id)
+                    channel.keys.forget()
                 await channel.catch_up(session.reader)
                 if tombstone is not None and channel.seq != after:
                     raise LogConflict(channel_id, after=after, found=channel.seq)
@@ -313,6 +328,26 @@ class NatsLog:
                     return
                 await self._write(session, channel, envelopes, None)
                 await session.pruning.finish_restore(channel_id, first=channel.places[0].position)
+
+    async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+        """See `Erases`: the note first, then the keys."""
+        await self.append(channel_id, [note], after=after, row=row)
+        await self.finish_erasing(channel_id)
+
+    async def finish_erasing(self, channel_id: str) -> None:
+        with self._told():
+            session = await self._session()
+            channel = session.channel(channel_id)
+            await channel.catch_up(session.reader)
+            if channel.is_pruned:
+                return  # Its keys are destroyed with its lines.
+            channel.undamaged()
+            await session.keys.destroy(channel_id, await _parts_to_destroy(session.reader, channel))
+            channel.keys.forget()
+            await session.index.delete_snapshots(channel_id)
+
+    async def compact(self) -> None:
+        """Do nothing: a key is overwritten where it was, and the rest cannot be read without it."""
 
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
         with self._told():
@@ -370,9 +405,9 @@ class NatsLog:
         """Write an append, with `more` headers. Raises `LogConflict`, and `ChannelPruned`."""
         # Others who read may move the channel on while this waits, so all of it is said at once.
         expected = channel.position
-        records = seal_all(envelopes, channel.hash, salt=token_bytes(SALT_BYTES))
+        previous, after, note = channel.hash, channel.seq, channel.note
+        records = seal_all(envelopes, previous, salt=token_bytes(SALT_BYTES))
         told = summary(envelopes, records)
-        payload = pack(records, channel.hash)
         of_row = {} if row is None else headers_of_row(row)
         headers = (
             headers_of(told)
@@ -385,10 +420,18 @@ class NatsLog:
             }
         )
         opens = not told.closed and (channel.closed or not channel.places)
-        await self._refuse_large(session, payload, headers)
-        if opens:
-            await session.index.open(channel.channel_id)
-        position = await self._land(session, channel, payload, headers, after=told.first - 1)
+        size = len(pack(records, previous)) + len(records) * CIPHER_BYTES
+        await self._refuse_large(session, size, headers)
+        before = [session.index.open(channel.channel_id)] if opens else []
+        await asyncio.gather(*before, *([] if after else [channel.keys.begin()]))
+        encrypted = await channel.keys.encrypt(envelopes, records, note=note)
+        if encrypted is None:
+            await channel.catch_up(session.reader)
+            if channel.seq == after:
+                raise CorruptRecord(channel.channel_id, seq=after + 1, because="the channel's key is gone")
+            raise LogConflict(channel.channel_id, after=after, found=channel.seq)
+        payload = pack(encrypted, previous)
+        position = await self._land(session, channel, payload, headers, after=after)
         await channel.landed(told, position=position, behind=expected, is_pruned=bool(more))
         if row is not None and not of_row:
             await session.index.save_row(row, channel.channel_id, seq=told.last)
@@ -433,8 +476,8 @@ class NatsLog:
         if is_hidden(await session.reader.last(session.channel(channel_id).subject)):
             raise ChannelPruned(channel_id)
 
-    async def _refuse_large(self, session: Session, payload: bytes, headers: dict[str, str]) -> None:
-        size = len(payload) + sum(len(name) + len(value) + HEADER_BYTES for name, value in headers.items())
+    async def _refuse_large(self, session: Session, size: int, headers: dict[str, str]) -> None:
+        size += sum(len(name) + len(value) + HEADER_BYTES for name, value in headers.items())
         limit = await session.connection.max_payload()
         if size > limit:
             because = f"an append of {size} bytes is more than the `max_payload` of its servers, {limit}"
@@ -457,6 +500,31 @@ async def _messages(
             channel.forget()
             raise CorruptRecord(channel.channel_id, seq=place.first, because="its message is missing")
         yield found
+
+
+async def _content(channel: Channel, record: Record) -> Record:
+    """Return the record with its content, or without it if that is erased."""
+    return (
+        replace(record, payload=None) if record.seq in channel.erased else await channel.keys.decrypt(record)
+    )
+
+
+async def _parts_to_destroy(reader: Reader, channel: Channel) -> dict[str, list[int]]:
+    """Return the parts of which lines are erased, and which of their lines stay."""
+    staying, gone = defaultdict[str, list[int]](list), set[str]()
+    if not channel.erased:
+        return {}
+    async with aclosing(_messages(reader, channel, channel.places, {})) as messages:
+        async for message in messages:
+            _, records = unpack(channel.channel_id, message, seq=0)
+            for record in records:
+                if record.payload is None:
+                    continue
+                if record.seq in channel.erased:
+                    gone.add(part_in(record))
+                else:
+                    staying[part_in(record)].append(record.seq)
+    return {part: staying[part] for part in sorted(gone)}
 
 
 def _refuse_known(channel: Channel, envelopes: Sequence[Envelope]) -> None:

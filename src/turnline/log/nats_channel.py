@@ -18,10 +18,20 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnline.core.codec import NO_HASH
 from turnline.errors import ChannelPruned, CorruptRecord
-from turnline.log.nats_message import RESTORING, TOMBSTONE, Message, Summary, summary_of, unpack
+from turnline.log.nats_keys import ChannelKeys
+from turnline.log.nats_message import (
+    RESTORING,
+    TOMBSTONE,
+    Message,
+    Summary,
+    erased_in,
+    summary_of,
+    unpack,
+)
 from turnline.log.nats_reader import Reader
 
 SHORT: Final = 16
@@ -39,8 +49,9 @@ class Place(Struct, frozen=True):
 class Channel:
     """A channel as far as it has been read."""
 
-    def __init__(self, channel_id: str, subject: str) -> None:
+    def __init__(self, channel_id: str, subject: str, keys: ChannelKeys) -> None:
         self.channel_id = channel_id
+        self.keys = keys
         self.subject = subject
         self.places: list[Place] = []
         self.ids: dict[str, int] = {}
@@ -50,6 +61,10 @@ class Channel:
         self.is_pruned = False
         self._start = 0
         """The position of the tombstone that the lines come after; 0 if there was none."""
+        self.note = 0
+        """The last `payload.erased`; 0 if there is none."""
+        self.erased: set[int] = set()
+        """The lines whose content is erased, whether or not their keys are destroyed already."""
         self.damage: CorruptRecord | None = None
         """Why nothing behind the last place is known."""
         self.appending = asyncio.Lock()
@@ -86,6 +101,8 @@ class Channel:
         """Forget all lines; those that are there come after the position `start`."""
         self.places, self.ids, self.hash = [], {}, NO_HASH
         self.closed, self.is_pruned, self._start = False, False, start
+        self.note, self.erased = 0, set()
+        self.keys.forget()
 
     async def landed(self, told: Summary, *, position: int, behind: int, is_pruned: bool) -> None:
         """Note this process's own append, unless it has been read back already."""
@@ -151,22 +168,28 @@ class Channel:
             because = f"it is missing; the next one found is {told.first}"
             self.damage = CorruptRecord(self.channel_id, seq=seq, because=because)
             return
-        if told.ids is None:
-            told = await self._with_ids(told, message, reader)
+        if told.ids is None or told.erased is None:
+            told = await self._from_payload(told, message, reader)
         self._add(told, message.position)
         self.is_pruned = RESTORING in message.headers
 
-    async def _with_ids(self, told: Summary, message: Message, reader: Reader) -> Summary:
+    async def _from_payload(self, told: Summary, message: Message, reader: Reader) -> Summary:
+        """Return what the headers say with what is too long for them."""
         found = message if message.payload else await reader.at(message.position)
         try:
             _, records = unpack(self.channel_id, found or message, seq=told.first)
-        except CorruptRecord:
+            erased = erased_in(records)
+        except (CorruptRecord, ValueError):
             return told  # Its ids are lost with it; whoever reads it is told.
-        ids = tuple(record.envelope_id for record in records)
-        return Summary(first=told.first, last=told.last, hash=told.hash, closed=told.closed, ids=ids)
+        return replace(told, ids=tuple(record.envelope_id for record in records), erased=erased)
 
     def _add(self, told: Summary, position: int) -> None:
         self.places.append(Place(told.first, told.last, position))
         self.ids.update((envelope_id, position) for envelope_id in told.ids or ())
         self.hash = told.hash
         self.closed = told.closed
+        for note, first, last in told.erased or ():
+            self.note = max(self.note, min(note, told.last))
+            self.erased.update(range(max(first, 1), min(last, told.last) + 1))
+        if told.erased:
+            self.keys.forget()

@@ -15,12 +15,15 @@ from turnline.log.nats_records import StreamFacts
 from turnline.log.nats_stream import (
     FIXED,
     INDEX,
+    KEYS,
     LOG,
     NO_STREAM,
     REPLICAS,
     UNLIMITED,
     index_of,
     index_subjects_of,
+    keys_of,
+    keys_subjects_of,
     subjects_of,
     unlike,
 )
@@ -64,6 +67,7 @@ class _Found(Struct, frozen=True, kw_only=True):
     stream: StreamFacts | None
     """None: there is none yet."""
     index: StreamFacts | None
+    keys: StreamFacts | None
     fixed: _Fixed
     account: _Account
     version: str
@@ -86,6 +90,7 @@ async def check_up_nats(address: str, watch: Watch, *, patience_seconds: float =
         name = connection.address.stream
         stream = await _asked(connection, name, StreamFacts)
         index = await _asked(connection, index_of(name), StreamFacts)
+        keys = await _asked(connection, keys_of(name), StreamFacts)
         more = await _asked(connection, name, _More) or _More()
         here, begun = watch.now(), watch.seconds()
         account = await connection.ask("INFO", {}, _Account)
@@ -100,6 +105,7 @@ async def check_up_nats(address: str, watch: Watch, *, patience_seconds: float =
         name=name,
         stream=stream,
         index=index,
+        keys=keys,
         fixed=more.config,
         account=account,
         version=version,
@@ -169,6 +175,9 @@ def _settings(found: _Found) -> Iterator[Finding]:
     if found.index is not None:
         for name, value, expected in unlike(found.index.config, INDEX, index_subjects_of(found.name)):
             yield Finding(f"index stream setting {name}", repr(value), repr(expected), do)
+    if found.keys is not None:
+        for name, value, expected in unlike(found.keys.config, KEYS, keys_subjects_of(found.name)):
+            yield Finding(f"key stream setting {name}", repr(value), repr(expected), do)
     if found.stream is None:
         return
     for name, value, expected in unlike(found.stream.config, LOG, subjects_of(found.name)):

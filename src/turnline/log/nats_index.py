@@ -1,7 +1,7 @@
 """Which channels of a `NatsLog` are open, and folded states: a stream beside the log.
 
     <stream>_index.open.<channel>        there before the channel's first append, gone after its last
-    <stream>_index.snapshot.<channel>    a cache with checksums of its own
+    <stream>_index.snapshot.<channel>    a cache with checksums of its own, encrypted (`nats_keys`)
     <stream>_index.row.<channel>         the channel's row, if it was not written with an append
     <stream>_index.pruned.<channel>      its tombstone, before that on the log; gone after it was restored
     <stream>_index.undeleted.<channel>   lines of a pruned channel may be left, or not all restored
@@ -21,6 +21,7 @@ from turnline.core.channel import ChannelRow
 from turnline.errors import LogUnavailable
 from turnline.log.base import Tombstone, read_tombstone, write_tombstone
 from turnline.log.nats_connection import Answer, Connection, Refused
+from turnline.log.nats_keys import ChannelKeys, Keys
 from turnline.log.nats_message import SEQ, channel_of, head_of, row_alone_of, token
 from turnline.log.nats_reader import Reader
 from turnline.log.nats_stream import index_of
@@ -34,8 +35,9 @@ HEADER_BYTES: Final = 1_024
 class Index:
     """The second stream."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, keys: Keys) -> None:
         self._connection = connection
+        self._keys = keys
         self._stream = index_of(connection.address.stream)
         self.reader = Reader(connection, self._stream)
 
@@ -65,8 +67,10 @@ class Index:
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
         if len(body) + HEADER_BYTES > await self._connection.max_payload():
             return  # A cache may forget.
-        headers = {SEQ: str(seq), CHECKSUM: snapshot_checksum(channel_id, seq, body).hex()}
-        await self._put(self._snapshot(channel_id), body, headers)
+        encrypted = await ChannelKeys(self._keys, channel_id).encrypt_snapshot(body)
+        if encrypted is not None:
+            headers = {SEQ: str(seq), CHECKSUM: snapshot_checksum(channel_id, seq, encrypted).hex()}
+            await self._put(self._snapshot(channel_id), encrypted, headers)
 
     async def load_snapshot(self, channel_id: str) -> tuple[int, bytes] | None:
         message = await self.reader.last(self._snapshot(channel_id))
@@ -74,7 +78,10 @@ class Index:
             return None
         seq = int(message.headers[SEQ])
         checksum = snapshot_checksum(channel_id, seq, message.payload).hex()
-        return (seq, message.payload) if message.headers.get(CHECKSUM) == checksum else None
+        if message.headers.get(CHECKSUM) != checksum:
+            return None
+        body = await ChannelKeys(self._keys, channel_id).decrypt_snapshot(message.payload)
+        return None if body is None else (seq, body)
 
     async def save_row(self, row: ChannelRow, channel_id: str, *, seq: int) -> None:
         """Keep a row for the append that ended at `seq`. One that is too large is not kept."""
@@ -114,8 +121,8 @@ class Index:
         if await self.reader.last(row) is not None:
             await self._put(row, b"", {})  # A reader that looks for the last row finds one.
 
-    async def delete_snapshots(self) -> None:
-        await self._purge(f"{self._stream}.snapshot.*")
+    async def delete_snapshots(self, channel_id: str | None = None) -> None:
+        await self._purge(f"{self._stream}.snapshot.*" if channel_id is None else self._snapshot(channel_id))
 
     def _pruned(self, channel_id: str) -> str:
         return f"{self._stream}.pruned.{token(channel_id)}"

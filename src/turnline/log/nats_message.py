@@ -22,8 +22,9 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from turnline.core.channel import ChannelRow
-from turnline.core.codec import Record
+from turnline.core.codec import Record, erased_lines, is_id, ranges_in, read_structure
 from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_PAYLOAD_ERASED
 from turnline.errors import CorruptRecord
 from turnline.log.base import Head, closes
 
@@ -42,13 +43,19 @@ HASH: Final = "Turnline-Hash"
 CLOSED: Final = "Turnline-Closed"
 IDS: Final = "Turnline-Ids"
 ROW: Final = "Turnline-Row"
-"""The channel's row in the index, without labels."""
+"""The channel's row in the index, without what is about people."""
 LABELLED: Final = "Turnline-Labelled"
 SEQ: Final = "Turnline-Seq"
 TOMBSTONE: Final = "Turnline-Tombstone"
 """The message stands in the place of a pruned channel (Y3)."""
 RESTORING: Final = "Turnline-Restoring"
 """The append brings back lines of a pruned channel, and others follow."""
+ERASED: Final = "Turnline-Erased"
+"""The lines that the `payload.erased` of an append name: `12:4-4,12:7-9`. They count at once, also where
+their keys are not destroyed yet."""
+MAX_ERASED_CHARACTERS: Final = 16_000
+_MANY: Final = "many"
+"""Stands for more ranges than fit into a header; they are in the payload."""
 MAX_ROW_CHARACTERS: Final = 16_000
 """A row that needs more is written alone, after the append."""
 
@@ -76,14 +83,17 @@ class Summary(Struct, frozen=True, kw_only=True):
     closed: bool
     ids: tuple[str, ...] | None
     """None: there are too many for a header; they are in the payload."""
+    erased: tuple[tuple[int, int, int], ...] | None = ()
+    """The seq of a `payload.erased`, and the first and the last line of a range. None: as for ids."""
 
 
 class RowHeaders(Struct, frozen=True):
     """A channel's row as headers have it."""
 
     row: ChannelRow
-    """Without labels, which are about people."""
-    has_labels: bool
+    """Without labels and a user's address, which are about people."""
+    has_more: bool
+    """Whether the channel's first line has what is left out here."""
 
 
 class _Payload(Struct, array_like=True, frozen=True):
@@ -136,9 +146,25 @@ def summary(envelopes: Sequence[Envelope], records: Sequence[Record]) -> Summary
         first=records[0].seq,
         last=records[-1].seq,
         hash=records[-1].hash,
-        closed=closes(envelopes[-1].event_type),
+        closed=closes(envelopes[-1].channel_id, envelopes[-1].event_type),
         ids=tuple(record.envelope_id for record in records),
+        erased=tuple((one.seq, *lines) for one in envelopes for lines in _erased_by(one)),
     )
+
+
+def erased_in(records: Sequence[Record]) -> tuple[tuple[int, int, int], ...]:
+    """Return what the `payload.erased` among some records name. Raises `ValueError`."""
+    return tuple(
+        (record.seq, first, last)
+        for record in records
+        if record.payload is None  # All of such a line is structure.
+        and (found := read_structure(record.head)).type == EV_PAYLOAD_ERASED
+        for first, last in ranges_in(found.data)
+    )
+
+
+def _erased_by(envelope: Envelope) -> list[tuple[int, int]]:
+    return erased_lines(envelope) if envelope.event_type == EV_PAYLOAD_ERASED else []
 
 
 def headers_of(told: Summary) -> dict[str, str]:
@@ -148,22 +174,31 @@ def headers_of(told: Summary) -> dict[str, str]:
         HASH: told.hash.hex(),
         CLOSED: "yes" if told.closed else "no",
     }
+    if told.erased:
+        written = ",".join(f"{note}:{first}-{last}" for note, first, last in told.erased)
+        headers[ERASED] = written if len(written) <= MAX_ERASED_CHARACTERS else _MANY
     ids = ",".join(quote(envelope_id, safe="") for envelope_id in told.ids or ())
     return headers if len(ids) > MAX_IDS_CHARACTERS else headers | {IDS: ids}
 
 
 def headers_of_row(row: ChannelRow) -> dict[str, str]:
-    """Return a row as headers, without its labels. Nothing if it is too large."""
-    written = quote(_row_encoder.encode(replace(row, labels={})), safe=_ROW_SAFE)
+    """Return a row as headers, without what is about people. Nothing if it is too large."""
+    bare = _without_people(row)
+    written = quote(_row_encoder.encode(bare), safe=_ROW_SAFE)
     if len(written) > MAX_ROW_CHARACTERS:
         return {}
-    return {ROW: written, LABELLED: "yes" if row.labels else "no"}
+    return {ROW: written, LABELLED: "no" if bare == row else "yes"}
+
+
+def _without_people(row: ChannelRow) -> ChannelRow:
+    """Return a row without labels, and without a user id that is more than an id, such as an address."""
+    return replace(row, labels={}, forked_for=row.forked_for if is_id(row.forked_for) else "")
 
 
 def row_alone_of(row: ChannelRow, seq: int) -> tuple[bytes, dict[str, str]]:
     """Return the payload and the headers of a row that is written alone, for the append up to `seq`."""
-    payload = _row_encoder.encode(replace(row, labels={}))
-    return payload, {SEQ: str(seq), LABELLED: "yes" if row.labels else "no"}
+    bare = _without_people(row)
+    return _row_encoder.encode(bare), {SEQ: str(seq), LABELLED: "no" if bare == row else "yes"}
 
 
 def row_in(message: Message) -> RowHeaders | None:
@@ -195,12 +230,24 @@ def summary_of(message: Message) -> Summary:
         hash=bytes.fromhex(headers[HASH]),
         closed=headers[CLOSED] == "yes",
         ids=None if ids is None else tuple(map(unquote, ids.split(","))),
+        erased=_erased_of(headers.get(ERASED, "")),
     )
 
 
 def is_hidden(last: Message | None) -> bool:
     """Whether the channel whose last message this is was pruned, and is not restored as a whole."""
     return last is not None and (TOMBSTONE in last.headers or RESTORING in last.headers)
+
+
+def _erased_of(written: str) -> tuple[tuple[int, int, int], ...] | None:
+    if written == _MANY:
+        return None
+    found = list[tuple[int, int, int]]()
+    for one in written.split(",") if written else ():
+        note, _, lines = one.partition(":")
+        first, _, last = lines.partition("-")
+        found.append((int(note), int(first), int(last)))
+    return tuple(found)
 
 
 def head_of(message: Message) -> Head:

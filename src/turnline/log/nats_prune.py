@@ -20,6 +20,7 @@ from turnline.errors import LogConflict, OriginInUse
 from turnline.log.base import Tombstone, write_tombstone
 from turnline.log.nats_connection import NATS_RAISES, Answer, Connection, Refused, reason
 from turnline.log.nats_index import Index
+from turnline.log.nats_keys import Keys
 from turnline.log.nats_message import (
     EXPECTED_POSITION,
     EXPECTED_STREAM,
@@ -45,11 +46,14 @@ class _Plan(Struct, frozen=True):
 class Pruning:
     """Prunes channels of one log, in one event loop."""
 
-    def __init__(self, connection: Connection, reader: Reader, index: Index, rows: RowCache) -> None:
+    def __init__(
+        self, connection: Connection, reader: Reader, index: Index, rows: RowCache, keys: Keys
+    ) -> None:
         self._connection = connection
         self._reader = reader
         self._index = index
         self._rows = rows
+        self._keys = keys
 
     async def prune(self, tombstones: Sequence[Tombstone]) -> None:
         """See `Prunes.prune`."""
@@ -128,6 +132,7 @@ class Pruning:
             lines = summary_of(last).last
             position = await self._publish(_Plan(tombstone, last.position))
         if position is not None:
+            await self._keys.destroy_all(channel_id)  # Purged messages leave bytes in the server's files.
             await self.purge(channel_id, before=position)
         return lines
 

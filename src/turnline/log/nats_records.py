@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -15,16 +14,19 @@ from msgspec.structs import replace
 
 from turnline.core.channel import ChannelRow
 from turnline.core.codec import NO_HASH, Record
+from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord
 from turnline.log.base import Tombstone, read_tombstone
 from turnline.log.nats_address import NatsAddress
 from turnline.log.nats_channel import SHORT
 from turnline.log.nats_connection import Answer, Connection, Refused, server_version
+from turnline.log.nats_keys import ChannelKeys, Keys
 from turnline.log.nats_message import (
     TOMBSTONE,
     Message,
     Summary,
     channel_of,
+    erased_in,
     is_hidden,
     row_alone_in,
     row_in,
@@ -33,7 +35,7 @@ from turnline.log.nats_message import (
     unpack,
 )
 from turnline.log.nats_reader import Reader
-from turnline.log.nats_rows import first_line, read_labels
+from turnline.log.nats_rows import first_line, read_people
 from turnline.log.nats_stream import NO_STREAM, StreamConfig, durability_of, index_of
 from turnline.log.records import Indexed
 
@@ -84,6 +86,7 @@ class NatsRecords:
         self._stream = connection.address.stream
         self._reader = Reader(connection, self._stream)
         self._index = Reader(connection, index_of(self._stream))
+        self._keys = Keys(connection)
         self._index_is_whole = index_is_whole
         self._last = _Read()
 
@@ -121,6 +124,7 @@ class NatsRecords:
         last = await self._reader.last(self._subject(channel_id))
         if last is None or is_hidden(last):
             return
+        keys = ChannelKeys(self._keys, channel_id, with_every=True)
         read = self._last if self._last.channel_id == channel_id and self._last.seq <= after else _Read()
         async with aclosing(self._messages(channel_id, read.position, last)) as messages:
             async for message in messages:
@@ -129,9 +133,30 @@ class NatsRecords:
                 records = _checked(channel_id, message, seq=read.seq + 1, previous=read.hash)
                 for record in records:
                     if record.seq > after:
-                        yield record
+                        yield await self._content(keys, record)
                 end = records[-1]
                 read = self._last = _Read(channel_id, end.seq, message.position, end.hash)
+
+    async def _content(self, keys: ChannelKeys, record: Record) -> Record:
+        """Return a record with the content that its key opens.
+
+        After an erase, a writer that knew nothing of it may have made a key that opens nothing.
+        """
+        kept = await keys.decrypt(record)
+        if kept.payload is None or kept.payload is not record.payload:
+            return kept
+        return replace(record, payload=None) if record.seq in await self._erased(keys.channel_id) else kept
+
+    async def _erased(self, channel_id: str) -> set[int]:
+        """Return the lines whose content was erased, as the channel's lines say."""
+        found = set[int]()
+        if (last := await self._reader.last(self._subject(channel_id))) is not None:
+            async with aclosing(self._messages(channel_id, 0, last)) as messages:
+                async for message in messages:
+                    _, records = unpack(channel_id, message, seq=0)
+                    for note, first, end in _erased(records):
+                        found.update(range(max(first, 1), min(end, note) + 1))
+        return found
 
     async def indexed(self, channel_id: str) -> Indexed | None:
         last = await self._reader.last(self._subject(channel_id))
@@ -150,10 +175,12 @@ class NatsRecords:
         alone = await self._index.last(f"{self._index.stream}.row.{token(channel_id)}")
         found = None if alone is None else row_alone_in(alone)
         current = found[1] if found is not None and found[0] == told.last else row_in(last)
-        if current is None or not current.has_labels:
+        if current is None or not current.has_more:
             return None if current is None else current.row
-        labels = await read_labels(channel_id, partial(first_line, self._reader))
-        return replace(current.row, labels=labels)
+        return (await read_people(channel_id, self._first_line)).complete(current.row)
+
+    async def _first_line(self, channel_id: str) -> Envelope | None:
+        return await first_line(self._reader, ChannelKeys(self._keys, channel_id))
 
     async def damage(self) -> list[str]:
         return []
@@ -228,9 +255,18 @@ def _checked(channel_id: str, message: Message, *, seq: int, previous: bytes) ->
         because = "its message's headers name other ids than its payload"
     elif records[0].seq == seq and before != previous:
         because = "its message goes on from another record than the one before it"
+    elif told.erased not in {None, _erased(records)}:
+        because = "its message's headers name other erased lines than its payload"
     if because:
         raise CorruptRecord(channel_id, seq=seq, because=because)
     return records
+
+
+def _erased(records: list[Record]) -> tuple[tuple[int, int, int], ...]:
+    try:
+        return erased_in(records)
+    except ValueError:  # The chain says what is wrong with the record.
+        return ()
 
 
 def _summary(channel_id: str, message: Message, *, seq: int) -> Summary:

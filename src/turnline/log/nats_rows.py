@@ -1,13 +1,13 @@
 """The index of channels on a `NatsLog` (Y7): rows in memory, read from the headers of appends.
 
-    an append's headers              the row without labels: no text about a person
+    an append's headers              the row without labels and addresses: no text about a person
     <stream>_index.row.<channel>     a row that was written alone, for the seq that it names
 
 Rule 1: a row counts for the append that it came with. Of a channel whose last append has none, a row
 that was written alone for the same seq counts.
 
 Rule 2: labels are read from line 1 of the channels that a page shows, or that its filter of labels asks
-about, and then kept. A channel without labels says so in its headers.
+about, and then kept. So is the user of a fork, if it is an address. A channel without says so in its headers.
 
 Costs. The first page of a process reads the headers of the last append of every channel, and keeps a row
 for each in memory (about 1 KB). Each page after that asks the leader where the log ends, reads the headers
@@ -33,6 +33,7 @@ from turnline.core.codec import unseal
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_FORKED
 from turnline.errors import CorruptRecord
+from turnline.log.nats_keys import ChannelKeys
 from turnline.log.nats_message import (
     TOMBSTONE,
     Message,
@@ -62,6 +63,16 @@ class _Entry(Struct, frozen=True, kw_only=True):
     is_pruned: bool = False
 
 
+class AboutPeople(Struct, frozen=True, kw_only=True):
+    """What a row's headers leave out."""
+
+    labels: dict[str, str] = {}
+    forked_for: str = ""
+
+    def complete(self, row: ChannelRow) -> ChannelRow:
+        return replace(row, labels=self.labels, forked_for=row.forked_for or self.forked_for)
+
+
 class RowCache:
     """The rows of a log, in one process."""
 
@@ -71,7 +82,7 @@ class RowCache:
         self._first_line = first_line
         self._entries: dict[str, _Entry] = {}
         self._alone: dict[str, _Entry] = {}
-        self._labels: dict[str, dict[str, str]] = {}
+        self._people: dict[str, AboutPeople] = {}
         self._by_age: list[tuple[datetime, str]] = []
         """Of every row that was ever seen, oldest first; one that no longer counts is passed over."""
         self._position = 0
@@ -157,7 +168,7 @@ class RowCache:
             entry = _Entry(position=message.position, seq=0, row=None, is_pruned=True)
             self._entries[channel_id] = entry
             self._alone.pop(channel_id, None)
-            self._labels.pop(channel_id, None)
+            self._people.pop(channel_id, None)
             return
         row = row_in(message)
         try:
@@ -165,6 +176,8 @@ class RowCache:
         except ValueError:  # Damaged: it has no row, and the channel says so where it is read.
             seq = 0
         self._entries[channel_id] = _Entry(position=message.position, seq=seq, row=row)
+        if row is None or not row.has_more:
+            self._people.pop(channel_id, None)  # It was erased, or is read again.
         self._sort_in(row)
 
     def _add_alone(self, message: Message) -> None:
@@ -194,16 +207,17 @@ class RowCache:
         current = self._current(channel_id)
         if current is None or not matches(current.row, replace(where, labels={})):
             return None
-        if not current.has_labels:
+        if not current.has_more:
             return None if where.labels else current.row
-        if channel_id not in self._labels:
-            self._labels[channel_id] = await read_labels(channel_id, self._first_line)
-        row = replace(current.row, labels=self._labels[channel_id])
+        if channel_id not in self._people:
+            self._people[channel_id] = await read_people(channel_id, self._first_line)
+        row = self._people[channel_id].complete(current.row)
         return row if where.labels.items() <= row.labels.items() else None
 
 
-async def first_line(log: Reader, channel_id: str) -> Envelope | None:
+async def first_line(log: Reader, keys: ChannelKeys) -> Envelope | None:
     """Return a channel's first line; None if there is none that can be read."""
+    channel_id = keys.channel_id
     subject = f"{log.stream}.{token(channel_id)}"
     message = await log.following(subject, after=0)
     if message is not None and TOMBSTONE in message.headers:
@@ -212,24 +226,25 @@ async def first_line(log: Reader, channel_id: str) -> Envelope | None:
         return None
     try:
         previous, records = unpack(channel_id, message, seq=1)
-        return unseal(channel_id, records[0], previous=previous, seq=1)
+        return unseal(channel_id, await keys.decrypt(records[0]), previous=previous, seq=1)
     except (CorruptRecord, IndexError):
         return None
 
 
-async def read_labels(channel_id: str, first_line: FirstLine) -> dict[str, str]:
+async def read_people(channel_id: str, first_line: FirstLine) -> AboutPeople:
     """Return a channel's labels, as line 1 has them; those of a fork are its origin's."""
-    seen = set[str]()
+    seen, forked_for = set[str](), ""
     while channel_id not in seen:
         seen.add(channel_id)
         line = await first_line(channel_id)
         if line is None:
             break
         if line.event_type != EV_CHANNEL_FORKED:
-            return _labels_in(line.event_data.get("labels"))
+            return AboutPeople(labels=_labels_in(line.event_data.get("labels")), forked_for=forked_for)
+        forked_for = forked_for or str(line.event_data.get("for", ""))
         origin = line.event_data.get("forked_from")
         channel_id = str(origin.get("channel", "")) if isinstance(origin, dict) else ""
-    return {}
+    return AboutPeople(forked_for=forked_for)
 
 
 def _labels_in(found: object) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
     <stream>          the log. A subject for each channel, a message for each append
     <stream>_index    which channels are open, and folded states; one message for each subject
+    <stream>_keys     the keys of the content; the only stream whose messages are deleted for good
 
 Rule 1: a stream that could forget, drop or overwrite a message is refused,
 naming the setting. How many copies are kept is a choice, and told.
@@ -37,6 +38,8 @@ KEPT: Final[dict[str, object]] = {
 }
 LOG: Final = KEPT | {"max_msgs_per_subject": UNLIMITED}
 INDEX: Final = KEPT | {"max_msgs_per_subject": 1}
+KEYS: Final = KEPT | {"max_msgs_per_subject": UNLIMITED, "compression": "none", "deny_delete": False}
+"""Not compressed: bytes of a compressed block cannot be overwritten in place."""
 FIXED: Final[dict[str, object]] = {"deny_delete": True}
 """What the log is made with besides; nobody can take it back. It can be purged: `log prune` does (Y3)."""
 
@@ -57,6 +60,8 @@ class StreamConfig(Struct, frozen=True):
     allow_direct: bool = False
     no_ack: bool = False
     sealed: bool = False
+    compression: str = "none"
+    deny_delete: bool = False
     mirror: object = None
     sources: object = None
     subject_transform: object = None
@@ -66,17 +71,25 @@ class _Cluster(Struct, frozen=True):
     name: str = ""
 
 
+class _State(Struct, frozen=True):
+    messages: int = 0
+
+
 class _Stream(Answer, frozen=True):
     config: StreamConfig | None = None
+    state: _State = _State()
     cluster: _Cluster = _Cluster()
 
 
 async def open_streams(connection: Connection) -> str:
-    """Make or check both streams; return what an append survives, for people. Raises `LogUnavailable`."""
+    """Make or check the streams; return what an append survives, for people. Raises `LogUnavailable`."""
     name = connection.address.stream
     try:
         found = await _open(connection, name, subjects_of(name), LOG, fixed=FIXED)
         await _open(connection, index_of(name), index_subjects_of(name), INDEX, fixed={})
+        if found.state.messages:
+            await _refuse_without_keys(connection, keys_of(name))
+        await _open(connection, keys_of(name), keys_subjects_of(name), KEYS, fixed={})
     except Refused as refused:
         raise connection.unavailable(str(refused)) from refused
     return durability_of(found.config, found.cluster.name)
@@ -86,12 +99,20 @@ def index_of(stream: str) -> str:
     return f"{stream}_index"
 
 
+def keys_of(stream: str) -> str:
+    return f"{stream}_keys"
+
+
 def subjects_of(stream: str) -> list[str]:
     return [f"{stream}.*"]
 
 
 def index_subjects_of(stream: str) -> list[str]:
     return [f"{index_of(stream)}.>"]
+
+
+def keys_subjects_of(stream: str) -> list[str]:
+    return [f"{keys_of(stream)}.*.*"]
 
 
 def durability_of(config: StreamConfig | None, cluster: str) -> str:
@@ -131,6 +152,19 @@ async def _open(
         found = await _create(connection, {"name": name, "subjects": subjects, **wanted, **fixed})
     _check(connection, name, subjects, wanted, found.config)
     return found
+
+
+async def _refuse_without_keys(connection: Connection, name: str) -> None:
+    """Refuse a log that lost its keys: with new ones, all of its content would count as damaged."""
+    try:
+        await connection.ask(f"STREAM.INFO.{name}", {}, _Stream)
+    except Refused as refused:
+        if refused.err_code != NO_STREAM:
+            raise
+        because = (
+            f"its stream {name!r} is gone, and with it the keys of its content; restore it from a backup"
+        )
+        raise connection.unavailable(because) from None
 
 
 async def _create(connection: Connection, config: dict[str, object]) -> _Stream:

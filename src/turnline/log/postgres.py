@@ -241,6 +241,10 @@ class PostgresLog:
     async def delete_snapshots(self) -> None:
         await self._ask(queries.delete_snapshots)
 
+    async def finish_erasing(self, channel_id: str) -> None:
+        """Delete the snapshot; the lines are erased in the transaction of their note."""
+        await self._ask(partial(queries.delete_snapshots, channel_id=channel_id))
+
     async def _page(self, channel_id: str, after: int) -> Page:
         if not is_name(channel_id):
             return NOTHING

@@ -94,6 +94,6 @@ async def restore(
         if is_whole:
             await connection.execute("SELECT turnline_enter()")
             placed = await (await connection.execute(_PLACE, (channel_id, last.seq))).fetchone()
-            is_closed = closes(envelopes[-1].event_type)
+            is_closed = closes(envelopes[-1].channel_id, envelopes[-1].event_type)
             await connection.execute(_HEAD, (channel_id, last.seq, last.hash, is_closed, *(placed or (0,))))
             await connection.execute("DELETE FROM turnline_tombstones WHERE channel = %s", (channel_id,))

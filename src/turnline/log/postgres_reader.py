@@ -186,8 +186,9 @@ async def save_snapshot(connection: AsyncConnection[Row], channel_id: str, seq: 
     )
 
 
-async def delete_snapshots(connection: AsyncConnection[Row]) -> None:
-    await connection.execute("DELETE FROM turnline_snapshots")
+async def delete_snapshots(connection: AsyncConnection[Row], channel_id: str | None = None) -> None:
+    query = "DELETE FROM turnline_snapshots WHERE channel = coalesce(%s, channel)"
+    await connection.execute(query, (channel_id,))
 
 
 async def _rows(connection: AsyncConnection[Row], query: str, parameters: Any) -> list[Row]:

@@ -102,7 +102,7 @@ class Append:
     @property
     def closes(self) -> bool | None:
         """Whether it closes the channel; None if it has no envelopes and only sets the row."""
-        return closes(self.envelopes[-1].event_type) if self.envelopes else None
+        return closes(self.channel_id, self.envelopes[-1].event_type) if self.envelopes else None
 
     @property
     def size(self) -> int:

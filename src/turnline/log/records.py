@@ -175,7 +175,7 @@ async def _nats(address: str) -> Records:
     try:
         from turnline.log.nats_records import NatsRecords  # noqa: PLC0415  Only whoever asks needs nats-py.
     except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("nats"):
+        if not (error.name or "").startswith(("nats", "cryptography")):
             raise
         raise MissingExtra("logs on NATS", extra="nats") from None
     return await NatsRecords.open(address)

@@ -190,6 +190,10 @@ class SqliteLog:
         check_append(channel_id, [note], after=after)
         await self._writer.submit(Erase(channel_id, note, after=after, row=row))
 
+    async def finish_erasing(self, channel_id: str) -> None:
+        """Delete the snapshot; the lines are erased in the transaction of their note."""
+        await self._writer.submit(DeleteSnapshots(channel_id))
+
     async def compact(self) -> None:
         await asyncio.to_thread(self._file.compact)
 

@@ -358,18 +358,19 @@ def _rebuild_heads(connection: Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     last = "SELECT channel, max(seq) AS seq FROM turnline_records GROUP BY channel"
     rows = connection.execute(
-        f"SELECT channel, seq, hash, head, position FROM turnline_records JOIN ({last}) USING (channel, seq)"
+        "SELECT channel, seq, hash, head, position, id FROM turnline_records "
+        f"JOIN ({last}) USING (channel, seq) LEFT JOIN turnline_names USING (channel)"
     )
     connection.executemany(
         "INSERT OR REPLACE INTO turnline_heads (channel, seq, hash, closed, position) VALUES (?, ?, ?, ?, ?)",
-        ((channel, seq, hash_, _closes(head), position) for channel, seq, hash_, head, position in rows),
+        ((*end, _closes(name, head), position) for *end, head, position, name in rows),
     )
     connection.execute("COMMIT")
 
 
-def _closes(head: bytes) -> bool:
+def _closes(name: object, head: bytes) -> bool:
     try:
-        return closes(read_structure(head).type)
+        return closes(str(name), read_structure(head).type)
     except ValueError:  # Damaged: counted as open, so that somebody looks at it and is told.
         return False
 

@@ -132,7 +132,7 @@ class Append:
 
     def _write_lines(self, connection: Statements, channel: int | None, previous: bytes) -> None:
         last, position = self.write_records(connection, channel, previous)
-        is_closed = closes(self._envelopes[-1].event_type)
+        is_closed = closes(self._channel_id, self._envelopes[-1].event_type)
         connection.execute(_SET_HEAD, (channel, last.seq, last.hash, is_closed, position))
 
     def write_records(
@@ -291,7 +291,7 @@ class Restore:
         if check_restored(None if body is None else read_tombstone(body), self._channel_id, last):
             name = "INSERT INTO turnline_names (channel, id, mark) VALUES (?, ?, ?)"
             connection.execute(name, (channel, self._channel_id, _mark(self._channel_id)))
-            is_closed = closes(self._envelopes[-1].event_type)
+            is_closed = closes(self._channel_id, self._envelopes[-1].event_type)
             connection.execute(_SET_HEAD, (channel, last.seq, last.hash, is_closed, position))
             connection.execute("DELETE FROM turnline_tombstones WHERE id = ?", (self._channel_id,))
 
@@ -317,13 +317,19 @@ class SaveSnapshot:
 
 
 class DeleteSnapshots:
-    """Forget every folded state."""
+    """Forget every folded state, or that of one channel."""
+
+    def __init__(self, channel_id: str | None = None) -> None:
+        self._channel_id = channel_id
 
     def write(self, connection: Statements) -> None:
-        connection.execute("DELETE FROM turnline_snapshots")
+        connection.execute(
+            "DELETE FROM turnline_snapshots WHERE channel = coalesce(?, channel)", (self._channel_id,)
+        )
 
     def landed(self, connection: Statements) -> bool:
-        return connection.execute("SELECT 1 FROM turnline_snapshots LIMIT 1").fetchone() is None
+        query = "SELECT 1 FROM turnline_snapshots WHERE channel = coalesce(?, channel) LIMIT 1"
+        return connection.execute(query, (self._channel_id,)).fetchone() is None
 
 
 def snapshot_checksum(channel_id: str, seq: int, body: bytes) -> bytes:

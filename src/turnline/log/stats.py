@@ -88,7 +88,7 @@ class _Counted:
         self.newest = at if self.newest is None else max(self.newest, at)
 
     def end(self, size: ChannelSize, last: Envelope | None) -> None:
-        if last is not None and closes(last.event_type):
+        if last is not None and closes(size.channel_id, last.event_type):
             self.closed += 1
         else:
             self.open += 1

@@ -2,7 +2,8 @@
 
 Rule 1: an export is a consistent prefix of each channel: whole appends, as they stood when the
 channel was looked at, whoever writes meanwhile. A channel that is damaged is left out and named;
-half of it would look like a channel that never got any further.
+half of it would look like a channel that never got any further. So a channel is read once, and kept aside
+until its end is known. No content is in the file that a line in the file names as erased.
 
 Rule 2: an import writes only what is missing. A channel that the log has is compared record by
 record first, and left alone if it differs. So importing again, also after a crash, ends the same.
@@ -28,15 +29,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing
-from typing import BinaryIO, Protocol
+from tempfile import SpooledTemporaryFile
+from typing import IO, BinaryIO, Final, Protocol
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from turnline.core.adapter import Adapters
 from turnline.core.adapters import built_in
-from turnline.core.codec import Record
+from turnline.core.codec import Record, erased_lines
 from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.event_types import EV_PAYLOAD_ERASED
 from turnline.errors import (
     ArchiveDiffers,
     ChannelDiffers,
@@ -64,6 +68,13 @@ from turnline.log.origin import is_of_a_run, lists_with, names_in, names_of
 from turnline.log.records import Records
 from turnline.log.rows import rebuild_rows
 from turnline.log.verify import Progress
+
+ASIDE_BYTES: Final = 16 * 1024 * 1024
+"""A channel up to this size is kept aside in memory while it is exported; a larger one in a private file."""
+SIZE_BYTES: Final = 8
+
+_aside_encoder = msgspec.msgpack.Encoder()
+_aside_decoder = msgspec.msgpack.Decoder(Record)
 
 
 class RowSource(Protocol):
@@ -189,29 +200,51 @@ async def _is_there(records: Records, channel_id: str) -> bool:
 
 async def _export(records: Records, channel_id: str, writer: ExportWriter) -> None:
     """Write a channel as far as it goes now. Raises `CorruptRecord` before anything of it is written."""
-    end = await _followed(records, channel_id)
-    writer.channel(channel_id, records=end.seq, hash_=end.hash)
-    if end.seq == 0:
-        return
-    async with aclosing(records.read(channel_id)) as found:
-        async for record in found:
-            writer.record(channel_id, record)
-            if record.seq >= end.seq:
-                return
+    with SpooledTemporaryFile(max_size=ASIDE_BYTES) as aside:
+        reading = _Reading(records, channel_id, aside)
+        await reading.read()
+        writer.channel(channel_id, records=reading.chain.seq, hash_=reading.chain.hash)
+        aside.seek(0)
+        for _ in range(reading.chain.seq):
+            size = int.from_bytes(aside.read(SIZE_BYTES))
+            record = _aside_decoder.decode(aside.read(size))
+            is_erased = record.payload is not None and reading.has_erased(record.seq)
+            writer.record(channel_id, replace(record, payload=None) if is_erased else record)
 
 
-async def _followed(records: Records, channel_id: str) -> Chain:
-    """Return the channel's chain to its end. Raises `CorruptRecord`, also for an end that is missing."""
-    index = await records.indexed(channel_id)
-    chain = Chain(channel_id)
-    async with aclosing(records.read(channel_id)) as found:
-        async for record in found:
-            chain.add(record)
-    chain.erasures.check()
-    if index is not None and index.seq > chain.seq:
-        because = f"it is missing, though the channel goes on to {index.seq}"
-        raise CorruptRecord(channel_id, seq=chain.seq + 1, because=because)
-    return chain
+class _Reading:
+    """A channel that is read to its end, and kept aside."""
+
+    def __init__(self, records: Records, channel_id: str, aside: IO[bytes]) -> None:
+        self.chain = Chain(channel_id)
+        self._records = records
+        self._aside = aside
+        self._erased: list[tuple[int, int]] = []
+
+    async def read(self) -> None:
+        """Raise `CorruptRecord` where a record is not what was written, also for an end that is missing."""
+        channel_id = self.chain.channel_id
+        index = await self._records.indexed(channel_id)
+        await self._read_on()
+        if self.chain.erasures.is_missing_any:  # Erased while it was read: the line that says so follows.
+            await self._read_on()
+        self.chain.erasures.check()
+        if index is not None and index.seq > self.chain.seq:
+            because = f"it is missing, though the channel goes on to {index.seq}"
+            raise CorruptRecord(channel_id, seq=self.chain.seq + 1, because=because)
+
+    def has_erased(self, seq: int) -> bool:
+        return any(first <= seq <= last for first, last in self._erased)
+
+    async def _read_on(self) -> None:
+        chain = self.chain
+        async with aclosing(self._records.read(chain.channel_id, after=chain.seq)) as found:
+            async for record in found:
+                envelope = chain.add(record)
+                if envelope.event_type == EV_PAYLOAD_ERASED:
+                    self._erased += erased_lines(envelope)
+                body = _aside_encoder.encode(record)
+                self._aside.write(len(body).to_bytes(SIZE_BYTES) + body)
 
 
 def check_export(file: BinaryIO) -> End:

@@ -1,12 +1,13 @@
 """Whether a log is what was written to it (rules 2, 5 and 7 of the faults page).
 
-    each channel    the chain, no gap, ids, times, the fold; then what the index says of it
+    each channel    the chain, no gap, ids, times, the fold, no content that was erased; then the index
     the storage     what the backend itself finds wrong
 
 Rule 1: the first bad record of a channel is told and ends that channel; the others are looked at
 all the same.
 
-Rule 2: looking changes nothing, and hubs may go on writing.
+Rule 2: looking changes nothing, and hubs may go on writing. So content that a later line names as erased
+is looked for again: it may have been read before it was erased.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 
 from turnline.core.adapter import Adapters
 from turnline.core.channel import ChannelRow
-from turnline.core.codec import Record
+from turnline.core.codec import Record, erased_lines
 from turnline.core.directory import DIRECTORY_CHANNEL, Directory, fold_directory
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_PAYLOAD_ERASED
@@ -77,6 +78,10 @@ async def verify(
             look = _Look(channel_id, adapters)
             try:
                 await _look_at(records, look)
+                if look.left is not None:
+                    look = _Look(channel_id, adapters)
+                    await _look_at(records, look)
+                    look.refuse_left()
             except _Wrong as wrong:
                 bad.append(wrong.bad)
             if look.unknown_type:
@@ -116,6 +121,10 @@ class _Look:
         self._last: Envelope | None = None
         self._is_over = False
         """Whether `channel.closed` was read."""
+        self._contents: set[int] = set()
+        """The lines that have content."""
+        self.left: tuple[int, int] | None = None
+        """A line that has content, and the line that says that it was erased."""
         self._before = 0
         """How many lines of another channel a fork has before its own."""
         self._folding = _Directory() if channel_id == DIRECTORY_CHANNEL else ChannelFold(adapters)
@@ -137,7 +146,7 @@ class _Look:
 
     @property
     def is_closed(self) -> bool:
-        return self._last is not None and closes(self._last.event_type)
+        return self._last is not None and closes(self.chain.channel_id, self._last.event_type)
 
     async def inherit(self, past: ForkingLog) -> None:
         """Fold what a fork has from another channel. Raises `CorruptRecord` if that cannot be read."""
@@ -150,14 +159,32 @@ class _Look:
 
     def add(self, record: Record) -> None:
         envelope = self.chain.add(record)
+        if record.payload is not None:
+            self._contents.add(record.seq)
+        if envelope.event_type == EV_PAYLOAD_ERASED and self.left is None:
+            self.left = self._find_left(envelope)
         if self._last is not None:
             self._compare(self._last, envelope)
         if not self.chain.channel_id.startswith("_") or self.chain.channel_id == DIRECTORY_CHANNEL:
             self._fold(replace(envelope, seq=envelope.seq + self._before) if self._before else envelope)
         self._last = envelope
 
+    def _find_left(self, note: Envelope) -> tuple[int, int] | None:
+        ranges = erased_lines(note)
+        named = (seq for seq in self._contents if any(first <= seq <= last for first, last in ranges))
+        seq = min(named, default=None)
+        return None if seq is None else (seq, note.seq)
+
     def wrong(self, seq: int, *, found: str, expected: str) -> _Wrong:
         return _Wrong(self.chain.channel_id, seq, found=found, expected=expected)
+
+    def refuse_left(self) -> None:
+        """Raise if content is left that was erased."""
+        if self.left is not None:
+            seq, note = self.left
+            found = f"its content, though line {note} says that it was erased"
+            do = "no content; an erase was interrupted, and `turnline log erase` finishes it"
+            raise self.wrong(seq, found=found, expected=do)
 
     def _compare(self, before: Envelope, envelope: Envelope) -> None:
         self._is_over = self._is_over or before.event_type == EV_CHANNEL_CLOSED
@@ -192,12 +219,9 @@ class _Directory:
 
     def __init__(self) -> None:
         self._known = Directory()
-        self._is_erased = False
 
     def add(self, envelope: Envelope) -> None:
-        self._is_erased = self._is_erased or envelope.is_erased
-        if not self._is_erased:  # What follows cannot be folded without it.
-            self._known = fold_directory(self._known, envelope)
+        self._known = fold_directory(self._known, envelope)
 
 
 async def _look_at(records: Records, look: _Look) -> None:

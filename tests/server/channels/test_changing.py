@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.server.stage import PEOPLE, person
+from tests.server.stage import PEOPLE, known, person
 from turnline.agent.tool import tool
 from turnline.network import (
     AgentTarget,
@@ -266,6 +266,25 @@ async def test_y2_erasing_needs_its_own_scope() -> None:
         assert (await stage.server.post(f"/channels/{channel}/erase", {}, token="carol")).status_code == 403
 
 
+async def test_y2_a_person_is_forgotten_by_an_operator_or_by_themselves() -> None:
+    async with scene("hello") as stage:
+        channel = await stage.open("My name is Bob.")
+        early = await stage.server.post("/people/carol/forget", {})
+        await stage.server.post(f"/channels/{channel}/close", {}, token="carol")
+        without = await stage.server.post("/people/carol/forget", {}, token="carol")
+        with known(eraser=person("dave", "channels:erase")):
+            stranger = await stage.server.post("/people/carol/forget", {}, token="eraser")
+            oneself = await stage.server.post("/people/dave/forget", {}, token="eraser")
+        wrong = await stage.server.post("/people/carol/forget", {"reason": "Bob asked"})
+        done = await stage.server.post("/people/carol/forget", {"reason": "requested"})
+        again = await stage.server.post("/people/carol/forget", {})
+
+    statuses = [one.status_code for one in (early, without, stranger, oneself, wrong, done, again)]
+    assert statuses == [409, 403, 403, 200, 409, 200, 404]
+    assert channel in early.json()["error"]["message"]
+    assert done.json()["data"]["channels"]["_directory"] > 0
+
+
 @pytest.mark.parametrize("lines", [[], [[1]], [[1, 2, 3]], "1-2", [[True, 2]], [["1", "2"]], [[1, 1]] * 1001])
 async def test_y2_lines_to_erase_are_pairs_of_numbers(lines: object) -> None:
     async with scene() as stage:
@@ -283,6 +302,7 @@ async def test_y2_every_operation_answers_for_an_erased_channel_and_an_erased_ru
         await stage.server.post(f"/runs/{run}/cancel", {})
         for one in (channel, run):
             assert (await stage.server.post(f"/channels/{one}/erase", {})).status_code == 200
+        retry = await stage.server.post(f"/runs/{run}/retry", {})
         said = (await stage.server.get("/openapi.json")).json()["paths"]
         answers = {}
         for path, methods in said.items():
@@ -299,3 +319,4 @@ async def test_y2_every_operation_answers_for_an_erased_channel_and_an_erased_ru
 
     print("\n".join(f"{name}: {found}" for name, found in answers.items()))
     assert [name for name, (status, _) in answers.items() if status >= 500] == []
+    assert (retry.status_code, "was erased" in retry.text) == (409, True)

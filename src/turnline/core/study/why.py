@@ -6,7 +6,7 @@ Rule 1: what the log recorded is the truth (W7). The rules are asked again only 
 they looked at; where today's answer is another one, that is said, and changes nothing.
 
 Rule 2: an explanation never raises. A condition that nobody registered any more, or that raises, is
-shown with its error.
+shown with its error. Of a line whose content was erased, only what the log still has is told.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ WHY_DECISIONS: Final = 10
 """An explanation may cost as much as so many decisions: it asks every rule, and the parts of each."""
 _RESUME: Final = "resume"
 """The kind of a decision that gives a paused turn its floor again; an operator's is `retry`."""
+_ERASED: Final = "What it was decided on was erased."
 _TURNS: Final = (*sorted(ev.SUBSTANTIVE), ev.EV_TURN_FAILED)
 
 
@@ -97,7 +98,10 @@ def why(before: State, envelope: Envelope, adapter: object = None) -> Why:
         summary=_no_turn(before, envelope),
     )
     if not counts or envelope.decision is None:
-        return told
+        return replace(told, summary=f"{told.summary} {_ERASED}") if envelope.is_erased else told
+    if envelope.is_erased or before.is_incomplete:
+        # The rules cannot be asked again without what they looked at.
+        return replace(told, summary=f"{_moved(told, envelope.decision, spec)} {_ERASED}")
     seen = taken(replace(before, seq=envelope.seq, last_at=envelope.created_at), envelope)
     rules, error = _rules(seen, envelope, adapter)
     return replace(
@@ -251,7 +255,7 @@ def _moved(told: Why, decision: Decision, spec: ChannelSpec) -> str:
 def because(by: Basis) -> str:
     """What a decision rests on, in words."""
     if by.kind == "transition":
-        return f"transition {by.index} held, {by.condition} -> {by.target}"
+        return f"transition {by.index} held" + (f", {by.condition} -> {by.target}" if by.condition else "")
     if by.kind == "handoff":
         return f"the packet handed off to {by.target!r}"
     if by.kind == "adapter":

@@ -47,6 +47,7 @@ OPERATIONS: Final = {
     "channels.close": "channels:write",
     "channels.fork": "channels:write",
     "channels.erase": "channels:erase",
+    "people.forget": "channels:erase",
     "channels.oversee": "admin",
     "channels.connect": "channels:write",
     "agents.list": "channels:read",

@@ -5,6 +5,7 @@ POST /channels/{id}/answers  {"request_id", "answer", "as"} answer what an agent
 POST /channels/{id}/fork     {"at"}                         a new channel with this past
 POST /channels/{id}/close    {"reason"}
 POST /channels/{id}/erase    {"lines", "reason"}            the content of a closed channel; the chain stays
+POST /people/{name}/forget   {"reason"}                     a person, in the directory and the audit
 
 A message that is sent again with the same `id` is said once.
 """
@@ -24,6 +25,7 @@ from turnline.core import event_types as ev
 from turnline.core.channel import ID_PATTERN, Participant
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.state import Question, State
+from turnline.errors import UnknownParticipant
 from turnline.flow.fields import Problem
 from turnline.server.answers import success
 from turnline.server.body import json_body
@@ -37,6 +39,8 @@ from turnline.server.problems import CONFLICT, CREATED, RequestRefused, invalid,
 WAIT_SECONDS: Final = 10.0
 """How long an interjection waits for the packet in flight."""
 MAX_REASON_CHARACTERS: Final = 200
+MAX_NAME_CHARACTERS: Final = 128
+"""Of a person's name, as far as an answer repeats it."""
 MAX_RANGES: Final = 1_000
 """Ranges of lines that one request erases."""
 
@@ -121,6 +125,20 @@ class ChannelChanges:
         reason = _texts(body, more=("reason",)).get("reason") or "requested"
         by = sight.principal.user_id
         done = await self._house.runtime.hub.erase(state.channel_id, by=by, lines=lines, reason=reason)
+        return success({"channels": done.channels})
+
+    async def forget(self, request: Request) -> Response:
+        """Forget a person: oneself, or, with the scope of an operator, anybody."""
+        name = request.path_params["name"]
+        principal = await self._house.access.admit(request, "people.forget", name[:MAX_NAME_CHARACTERS])
+        if name != principal.user_id:
+            self._house.access.check(principal, "channels.oversee", name[:MAX_NAME_CHARACTERS])
+        body = _texts(await json_body(request, self._house.settings), more=("reason",))
+        reason = body.get("reason") or "requested"
+        try:
+            done = await self._house.runtime.hub.forget(name, by=principal.user_id, reason=reason)
+        except UnknownParticipant:
+            raise not_found(f"no person {name[:MAX_NAME_CHARACTERS]!r} is registered.") from None
         return success({"channels": done.channels})
 
     async def _post(self, state: State, draft: Draft) -> tuple[Envelope, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from turnline.core.envelope import JsonObject
@@ -104,6 +105,11 @@ def to_change(routes: ChannelChanges) -> list[Operation]:
             routes.erase,
             "Erase what was said on a closed channel, or some of its lines",
             more={"lines": _RANGES, "reason": some},
+        ),
+        replace(
+            _post("forget", "", routes.forget, "Erase a person from the directory", more={"reason": some}),
+            path="/people/{name}/forget",
+            parameters=[_path("name")],
         ),
     ]
 

@@ -30,6 +30,10 @@ export class Lines {
 
   /** A line that has just been written. */
   add(envelope) {
+    if (envelope.event_type === "payload.erased") {
+      this._known.clear();
+      this._asked.clear();
+    }
     this._known.set(envelope.seq, envelope);
     this.head = Math.max(this.head, envelope.seq);
     this._changed();

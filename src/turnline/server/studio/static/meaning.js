@@ -3,10 +3,11 @@
 import { brief, moment } from "./words.js";
 
 const HUB = "hub";
+const ERASED = "erased";
 
 /** Names by id, for everybody on a channel. */
 export function namesOf(channel) {
-  return Object.fromEntries(channel.participants.map((one) => [one.id, one.name]));
+  return Object.fromEntries(channel.participants.map((one) => [one.id, one.name || one.id]));
 }
 
 /** What a channel is called: its flow and step, its title, its opening words, or else its type. */
@@ -24,6 +25,7 @@ export function isSaid(line) {
 /** What somebody said, or what happened in place of it. */
 export function saidText(line) {
   const data = line.event_data;
+  if (line.is_erased) return ERASED;
   if (line.event_type === "turn.failed") return errorText(data.error ?? {});
   return String((line.event_type === "packet" ? data.body : data.text) ?? "");
 }
@@ -41,6 +43,7 @@ export function speakerOf(line) {
 /** A line that nobody said, in a few words: a label, and what it is about. */
 export function noteOf(line, names) {
   const told = NOTES[line.event_type];
+  if (line.is_erased) return { label: told?.(line.event_data, names).label ?? line.event_type, text: ERASED };
   return told === undefined ? { label: line.event_type, text: brief(line.event_data, 160) } : told(line.event_data, names);
 }
 
@@ -78,7 +81,7 @@ function entries(object, how) {
 }
 
 function reason(by, rules) {
-  if (by.kind === "transition") return `transition ${by.index}: ${rules[by.index]?.text ?? by.condition}`;
+  if (by.kind === "transition") return `transition ${by.index}: ${rules[by.index]?.text ?? by.condition ?? ERASED}`;
   if (by.kind === "default") return "no rule held";
   if (by.kind === "empty_reply") return "the reply was empty";
   if (by.kind === "agent_turns") return "agents spoke without a message from a person or a program";
@@ -120,6 +123,7 @@ const NOTES = {
   "task.progress": (data) => ({ label: "task", text: data.note ?? "" }),
   "task.completed": (data) => ({ label: "task done", text: data.result ?? "" }),
   "task.failed": (data) => ({ label: "task failed", text: data.reason ?? "" }),
+  "payload.erased": (data) => ({ label: "erased", text: `lines ${(data.lines ?? []).map(rangeText).join(", ")}` }),
   "expectation.violated": (data) => ({ label: "late", text: data.name ?? "" }),
 };
 
@@ -127,6 +131,10 @@ function answerText(data, names) {
   const person = data.for ? ` for ${names[data.for] ?? data.for}` : "";
   const by = data.by ? ` (answered by ${data.by}${person})` : "";
   return brief(data.answer ?? "", 160) + by;
+}
+
+function rangeText([first, last]) {
+  return first === last ? String(first) : `${first}-${last}`;
 }
 
 function writesText(data) {
