@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from turnline.core.codec import NO_HASH
 from turnline.errors import ChannelPruned, CorruptRecord
-from turnline.log.nats_message import RESTORING, TOMBSTONE, Message, Summary, summary_of, unpack
+from turnline.log.nats_message import RESTORING, TOMBSTONE, Message, Summary, restarts, summary_of, unpack
 from turnline.log.nats_reader import Reader
 
 SHORT: Final = 16
@@ -103,10 +103,16 @@ class Channel:
             whole: dict[int, Message] = {}
             self.damage = None
             async for message in self._up_to(last, reader, whole):
-                await self._learn(message, reader)
-                if self.damage is not None:
+                if restarts(message):
+                    self._restart()
+                if self.damage is None:  # After damage only a restart counts, if there is one.
+                    await self._learn(message, reader)
+                elif not self.channel_id.startswith("_"):
                     break
             return whole
+
+    def _restart(self) -> None:
+        self.places, self.ids, self.hash, self.damage = [], {}, NO_HASH, None
 
     async def _up_to(
         self, last: Message, reader: Reader, whole: dict[int, Message]
