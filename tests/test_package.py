@@ -40,6 +40,7 @@ IMPORTS: Final = {
     "nats": "import turnline.log.nats",
     "otel": "import opentelemetry.sdk, opentelemetry.exporter.otlp.proto.http",
     "mcp": "import mcp",
+    "seals": "import turnline.log.seal_keys",
 }
 """Extra -> what works with it."""
 ALONE: Final = """

@@ -24,6 +24,12 @@ KILLS_OF_THE_TWIN: Final = 10
 FLIPS_IN_THE_FILE: Final = 600 * SOAK
 FLIPS_IN_THE_WAL: Final = 300 * SOAK
 CHANGED_ROWS: Final = 300 * SOAK
+TAMPERINGS: Final = 200 * SOAK
+"""Changes of sealed lines by a person with rights on the database; TURNLINE_SOAK=50 makes 10,000."""
+REPAIRED_BITS: Final = 60 * SOAK
+"""Flipped bits in system channels."""
+REPAIRED_PAGES: Final = 10 * SOAK
+"""Pages of a file that are zeroed or cut off."""
 TORN: Final = 800 * SOAK
 """Cuts of the write-ahead file; never more than it has bytes."""
 

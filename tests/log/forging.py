@@ -26,7 +26,7 @@ class Forgery:
         for piece in read_export(BytesIO(content)):
             if isinstance(piece, Part):
                 lines = self.channels.setdefault(piece.channel_id, [])
-                lines += [_plain(one) for one in piece.envelopes]
+                lines += [plain(one) for one in piece.envelopes]
                 self._kept |= {(one.channel_id, one.seq): one for one in piece.envelopes}
 
     def rename(self, channel_id: str, name: str) -> None:
@@ -61,8 +61,9 @@ class Forgery:
 
     def _own(self, line: Envelope) -> Envelope:
         kept = self._kept.get((line.channel_id, line.seq))
-        return line if kept is None or _plain(kept) != line else kept
+        return line if kept is None or plain(kept) != line else kept
 
 
-def _plain(line: Envelope) -> Envelope:
+def plain(line: Envelope) -> Envelope:
+    """Return a line without its bytes: it is sealed again."""
     return Envelope(**{name: getattr(line, name) for name in Envelope.__struct_fields__})

@@ -214,11 +214,11 @@ async def test_y2_content_that_is_erased_while_the_channel_is_read_is_not_bad() 
         is_first = True
 
         async def read(self, channel_id: str, *, after: int = 0) -> AsyncGenerator[Record]:
-            early = log.records[channel_id][:2] if self.is_first else []
-            if self.is_first:
-                self.is_first = False
+            early = list[Record]()
+            if self.is_first and channel_id == "talk":
+                self.is_first, early = False, log.records[channel_id][:2]
                 await log.erase("talk", erased_line("talk", 4, (1, 2)), after=3, row=None)
-            for one in [*early, *log.records[channel_id][len(early) :]][after:]:
+            for one in [*early, *log.records.get(channel_id, [])[len(early) :]][after:]:
                 yield one
 
     assert (await verify(Slow(log), built_in())).bad == []
@@ -381,7 +381,10 @@ async def test_a_record_of_no_channel_at_all_is_told(place: Place) -> None:
     found = await verdict(place)
 
     assert [(bad.channel_id, bad.seq) for bad in found.bad] == [("a", 4)]
-    assert found.storage == ["1 channels have records and no name in the table `turnline_names`"]
+    assert found.storage == [
+        "its tables are not described as they were made",
+        "1 channels have records and no name in the table `turnline_names`",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,9 +20,11 @@ from turnline.flow.project import load_project
 from turnline.flow.work import Services
 from turnline.log.address import open_log
 from turnline.log.memory import MemoryLog
+from turnline.log.seals import SEALS_CHANNEL
 from turnline.log.sqlite import SqliteLog
 from turnline.server.mcp import CALLER
 from turnline.server.runtime import Runtime, open_runtime, runtime_of
+from turnline.testing import ManualClock
 from turnline.testing.lines import line
 
 from .stage import runtime_with
@@ -214,3 +218,24 @@ async def test_runs_go_on_at_the_next_start(tmp_path: Path) -> None:
             await runtime.runs.wait_beyond(run_id, state.seq)
 
     assert state.context_vars == {"ok": True}
+
+
+async def test_a_server_seals_its_log_when_something_was_appended(tmp_path: Path) -> None:
+    """Y4: two servers on one log; each line of `_seals` follows the one before."""
+    path, clock = tmp_path / "log.db", ManualClock()
+
+    def runtime() -> Runtime:
+        log = partial(SqliteLog, path, durability="process", poll_seconds=0.02)
+        return Runtime(Services(), open_log=log, clock=clock, seal_seconds=60)
+
+    async with runtime() as first, runtime():
+        log = first.hub.log
+        clock.advance(60)
+        async with asyncio.timeout(60):
+            async for head in log.tail():
+                if head.channel_id == SEALS_CHANNEL:
+                    break
+        sealed = [line async for line in log.read(SEALS_CHANNEL)]
+
+    assert len(sealed) == 1
+    assert DIRECTORY_CHANNEL in [channel for channel, _, _ in sealed[0].event_data["ends"]]

@@ -1,4 +1,4 @@
-"""`turnline log`: verify, count and move a log. Looking at one never changes it."""
+"""`turnline log`: verify, seal, repair, count, move and erase what is on a log. Looking never changes it."""
 
 # A verb costs its imports only when it is called.
 # ruff: noqa: PLC0415
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
+from turnline.cli import log_health
 from turnline.cli.looking import (
     BAD,
     Address,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from turnline.log.pruning import Pruned
     from turnline.log.stats import LogStats
     from turnline.log.transfer import Exported, Imported
-    from turnline.log.verify import Verdict
 
 PIPE: Final = "-"
 _MOST_NAMED: Final = 20
@@ -59,7 +59,7 @@ class _Trusted:
 
 app = typer.Typer(
     name="log",
-    help="Verify, count, move, erase and prune what is on a log.",
+    help="Verify, seal, move, erase, prune and repair a log.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -67,14 +67,9 @@ app = typer.Typer(
 )
 
 
-@app.command(epilog="Example: turnline log verify sqlite:///leads/.turnline/log.db")
-def verify(address: Address, *, as_json: AsJson = False) -> None:
-    """Check every record: chain, gaps, ids, fold, index. Exits with 1 if one is bad, 2 if it cannot look."""
-    with could_not_look():
-        verdict = waited_for(_verify(address))
-    typer.echo(_json(_verdict(verdict)) if as_json else "\n".join(_told(verdict)))
-    if not verdict.is_good:
-        raise typer.Exit(BAD)
+app.command(epilog=log_health.VERIFY_EXAMPLE)(log_health.verify)
+app.command(epilog=log_health.SEAL_EXAMPLE)(log_health.seal)
+app.command(epilog=log_health.REPAIR_EXAMPLE)(log_health.repair)
 
 
 @app.command(epilog="Example: turnline log stats postgresql://localhost/turnline --json")
@@ -335,15 +330,6 @@ async def _erase(
         return done.channels
 
 
-async def _verify(address: str) -> Verdict:
-    from turnline.core.adapters import built_in
-    from turnline.log.verify import verify
-
-    with telling("verified") as progress:
-        async with looking_at(address) as records:
-            return await verify(records, built_in(), progress=progress)
-
-
 async def _stats(address: str) -> LogStats:
     from turnline.log.stats import stats
 
@@ -488,26 +474,6 @@ def _builtins(found: object) -> dict[str, object]:
 
     told: dict[str, object] = msgspec.to_builtins(found)
     return told
-
-
-def _verdict(verdict: Verdict) -> dict[str, object]:
-    return {"ok": verdict.is_good, **_builtins(verdict)}
-
-
-def _told(verdict: Verdict) -> Iterator[str]:
-    for fault in verdict.storage:
-        yield plain(f"the storage: {fault}")
-    for bad in verdict.bad:
-        yield plain(f"channel {bad.channel_id!r}, seq {bad.seq}: found {bad.found}; expected {bad.expected}")
-    for channel_id, unknown in verdict.not_folded.items():
-        yield plain(f"channel {channel_id!r} was not folded: only its own program knows the type {unknown!r}")
-    pruned = f", {verdict.pruned} pruned" if verdict.pruned else ""
-    counted = f"{verdict.channels} channels, {verdict.records} records{pruned} at {verdict.address}"
-    if verdict.is_good:
-        yield f"{counted}: good."
-    else:
-        wrong = len(verdict.bad)
-        yield f"{counted}: {wrong} bad {'channel' if wrong == 1 else 'channels'}. Restore them from a backup."
 
 
 def _numbers(found: LogStats) -> dict[str, object]:

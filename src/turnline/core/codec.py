@@ -25,7 +25,7 @@ Rule 3: `WORDS` only grows, at its end. A number that was written stands for its
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
@@ -177,6 +177,18 @@ def unseal(channel_id: str, record: Record, *, previous: bytes, seq: int) -> Env
         return _envelope(channel_id, record, structure)
     except ValueError as error:  # msgspec's decoding errors are ValueErrors.
         raise CorruptRecord(channel_id, seq=seq, because=str(error)) from error
+
+
+def rehash(channel_id: str, record: Record, *, previous: bytes) -> Record:
+    """Return the record with the hash that it has to have after the one whose hash is `previous`."""
+    hash_ = _hash(previous, channel_id, record.seq, record.envelope_id, record.head)
+    return msgspec.structs.replace(record, hash=hash_)
+
+
+def keep(envelope: Envelope, record: Record) -> Kept:
+    """Return an envelope with its bytes."""
+    fields = {name: getattr(envelope, name) for name in Envelope.__struct_fields__}
+    return Kept(**fields, head=record.head, payload=record.payload)
 
 
 def without_content(envelope: Envelope) -> Envelope:
@@ -355,6 +367,9 @@ STRUCTURE: Final[dict[str, Shape]] = {
     ),
     ev.EV_PACKET: _keys("format", routing=_keys("kind"), usage=_USAGE),
     ev.EV_PAYLOAD_ERASED: _ALL,
+    ev.EV_LOG_SEALED: _ALL,
+    ev.EV_LOG_REPAIRED: _ALL,
+    ev.EV_LINE_LOST: _ALL,
     EV_PARTICIPANT_REGISTERED: _keys("agent_id"),
     EV_PARTICIPANT_REMOVED: _keys("agent_id", reason=is_code),
 }
@@ -423,7 +438,7 @@ def ranges_in(data: JsonObject) -> list[tuple[int, int]]:
     return [(one[0], one[1]) for one in lines if _is_range(one)]
 
 
-def ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
+def ranges(seqs: Iterable[int]) -> list[tuple[int, int]]:
     """Return ascending numbers as ranges: 4, 7, 8, 9 is (4, 4), (7, 9)."""
     found = list[tuple[int, int]]()
     for seq in seqs:

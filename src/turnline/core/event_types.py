@@ -71,6 +71,13 @@ EV_HUMAN_ANSWERED: Final = "human.answered"
 EV_PAYLOAD_ERASED: Final = "payload.erased"
 """The content of earlier lines is gone. The only type that may follow `channel.closed` (Y1)."""
 
+EV_LOG_SEALED: Final = "log.sealed"
+"""Where channels ended when it was written (Y4)."""
+EV_LOG_REPAIRED: Final = "log.repaired"
+"""Lines of a system channel were damaged and are replaced (Y5)."""
+EV_LINE_LOST: Final = "log.line_lost"
+"""Stands in the place of a damaged line of a system channel."""
+
 SUBSTANTIVE: Final = frozenset({EV_TEXT, EV_PACKET})
 """What somebody says. Accepted from whoever has the floor, it is a turn."""
 

@@ -108,6 +108,7 @@
         ├── BadExport             a file is not an export of a log, or not all of one
         ├── OriginInUse           a fork reads a channel that was to be pruned
         ├── PruneRefused          a prune cannot be done as it was asked
+        ├── BadSeal               a text or a file is not a seal that was kept
         ├── ImportRefused         an import cannot take a channel
         │   ├── ChannelDiffers    the log has another channel of the same id
         │   ├── ArchiveDiffers    a pruned channel is not in the file as it was pruned
@@ -189,6 +190,7 @@ from turnline.errors.links import (
 from turnline.errors.logs import (
     ArchiveDiffers as ArchiveDiffers,
     BadExport as BadExport,
+    BadSeal as BadSeal,
     ChannelDiffers as ChannelDiffers,
     ChannelGuarded as ChannelGuarded,
     CorruptRecord as CorruptRecord,

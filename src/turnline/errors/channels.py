@@ -83,10 +83,9 @@ class ChannelQuarantined(TurnlineError):
     def __init__(self, channel_id: str, *, cause: BaseException) -> None:
         self.channel_id = channel_id
         self.cause = cause
-        super().__init__(
-            f"channel {channel_id!r} is quarantined: {type(cause).__name__}: {cause} "
-            f"Other channels are not affected."
-        )
+        is_own = channel_id.startswith("_")  # A channel that the hub itself writes.
+        do = "Run: turnline log repair ADDRESS." if is_own else "Other channels are not affected."
+        super().__init__(f"channel {channel_id!r} is quarantined: {type(cause).__name__}: {cause} {do}")
 
 
 class ClientClosed(TurnlineError):

@@ -77,6 +77,16 @@ class PruneRefused(LogError):
         super().__init__(f"nothing was pruned: {because}.")
 
 
+class BadSeal(LogError):
+    """A text or a file is not a seal that was kept."""
+
+    def __init__(self, *, found: str) -> None:
+        super().__init__(
+            f"This is not a seal: found {found}, expected `turnline-seal:LINE:HASH`. "
+            f"Give what `turnline log seal` printed, or the file that it wrote."
+        )
+
+
 class ImportRefused(LogError):
     """An import cannot take a channel, or the rest of one."""
 

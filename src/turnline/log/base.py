@@ -62,6 +62,16 @@ class Tombstone(Struct, frozen=True, kw_only=True):
     """Lines whose content was erased before, as ranges. No import brings it back."""
 
 
+class ChannelEnd(Struct, frozen=True, kw_only=True):
+    """Where an append left a channel."""
+
+    channel_id: str
+    seq: int
+    hash: bytes
+    """Of the last line."""
+    position: int
+
+
 class Index(Protocol):
     """The channels of a log by what is known of them, without reading lines (Y7)."""
 
@@ -248,6 +258,36 @@ def check_restored(tombstone: Tombstone | None, channel_id: str, last: Record) -
         expected = f"the {tombstone.seq} lines that were pruned, which end with {tombstone.hash.hex()}"
         raise ArchiveDiffers(channel_id, seq=last.seq, found=found, expected=expected)
     return True
+
+
+@runtime_checkable
+class Replaces(Protocol):
+    """The ability to write a damaged system channel again (Y5). Every log of ours has it."""
+
+    async def replace(self, channel_id: str, envelopes: Sequence[Envelope]) -> None:
+        """Put `envelopes` in the place of all that the channel has; without any, the channel is gone.
+
+        Lines that are `Kept` keep their bytes. In SQL it is one transaction. On NATS, where the old messages
+        stay, a first message says that the channel begins again with it. Only for channels of the hub's own.
+        """
+        ...
+
+
+@runtime_checkable
+class ListsEnds(Protocol):
+    """The ability to say where channels end, for seals (Y4). Every log of ours has it."""
+
+    async def channel_end(self, channel_id: str) -> ChannelEnd | None:
+        """Return where a channel ends now; None for an unknown one."""
+        ...
+
+    async def ends(self, *, after: int, limit: int) -> list[ChannelEnd]:
+        """Return where appends after position `after` left their channels, by position.
+
+        At most `limit` of them; several appends to a channel may be told as one, the newest. No append
+        can come before the last of them any more, and it costs what was appended, not what is on the log.
+        """
+        ...
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ Rule 2: content that is missing was erased, and a later line says so (Y1). Other
 
 from __future__ import annotations
 
-from turnline.core.codec import NO_HASH, Kept, Record, unseal
+from turnline.core.codec import NO_HASH, Kept, Record, keep, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord
 from turnline.log.base import Erasures
@@ -37,6 +37,4 @@ class Chain:
 
     def keep(self, record: Record) -> Kept:
         """The same, with the bytes, to be appended elsewhere."""
-        envelope = self.add(record)
-        fields = {name: getattr(envelope, name) for name in Envelope.__struct_fields__}
-        return Kept(**fields, head=record.head, payload=record.payload)
+        return keep(self.add(record), record)

@@ -19,7 +19,16 @@ from turnline.core.channel import ChannelFilter, ChannelRow, age, matches
 from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, seal_all, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import ChannelPruned, DuplicateEnvelope, LogConflict, OriginInUse
-from turnline.log.base import Bell, Erasures, Head, Tombstone, check_append, check_restored, closes
+from turnline.log.base import (
+    Bell,
+    ChannelEnd,
+    Erasures,
+    Head,
+    Tombstone,
+    check_append,
+    check_restored,
+    closes,
+)
 
 
 def _new_salt() -> bytes:
@@ -123,6 +132,14 @@ class MemoryLog:
                 after = position
             await self._bell.wait(seen)
 
+    async def channel_end(self, channel_id: str) -> ChannelEnd | None:
+        return None if channel_id not in self._heads else self._end_of(self._heads[channel_id])
+
+    async def ends(self, *, after: int, limit: int) -> list[ChannelEnd]:
+        names = self._heads.keys() & self._appends[after:]
+        heads = sorted((self._heads[name] for name in names), key=lambda head: head.position)
+        return [self._end_of(head) for head in heads[:limit]]
+
     async def close(self) -> None:
         """Do nothing: the next hub finds this log as the last one left it."""
 
@@ -193,6 +210,12 @@ class MemoryLog:
             self._keep(channel_id, records, closed=closes(channel_id, envelopes[-1].event_type))
         self._bell.ring()
 
+    async def replace(self, channel_id: str, envelopes: Sequence[Envelope]) -> None:
+        with self._lock:
+            for kept in (self.records, self._ids, self._heads, self._rows, self._snapshots):
+                kept.pop(channel_id, None)
+        await self.append(channel_id, envelopes, after=0)
+
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
         self._snapshots[channel_id] = (seq, bytes(body))
 
@@ -201,6 +224,10 @@ class MemoryLog:
 
     async def delete_snapshots(self) -> None:
         self._snapshots.clear()
+
+    def _end_of(self, head: Head) -> ChannelEnd:
+        last = self.records[head.channel_id][head.seq - 1]
+        return ChannelEnd(channel_id=head.channel_id, seq=head.seq, hash=last.hash, position=head.position)
 
     def _set_row(self, channel_id: str, row: ChannelRow, after: int) -> None:
         found = len(self.records.get(channel_id, ()))

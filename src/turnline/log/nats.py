@@ -33,7 +33,7 @@ import asyncio
 from asyncio import AbstractEventLoop
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from itertools import count
 from secrets import token_bytes
 from typing import Final
@@ -42,10 +42,10 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from turnline.core.channel import ChannelFilter, ChannelRow
-from turnline.core.codec import SALT_BYTES, Record, seal_all, unseal
+from turnline.core.codec import NO_HASH, SALT_BYTES, Record, seal_all, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import ChannelPruned, CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
-from turnline.log.base import Erasures, Head, Tombstone, check_append, check_restored
+from turnline.log.base import ChannelEnd, Erasures, Head, Tombstone, check_append, check_restored
 from turnline.log.nats_address import NatsAddress
 from turnline.log.nats_channel import SHORT, Channel, Place
 from turnline.log.nats_connection import NATS_RAISES, Connection, Refused, reason
@@ -55,9 +55,11 @@ from turnline.log.nats_message import (
     EXPECTED_POSITION,
     EXPECTED_STREAM,
     MESSAGE_ID,
+    RESTART,
     RESTORING,
     Message,
     channel_of,
+    end_of,
     head_of,
     headers_of,
     headers_of_row,
@@ -76,6 +78,9 @@ PATIENCE_SECONDS: Final = 20.0
 """How long servers may be away before an append gives up; a cluster elects a leader in less."""
 MAX_CHANNELS: Final = 4_096
 """Channels a process knows at once; the one unused for longest is read anew when it is needed."""
+PART_BYTES: Final = 256 * 1024
+PART_RECORDS: Final = 1_000
+"""Of a channel that is written again, in one message; it ends with the record that passes the bytes."""
 HEADER_BYTES: Final = 64
 """What a header takes besides its name and value, at most."""
 
@@ -104,6 +109,10 @@ class Session:
 
     async def _first_line(self, channel_id: str) -> Envelope | None:
         return await first_line(self.reader, ChannelKeys(self.keys, channel_id))
+
+    def forget(self, channel_id: str) -> None:
+        """Read the channel again when it is needed."""
+        self._channels.pop(channel_id, None)
 
     def channel(self, channel_id: str) -> Channel:
         """Return what is known of a channel, perhaps nothing yet."""
@@ -276,6 +285,60 @@ class NatsLog:
         except LogUnavailable:
             if not self._closed:
                 raise
+
+    async def channel_end(self, channel_id: str) -> ChannelEnd | None:
+        session = await self._session()
+        last = await session.reader.last(session.channel(channel_id).subject)
+        try:
+            return None if last is None else end_of(last)
+        except ValueError as error:
+            raise CorruptRecord(channel_id, seq=0, because=str(error)) from error
+
+    async def ends(self, *, after: int, limit: int) -> list[ChannelEnd]:
+        session = await self._session()
+        last = await session.reader.end()
+        newest: dict[str, ChannelEnd] = {}
+        if last <= after:
+            return []
+        scan = session.reader.scan(f"{session.reader.stream}.*", after=after, headers_only=True)
+        async with aclosing(session.reader.up_to(last, scan)) as messages:
+            async for message in messages:
+                with suppress(ValueError):  # A damaged message is no end of anything.
+                    end = end_of(message)
+                    newest[end.channel_id] = end
+                if len(newest) >= limit:
+                    break
+        return sorted(newest.values(), key=lambda end: end.position)
+
+    async def replace(self, channel_id: str, envelopes: Sequence[Envelope]) -> None:
+        """See `Replaces`. Nothing is deleted: the first message says that the channel begins again."""
+        check_append(channel_id, envelopes, after=0)
+        session = await self._session()
+        channel = session.channel(channel_id)
+        records = seal_all(envelopes, NO_HASH, salt=token_bytes(SALT_BYTES))
+        last = await session.reader.last(channel.subject)
+        position, previous = 0 if last is None else last.position, NO_HASH
+        await session.index.open(channel_id)
+        encrypted = await channel.keys.encrypt_again(records, position=position)
+        for first, end in _parts(records):
+            told = summary(envelopes[first:end], records[first:end])
+            headers = headers_of(told) | {
+                MESSAGE_ID: f"{token(channel_id)}:{self._writer}:{next(self._appends)}",
+                EXPECTED_POSITION: str(position),
+                EXPECTED_STREAM: session.reader.stream,
+            }
+            if first == 0:
+                headers[RESTART] = str(len(records))
+            payload = pack(encrypted[first:end], previous)
+            await self._refuse_large(session, len(payload), headers)
+            try:
+                position = (await session.connection.publish(channel.subject, payload, headers)).seq
+            except Refused as refused:
+                raise session.connection.unavailable(str(refused)) from refused
+            except NATS_RAISES as error:
+                raise session.connection.unavailable(reason(error)) from error
+            previous = told.hash
+        session.forget(channel_id)
 
     async def close(self) -> None:
         self._closed = True
@@ -525,6 +588,17 @@ async def _parts_to_destroy(reader: Reader, channel: Channel) -> dict[str, list[
                 else:
                     staying[part_in(record)].append(record.seq)
     return {part: staying[part] for part in sorted(gone)}
+
+
+def _parts(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
+    """Yield where the parts of a channel begin and end, each small enough for one message."""
+    first, size = 0, 0
+    for number, record in enumerate(records):
+        if size > PART_BYTES or number - first >= PART_RECORDS:
+            yield first, number
+            first, size = number, 0
+        size += record.size
+    yield first, len(records)
 
 
 def _refuse_known(channel: Channel, envelopes: Sequence[Envelope]) -> None:

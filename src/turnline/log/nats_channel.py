@@ -29,6 +29,7 @@ from turnline.log.nats_message import (
     Message,
     Summary,
     erased_in,
+    restarts,
     summary_of,
     unpack,
 )
@@ -120,10 +121,16 @@ class Channel:
             whole: dict[int, Message] = {}
             self.damage = None
             async for message in self._up_to(last, reader, whole):
-                await self._learn(message, reader)
-                if self.damage is not None:
+                if restarts(message):
+                    self._restart()
+                if self.damage is None:  # After damage only a restart counts, if there is one.
+                    await self._learn(message, reader)
+                elif not self.channel_id.startswith("_"):
                     break
             return whole
+
+    def _restart(self) -> None:
+        self.places, self.ids, self.hash, self.damage = [], {}, NO_HASH, None
 
     async def _up_to(
         self, last: Message, reader: Reader, whole: dict[int, Message]

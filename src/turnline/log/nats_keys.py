@@ -45,6 +45,8 @@ NONCE_BYTES: Final = 12
 NOTE_BYTES: Final = 8
 CIPHER_BYTES: Final = NOTE_BYTES + NONCE_BYTES + 16
 """What encrypting adds to the content of a line."""
+REPAIRED: Final = 1 << 56
+"""Names of parts of repaired channels begin here: no line has such a number."""
 MAX_CONFLICTS: Final = 100
 MAX_KEPT: Final = 64
 """Messages that are read of one part: one, or two while an erase is unfinished."""
@@ -191,17 +193,31 @@ class ChannelKeys:
         """
         encrypted = list[Record]()
         for envelope, record in zip(envelopes, records, strict=True):
-            if record.payload is not None:
-                ring = await self._ring_to_write(part_of(note, record.seq))
-                key = None if ring is None else ring.line_key(record.seq)
-                if key is None:
-                    return None
-                body = note.to_bytes(NOTE_BYTES) + _encrypt(key, record.payload, self._place(record.seq))
-                record = replace(record, payload=body)  # noqa: PLW2901
+            found = await self._encrypt(record, note)
+            if found is None:
+                return None
             if envelope.event_type == EV_PAYLOAD_ERASED:
                 note = record.seq
-            encrypted.append(record)
+            encrypted.append(found)
         return encrypted
+
+    async def encrypt_again(self, records: Sequence[Record], *, position: int) -> list[Record]:
+        """Return the records of a repaired channel with encrypted content, under keys of their own.
+
+        `position` is where the channel ended before: its old keys may be destroyed in part.
+        """
+        found = [await self._encrypt(one, REPAIRED + position) for one in records]
+        return [one for one in found if one is not None]
+
+    async def _encrypt(self, record: Record, note: int) -> Record | None:
+        if record.payload is None:
+            return record
+        ring = await self._ring_to_write(part_of(note, record.seq))
+        key = None if ring is None else ring.line_key(record.seq)
+        if key is None:
+            return None
+        body = note.to_bytes(NOTE_BYTES) + _encrypt(key, record.payload, self._place(record.seq))
+        return replace(record, payload=body)
 
     async def decrypt(self, record: Record) -> Record:
         """Return the record with its content; without it if the key is gone.

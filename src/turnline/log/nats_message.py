@@ -22,11 +22,11 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from turnline.core.channel import ChannelRow
-from turnline.core.codec import Record, erased_lines, is_id, ranges_in, read_structure
+from turnline.core.codec import NO_HASH, Record, erased_lines, is_id, ranges_in, read_structure
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_PAYLOAD_ERASED
 from turnline.errors import CorruptRecord
-from turnline.log.base import Head, closes
+from turnline.log.base import ChannelEnd, Head, closes
 
 FORMAT: Final = 2
 MAX_SUBJECT_CHARACTERS: Final = 1_000
@@ -56,6 +56,9 @@ their keys are not destroyed yet."""
 MAX_ERASED_CHARACTERS: Final = 16_000
 _MANY: Final = "many"
 """Stands for more ranges than fit into a header; they are in the payload."""
+RESTART: Final = "Turnline-Restart"
+"""The channel begins again with this message: the messages before it on the subject do not count (Y5). The
+value is the number of lines that it gets; as long as it has fewer, its repair is not finished."""
 MAX_ROW_CHARACTERS: Final = 16_000
 """A row that needs more is written alone, after the append."""
 
@@ -142,6 +145,8 @@ def unpack(channel_id: str, message: Message, *, seq: int) -> tuple[bytes, list[
 
 
 def summary(envelopes: Sequence[Envelope], records: Sequence[Record]) -> Summary:
+    if not records:  # A channel that begins again, with nothing.
+        return Summary(first=1, last=0, hash=NO_HASH, closed=False, ids=None)
     return Summary(
         first=records[0].seq,
         last=records[-1].seq,
@@ -178,7 +183,7 @@ def headers_of(told: Summary) -> dict[str, str]:
         written = ",".join(f"{note}:{first}-{last}" for note, first, last in told.erased)
         headers[ERASED] = written if len(written) <= MAX_ERASED_CHARACTERS else _MANY
     ids = ",".join(quote(envelope_id, safe="") for envelope_id in told.ids or ())
-    return headers if len(ids) > MAX_IDS_CHARACTERS else headers | {IDS: ids}
+    return headers if len(ids) > MAX_IDS_CHARACTERS or told.ids is None else headers | {IDS: ids}
 
 
 def headers_of_row(row: ChannelRow) -> dict[str, str]:
@@ -250,6 +255,11 @@ def _erased_of(written: str) -> tuple[tuple[int, int, int], ...] | None:
     return tuple(found)
 
 
+def restarts(message: Message) -> bool:
+    """Return whether a channel begins again with a message. Only one of the hub's own can."""
+    return RESTART in message.headers and channel_of(message.subject).startswith("_")
+
+
 def head_of(message: Message) -> Head:
     """Return where the channel of `message`, its last one, ends; for a pruned one a head that says so.
 
@@ -264,3 +274,11 @@ def head_of(message: Message) -> Head:
     except ValueError:
         return Head(channel_id=channel_id, seq=0, closed=False, position=message.position)
     return Head(channel_id=channel_id, seq=told.last, closed=told.closed, position=message.position)
+
+
+def end_of(message: Message) -> ChannelEnd:
+    """Return where the append of `message` left its channel. Raises `ValueError` as `summary_of` does."""
+    told = summary_of(message)
+    return ChannelEnd(
+        channel_id=channel_of(message.subject), seq=told.last, hash=told.hash, position=message.position
+    )

@@ -6,7 +6,7 @@ What a message's headers say of its append is an index as well: each is compared
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Final
 
 from msgspec import Struct
@@ -22,12 +22,14 @@ from turnline.log.nats_channel import SHORT
 from turnline.log.nats_connection import Answer, Connection, Refused, server_version
 from turnline.log.nats_keys import ChannelKeys, Keys
 from turnline.log.nats_message import (
+    RESTART,
     TOMBSTONE,
     Message,
     Summary,
     channel_of,
     erased_in,
     is_hidden,
+    restarts,
     row_alone_in,
     row_in,
     summary_of,
@@ -126,9 +128,12 @@ class NatsRecords:
             return
         keys = ChannelKeys(self._keys, channel_id, with_every=True)
         read = self._last if self._last.channel_id == channel_id and self._last.seq <= after else _Read()
+        restart = await self._restart(channel_id, last)
+        if restart is not None and read.position < restart.position:
+            read = _Read(channel_id, 0, restart.position - 1, NO_HASH)
         async with aclosing(self._messages(channel_id, read.position, last)) as messages:
             async for message in messages:
-                if TOMBSTONE in message.headers:  # It was restored after this.
+                if TOMBSTONE in message.headers or message.headers.get(RESTART) == "0":
                     continue
                 records = _checked(channel_id, message, seq=read.seq + 1, previous=read.hash)
                 for record in records:
@@ -136,6 +141,31 @@ class NatsRecords:
                         yield await self._content(keys, record)
                 end = records[-1]
                 read = self._last = _Read(channel_id, end.seq, message.position, end.hash)
+        if restart is not None and read.seq < int(restart.headers[RESTART]):
+            because = "its repair was not finished; run `turnline log repair` again"
+            raise CorruptRecord(channel_id, seq=read.seq + 1, because=because)
+
+    async def readable(self, channel_id: str) -> list[Record]:
+        """See `Records.readable`. Also of messages before a restart: a repair may not have been finished."""
+        found: list[Record] = []
+        keys = ChannelKeys(self._keys, channel_id, with_every=True)
+        last = await self._reader.last(self._subject(channel_id))
+        if last is not None:
+            async with aclosing(self._messages(channel_id, 0, last)) as messages:
+                async for message in messages:
+                    with suppress(CorruptRecord):
+                        found += [await keys.decrypt(one) for one in unpack(channel_id, message, seq=0)[1]]
+        return found
+
+    async def _restart(self, channel_id: str, last: Message) -> Message | None:
+        """Return the last message with which a channel of the hub's own begins again."""
+        found = None
+        if channel_id.startswith("_"):
+            scan = self._reader.scan(self._subject(channel_id), after=0, headers_only=True)
+            async with aclosing(self._reader.up_to(last.position, scan)) as messages:
+                async for message in messages:
+                    found = message if restarts(message) else found
+        return found
 
     async def _content(self, keys: ChannelKeys, record: Record) -> Record:
         """Return a record with the content that its key opens.

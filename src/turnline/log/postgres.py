@@ -16,7 +16,7 @@ An outage is a `LogUnavailable` for whoever asks meanwhile. The log goes on with
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeVar, cast
@@ -28,7 +28,7 @@ from turnline.core.codec import erased_lines, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log import postgres_prune as pruning, postgres_reader as queries
-from turnline.log.base import Bell, Head, Tombstone, check_append
+from turnline.log.base import Bell, ChannelEnd, Head, Tombstone, check_append
 from turnline.log.joined import SharedDatabase, Statements, Transaction, under_savepoint
 from turnline.log.pages import NOTHING, Page, in_order
 from turnline.log.postgres_bell import PostgresBell
@@ -107,19 +107,31 @@ class PostgresLog:
     async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
         check_append(channel_id, [note], after=after)
         work = JoinedAppend(channel_id, [note], after=after, row=row, ends=self._ends)
+        await self._alone(work, partial(work.erase, lines=erased_lines(note)))
+        work.committed()
+
+    async def replace(self, channel_id: str, envelopes: Sequence[Envelope]) -> None:
+        check_append(channel_id, envelopes, after=0)
+        work = JoinedAppend(channel_id, envelopes, after=0, row=None, ends=self._ends)
+        await self._alone(work, work.replace)
+        if envelopes:
+            work.committed()
+
+    async def _alone(self, work: JoinedAppend, do: Callable[[Statements], None]) -> None:
+        """Do something in a transaction of its own."""
+
+        def run() -> None:
+            with psycopg.connect(self._server.url) as connection:
+                for statement in PREPARE:
+                    connection.execute(statement)
+                do(cast("Statements", connection))  # Only SQLite asks for `lastrowid`.
+
         try:
-            await asyncio.to_thread(self._erase, work, erased_lines(note))
+            await asyncio.to_thread(run)
         except psycopg.Error as error:
             if not await self._landed(work):
                 raise self._server.unavailable(error) from None
-        work.committed()
         self._committed()
-
-    def _erase(self, work: JoinedAppend, lines: Sequence[tuple[int, int]]) -> None:
-        with psycopg.connect(self._server.url) as connection:
-            for statement in PREPARE:
-                connection.execute(statement)
-            work.erase(cast("Statements", connection), lines)  # Only SQLite asks for `lastrowid`.
 
     async def prune(self, tombstones: Sequence[Tombstone]) -> None:
         for one in tombstones:
@@ -210,6 +222,12 @@ class PostgresLog:
                 after = head.position
             if not heads:
                 await self._bell.wait(seen, timeout_seconds=self._poll_seconds)
+
+    async def channel_end(self, channel_id: str) -> ChannelEnd | None:
+        return await self._ask(partial(queries.end_of, channel_id=channel_id))
+
+    async def ends(self, *, after: int, limit: int) -> list[ChannelEnd]:
+        return await self._ask(partial(queries.ends_by_position, after=after, limit=limit))
 
     async def close(self) -> None:
         self._closed = True

@@ -86,6 +86,13 @@ class JoinedAppend:
             connection.execute(_ERASE, (channel_id, first, last))
         connection.execute("DELETE FROM turnline_snapshots WHERE channel = %s", (channel_id,))
 
+    def replace(self, connection: Statements) -> None:
+        """Write the channel again in the place of what it has (Y5)."""
+        for table in ("records", "heads", "snapshots"):
+            connection.execute(f"DELETE FROM turnline_{table} WHERE channel = %s", (self._work.channel_id,))
+        if self._work.envelopes:
+            self.write(connection)
+
     def committed(self) -> None:
         """Take note of the channel's new end."""
         last = self._work.sent[-1]

@@ -15,7 +15,7 @@ from psycopg.errors import DataCorrupted, IndexCorrupted
 
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import NO_HASH, Record
-from turnline.log.base import Head, Tombstone, read_tombstone
+from turnline.log.base import ChannelEnd, Head, Tombstone, read_tombstone
 from turnline.log.listing import needs_codes, page_query, read_row, read_rows
 from turnline.log.pages import Page
 from turnline.log.postgres_schema import DIALECT
@@ -167,6 +167,24 @@ async def tombstones(connection: AsyncConnection[Row], after: str, limit: int) -
     return [read_tombstone(body) for (body,) in await _rows(connection, query, (after, limit))]
 
 
+async def end_of(connection: AsyncConnection[Row], channel_id: str) -> ChannelEnd | None:
+    query = "SELECT channel, seq, hash, position FROM turnline_heads WHERE channel = %s"
+    for row in await _rows(connection, query, (channel_id,)):
+        return _end(row)
+    return None
+
+
+async def ends_by_position(connection: AsyncConnection[Row], after: int, limit: int) -> list[ChannelEnd]:
+    """Return where appends after a position left their channels, as far as nothing can come between."""
+    query = """
+        SELECT channel, seq, hash, position FROM turnline_records
+        WHERE position > %s AND position <= %s ORDER BY position LIMIT %s
+    """
+    rows = await _rows(connection, query, (after, await horizon(connection), limit))
+    newest = {row[0]: _end(row) for row in rows}
+    return sorted(newest.values(), key=lambda end: end.position)
+
+
 async def snapshot_of(connection: AsyncConnection[Row], channel_id: str) -> tuple[int, bytes] | None:
     try:
         query = "SELECT seq, checksum, body FROM turnline_snapshots WHERE channel = %s"
@@ -200,6 +218,11 @@ async def _rows(connection: AsyncConnection[Row], query: str, parameters: Any) -
 def _record(row: Row) -> Record:
     seq, envelope_id, head, hash_, payload = row
     return Record(seq=seq, envelope_id=envelope_id, head=head, hash=hash_, payload=payload)
+
+
+def _end(row: Row) -> ChannelEnd:
+    channel_id, seq, hash_, position = row
+    return ChannelEnd(channel_id=channel_id, seq=seq, hash=hash_, position=position)
 
 
 def _head(row: Row) -> Head:

@@ -16,7 +16,7 @@ from turnline.log.base import Tombstone
 from turnline.log.listing import COLUMNS, contradiction_in, read_row
 from turnline.log.postgres_reader import DAMAGE, Query, Reader
 from turnline.log.postgres_server import ReadOnlyServer, Row
-from turnline.log.records import Indexed, every_tombstone
+from turnline.log.records import Indexed, every_tombstone, read_until_damage
 
 PAGE_CHANNELS: Final = 500
 
@@ -103,6 +103,9 @@ class PostgresRecords:
 
     async def _tombstones(self, *, after: str, limit: int) -> list[Tombstone]:
         return await self._ask(partial(queries.tombstones, after=after, limit=limit))
+
+    async def readable(self, channel_id: str) -> list[Record]:
+        return await read_until_damage(self, channel_id)
 
     async def damage(self) -> list[str]:
         return []

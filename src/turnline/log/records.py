@@ -15,14 +15,14 @@ it may be ahead of them, and never behind.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, Protocol
 
 from msgspec import Struct
 
 from turnline.core.channel import ChannelRow
 from turnline.core.codec import Record
-from turnline.errors import LogUnavailable, MissingExtra, UnknownName
+from turnline.errors import CorruptRecord, LogUnavailable, MissingExtra, UnknownName
 from turnline.log.address import PLAIN_SUFFIX
 from turnline.log.base import Log, Tombstone
 from turnline.log.memory import MemoryLog
@@ -65,6 +65,10 @@ class Records(Protocol):
 
     def tombstones(self) -> AsyncGenerator[Tombstone]:
         """Yield what is left of pruned channels, by id. `channels` does not yield those."""
+        ...
+
+    async def readable(self, channel_id: str) -> list[Record]:
+        """Return every record that can be read at all, whatever is wrong with it or with others."""
         ...
 
     async def damage(self) -> list[str]:
@@ -122,6 +126,9 @@ class MemoryRecords:
         async for one in every_tombstone(self._log.tombstones):
             yield one
 
+    async def readable(self, channel_id: str) -> list[Record]:
+        return await read_until_damage(self, channel_id)
+
     async def damage(self) -> list[str]:
         return []
 
@@ -130,6 +137,15 @@ class MemoryRecords:
 
     async def close(self) -> None:
         """Do nothing: the log is somebody else's."""
+
+
+async def read_until_damage(records: Records, channel_id: str) -> list[Record]:
+    """Return the records of a channel up to one that the storage cannot give out."""
+    found: list[Record] = []
+    with suppress(CorruptRecord):
+        async for record in records.read(channel_id):
+            found.append(record)
+    return found
 
 
 async def open_records(address: str) -> Records:

@@ -26,7 +26,7 @@ from turnline.core.codec import unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log import sqlite_reader as queries
-from turnline.log.base import Bell, Head, Tombstone, check_append
+from turnline.log.base import Bell, ChannelEnd, Head, Tombstone, check_append
 from turnline.log.joined import SharedDatabase, Transaction, under_savepoint
 from turnline.log.pages import Page, in_order
 from turnline.log.sqlite_file import MOUNTS, SQLITE_RAISES, TABLE_NAMES, Durability, LogFile, reason
@@ -38,6 +38,7 @@ from turnline.log.sqlite_work import (
     DeleteSnapshots,
     Erase,
     Prune,
+    Replace,
     Restore,
     SaveSnapshot,
 )
@@ -171,6 +172,12 @@ class SqliteLog:
                 if not heads:
                     await self._bell.wait(seen, timeout_seconds=self._poll_seconds)
 
+    async def channel_end(self, channel_id: str) -> ChannelEnd | None:
+        return await self._ask(partial(queries.end_of, channel_id=channel_id))
+
+    async def ends(self, *, after: int, limit: int) -> list[ChannelEnd]:
+        return await self._ask(partial(queries.ends_by_position, after=after, limit=limit))
+
     async def close(self) -> None:
         self._closed = True
         await asyncio.to_thread(self._writer.close)
@@ -193,6 +200,10 @@ class SqliteLog:
     async def finish_erasing(self, channel_id: str) -> None:
         """Delete the snapshot; the lines are erased in the transaction of their note."""
         await self._writer.submit(DeleteSnapshots(channel_id))
+
+    async def replace(self, channel_id: str, envelopes: Sequence[Envelope]) -> None:
+        check_append(channel_id, envelopes, after=0)
+        await self._writer.submit(Replace(channel_id, envelopes))
 
     async def compact(self) -> None:
         await asyncio.to_thread(self._file.compact)

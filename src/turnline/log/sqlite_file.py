@@ -145,7 +145,8 @@ _LET: Final = "let this user write the file and its folder"
 _DO: Final = {
     sqlite3.SQLITE_BUSY: "another program keeps it to itself, where it should hold it for moments only. End "
     "its transaction, or the program",
-    sqlite3.SQLITE_NOTADB: "expected a log of Turnline's; name another file",
+    sqlite3.SQLITE_NOTADB: "expected a log of Turnline's; name another file, or run `turnline log repair`",
+    sqlite3.SQLITE_CORRUPT: "run `turnline log repair` with its address",
     sqlite3.SQLITE_READONLY: _LET,
     sqlite3.SQLITE_CANTOPEN: _LET,
 }
@@ -344,6 +345,14 @@ def _create(connection: Connection) -> None:
         connection.execute(f"PRAGMA user_version = {FORMAT}")
     _run_all(connection, _CACHES + DIALECT.indexes)
     connection.execute("COMMIT")
+
+
+def has_own_schema(connection: Connection) -> bool:
+    """Return whether the tables are described as they were made: a changed letter may hide a column."""
+    query = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, 9) = 'turnline_'"
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as new:
+        _create(new)
+        return set(connection.execute(query)) <= set(new.execute(query))
 
 
 def _run_all(connection: Connection, script: str) -> None:

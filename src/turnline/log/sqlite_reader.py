@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import NO_HASH, Record, pack_id, unpack_id
 from turnline.errors import LogUnavailable
-from turnline.log.base import Head, Tombstone, read_tombstone
+from turnline.log.base import ChannelEnd, Head, Tombstone, read_tombstone
 from turnline.log.listing import needs_codes, page_query, read_row, read_rows
 from turnline.log.pages import NOTHING, Page
 from turnline.log.sqlite_file import DIALECT, SQLITE_RAISES, LogFile, code
@@ -224,6 +224,33 @@ def pruned_since(connection: Connection, after: int) -> list[tuple[int, str]]:
         f"SELECT number, id FROM turnline_tombstones WHERE number > ? ORDER BY number LIMIT {PAGE_RECORDS}"
     )
     return connection.execute(query, (after,)).fetchall()
+
+
+def end_of(connection: Connection, channel_id: str) -> ChannelEnd | None:
+    channel = number_of(connection, channel_id)
+    query = f"""
+        SELECT {_number("head.seq")}, {_blob("record.hash")}, {_number("head.position")}
+        FROM turnline_heads AS head LEFT JOIN turnline_records AS record
+        ON record.channel = head.channel AND record.seq = head.seq WHERE head.channel = ?
+    """
+    for seq, hash_, position in connection.execute(query, (channel,)):
+        return ChannelEnd(channel_id=channel_id, seq=seq, hash=hash_, position=position)
+    return None
+
+
+def ends_by_position(connection: Connection, after: int, limit: int) -> list[ChannelEnd]:
+    """Return where the channels appended to after a position end, in the order of their last append."""
+    query = f"""
+        SELECT {_blob("id")}, {_number("record.seq")}, {_blob("record.hash")}, record.position
+        FROM turnline_records AS record JOIN turnline_heads AS head
+        ON head.channel = record.channel AND head.position = record.position
+        JOIN turnline_names ON turnline_names.channel = head.channel
+        WHERE record.position > ? ORDER BY record.position LIMIT ?
+    """
+    return [
+        ChannelEnd(channel_id=_text(name), seq=seq, hash=hash_, position=position)
+        for name, seq, hash_, position in connection.execute(query, (after, limit))
+    ]
 
 
 def snapshot_of(connection: Connection, channel_id: str) -> tuple[int, bytes] | None:

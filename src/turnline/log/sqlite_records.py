@@ -19,8 +19,16 @@ from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log import sqlite_reader as queries
 from turnline.log.base import Tombstone
 from turnline.log.listing import COLUMNS, contradiction_in, read_row
-from turnline.log.records import Indexed, every_tombstone
-from turnline.log.sqlite_file import MOUNTS, SQLITE_RAISES, check_owner, file_system, reason
+from turnline.log.records import Indexed, every_tombstone, read_until_damage
+from turnline.log.sqlite_file import (
+    MOUNTS,
+    SQLITE_RAISES,
+    check_owner,
+    file_system,
+    has_own_schema,
+    reason,
+)
+from turnline.log.sqlite_work import mark_of
 
 BUSY_TIMEOUT_SECONDS: Final = 10.0
 MAX_FAULTS: Final = 10
@@ -100,6 +108,9 @@ class SqliteRecords:
     async def _tombstones(self, *, after: str, limit: int) -> list[Tombstone]:
         return await self._ask(partial(queries.tombstones, after=after, limit=limit))
 
+    async def readable(self, channel_id: str) -> list[Record]:
+        return await read_until_damage(self, channel_id)
+
     async def damage(self) -> list[str]:
         try:
             rows = await self._query(
@@ -107,7 +118,10 @@ class SqliteRecords:
             )
         except SQLITE_RAISES as error:
             return [reason(error)]
-        return [fault for (fault,) in rows if fault != "ok"] + await self._ask(_nameless)
+        faults = [fault for (fault,) in rows if fault != "ok"]
+        if not await self._ask(has_own_schema):
+            faults.append("its tables are not described as they were made")
+        return faults + await self._ask(_nameless)
 
     async def facts(self) -> dict[str, str]:
         return await self._ask(self._facts)
@@ -181,9 +195,15 @@ def _indexed(connection: Connection, channel_id: str) -> Indexed | None:
 
 
 def _nameless(connection: Connection) -> list[str]:
-    """Return what is wrong with records whose channel has no name."""
+    """Return what is wrong with the names of channels."""
     found = connection.execute(_NAMELESS).fetchone()[0]
-    return [f"{found} channels have records and no name in the table `turnline_names`"] if found else []
+    names = connection.execute("SELECT coalesce(CAST(id AS BLOB), x''), mark FROM turnline_names")
+    wrong = sum(mark_of(name.decode(errors="replace")) != mark for name, mark in names)
+    table = "in the table `turnline_names`"
+    return [
+        *([f"{found} channels have records and no name {table}"] if found else []),
+        *([f"{wrong} names do not fit their marks {table}"] if wrong else []),
+    ]
 
 
 def _connect(path: Path) -> Connection:

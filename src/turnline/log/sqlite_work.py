@@ -57,6 +57,12 @@ DELETE FROM turnline_contents WHERE position IN (
 )
 """
 _TAG: Final = "INSERT OR IGNORE INTO turnline_tags (tag, created, channel) VALUES (?, ?, ?)"
+_REPLACED: Final = (
+    "DELETE FROM turnline_contents WHERE position IN "
+    "(SELECT position FROM turnline_records WHERE channel = ?)",
+    "DELETE FROM turnline_records WHERE channel = ?",
+    "DELETE FROM turnline_heads WHERE channel = ?",
+)
 
 
 _TOMBSTONE: Final = "SELECT body FROM turnline_tombstones WHERE id = ?"
@@ -115,7 +121,7 @@ class Append:
         if seq != self._after:
             raise LogConflict(self._channel_id, after=self._after, found=seq)
         if channel is None and self._envelopes:
-            channel = connection.execute(_NAME, (self._channel_id, _mark(self._channel_id))).lastrowid
+            channel = connection.execute(_NAME, (self._channel_id, mark_of(self._channel_id))).lastrowid
         if self._envelopes:
             self._write_lines(connection, channel, previous)
         if self._row is None and has_row:
@@ -280,7 +286,7 @@ class Restore:
         if not self._after:
             while channel is not None and delete_lines(connection, channel, MAX_DELETED):
                 pass
-            channel = connection.execute(_NAME, (self._channel_id, _mark(self._channel_id))).lastrowid
+            channel = connection.execute(_NAME, (self._channel_id, mark_of(self._channel_id))).lastrowid
             connection.execute("DELETE FROM turnline_names WHERE channel = ?", (channel,))
             statement = "UPDATE turnline_tombstones SET channel = ? WHERE id = ?"
             connection.execute(statement, (channel, self._channel_id))
@@ -290,12 +296,35 @@ class Restore:
         last, position = self._append.write_records(connection, channel, previous)
         if check_restored(None if body is None else read_tombstone(body), self._channel_id, last):
             name = "INSERT INTO turnline_names (channel, id, mark) VALUES (?, ?, ?)"
-            connection.execute(name, (channel, self._channel_id, _mark(self._channel_id)))
+            connection.execute(name, (channel, self._channel_id, mark_of(self._channel_id)))
             is_closed = closes(self._channel_id, self._envelopes[-1].event_type)
             connection.execute(_SET_HEAD, (channel, last.seq, last.hash, is_closed, position))
             connection.execute("DELETE FROM turnline_tombstones WHERE id = ?", (self._channel_id,))
 
     def landed(self, connection: Statements) -> bool:
+        return self._append.landed(connection)
+
+
+class Replace:
+    """A channel that is written again."""
+
+    def __init__(self, channel_id: str, envelopes: Sequence[Envelope]) -> None:
+        self._append = Append(channel_id, envelopes, after=0)
+        self._channel_id = channel_id
+        self._is_empty = not envelopes
+
+    def write(self, connection: Statements) -> None:
+        channel = number_of(connection, self._channel_id)
+        for statement in _REPLACED:
+            connection.execute(statement, (channel,))
+        connection.execute("DELETE FROM turnline_snapshots WHERE channel = ?", (self._channel_id,))
+        if self._is_empty:
+            connection.execute("DELETE FROM turnline_names WHERE channel = ?", (channel,))
+        self._append.write(connection)
+
+    def landed(self, connection: Statements) -> bool:
+        if self._is_empty:
+            return number_of(connection, self._channel_id) is None
         return self._append.landed(connection)
 
 
@@ -341,20 +370,20 @@ def number_of(connection: Statements, channel_id: str) -> int | None:
 
     Raises `CorruptRecord` if it is there and its name is damaged.
     """
-    mark = _mark(channel_id)
+    mark = mark_of(channel_id)
     channel, marked = connection.execute(_NUMBER, (channel_id, mark)).fetchone()
     if channel is not None:
         return int(channel)
     # Another id may have the same mark by chance. A damaged one does not fit its own.
     if marked is not None and (
-        marked == channel_id.encode() or _mark(marked.decode(errors="replace")) != mark
+        marked == channel_id.encode() or mark_of(marked.decode(errors="replace")) != mark
     ):
         because = "the channel's name is damaged in the table `turnline_names`"
         raise CorruptRecord(channel_id, seq=1, because=because)
     return None
 
 
-def _mark(channel_id: str) -> int:
+def mark_of(channel_id: str) -> int:
     return int.from_bytes(sha256(channel_id.encode()).digest()[:8], signed=True)
 
 

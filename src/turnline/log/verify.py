@@ -1,6 +1,7 @@
 """Whether a log is what was written to it (rules 2, 5 and 7 of the faults page).
 
-    each channel    the chain, no gap, ids, times, the fold, no content that was erased; then the index
+    each channel    the chain, no gap, ids, times, the fold, the seals, no erased content; then the index
+    the seals       channels that are gone (`log.seals`)
     the storage     what the backend itself finds wrong
 
 Rule 1: the first bad record of a channel is told and ends that channel; the others are looked at
@@ -8,13 +9,18 @@ all the same.
 
 Rule 2: looking changes nothing, and hubs may go on writing. So content that a later line names as erased
 is looked for again: it may have been read before it was erased.
+
+Rule 3: what was erased or pruned since a seal is listed; it is not damage. A repaired channel is listed too,
+unless a kept seal or a signature covers what it was before: then it is bad, because lines were lost.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -24,14 +30,18 @@ from turnline.core.channel import ChannelRow
 from turnline.core.codec import Record, erased_lines
 from turnline.core.directory import DIRECTORY_CHANNEL, Directory, fold_directory
 from turnline.core.envelope import Envelope
-from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_PAYLOAD_ERASED
+from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_LOG_REPAIRED, EV_PAYLOAD_ERASED
 from turnline.errors import CorruptRecord, LogUnavailable
-from turnline.log.base import closes
+from turnline.log.base import Tombstone, closes
 from turnline.log.chain import Chain
 from turnline.log.forks import ForkingLog
 from turnline.log.memory import MemoryLog
 from turnline.log.records import Indexed, Records
 from turnline.log.rows import ChannelFold
+from turnline.log.seals import SEALS_CHANNEL, KeptSeal, Sealed, Seals
+
+if TYPE_CHECKING:
+    from turnline.log.seal_keys import PublicSealKey
 
 Progress = Callable[[int, int], None]
 """Told of the channels and records done so far."""
@@ -44,6 +54,15 @@ class BadRecord(Struct, frozen=True, kw_only=True):
     seq: int
     found: str
     expected: str
+
+
+class ErasedLines(Struct, frozen=True, kw_only=True):
+    """Lines whose content was erased since a seal."""
+
+    channel_id: str
+    seq: int
+    """The line that says so."""
+    lines: list[tuple[int, int]]
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -60,51 +79,150 @@ class Verdict(Struct, frozen=True, kw_only=True):
     not_folded: dict[str, str] = field(default_factory=dict)
     """Channels of a type that only their own program knows -> the type. Their chain was checked."""
 
+    seals: int = 0
+    """Lines of `_seals`."""
+    sealed_at: datetime | None = None
+    """When the last seal was made that was checked."""
+    erased: list[ErasedLines] = field(default_factory=list)
+    """Since the seal that was kept, or the last signed one."""
+    pruned_since: list[str] = field(default_factory=list)
+    """Sealed channels that were pruned since."""
+    repaired: list[str] = field(default_factory=list)
+    """System channels that were repaired: seals from before cover lines that were lost."""
+
     @property
     def is_good(self) -> bool:
         return not self.bad and not self.storage
 
 
 async def verify(
-    records: Records, adapters: Adapters, *, progress: Progress = lambda channels, done: None
+    records: Records,
+    adapters: Adapters,
+    *,
+    seal: KeptSeal | None = None,
+    public_key: PublicSealKey | None = None,
+    progress: Progress = lambda channels, done: None,
 ) -> Verdict:
-    """Look at everything. Raises `LogUnavailable` if that is not possible."""
-    bad: list[BadRecord] = []
-    not_folded: dict[str, str] = {}
-    channels = done = pruned = 0
+    """Look at everything. Raises `LogUnavailable` if that is not possible.
+
+    The seals on the log are checked as well. `seal` is one that was kept outside, and `public_key` the key
+    that checks signatures: only what these cover is proven against a person with rights on the database.
+    """
+    looking = _Looking(records, adapters, Seals(seal, public_key))
     storage = await records.damage()
     try:
-        async for channel_id in records.channels():
-            look = _Look(channel_id, adapters)
-            try:
-                await _look_at(records, look)
-                if look.left is not None:
-                    look = _Look(channel_id, adapters)
-                    await _look_at(records, look)
-                    look.refuse_left()
-            except _Wrong as wrong:
-                bad.append(wrong.bad)
-            if look.unknown_type:
-                not_folded[channel_id] = look.unknown_type
-            channels, done = channels + 1, done + look.chain.seq
-            progress(channels, done)
-        async for _ in records.tombstones():
-            pruned += 1
+        await looking.look_at_all(progress)
     except LogUnavailable as error:
         if not storage:
             raise
         storage = [*storage, error.because]
     except CorruptRecord as error:
         storage = [*storage, error.because]
-    return Verdict(
-        address=records.address,
-        channels=channels,
-        records=done,
-        pruned=pruned,
-        bad=bad,
-        storage=storage,
-        not_folded=not_folded,
-    )
+    return looking.verdict(storage)
+
+
+class _Looking:
+    """A log as far as it was looked at."""
+
+    def __init__(self, records: Records, adapters: Adapters, seals: Seals) -> None:
+        self._records = records
+        self._adapters = adapters
+        self._seals = seals
+        self._bad: list[BadRecord] = []
+        self._not_folded: dict[str, str] = {}
+        self._erased: list[ErasedLines] = []
+        self._pruned_since: list[str] = []
+        self._repaired: list[str] = []
+        self._channels = self._done = self._pruned = 0
+
+    async def look_at_all(self, progress: Progress) -> None:
+        await self._seals.read(self._records)
+        missing = set(self._seals.ends)
+        async for channel_id in self._records.channels():
+            missing.discard(channel_id)
+            await self._look_at(channel_id)
+            progress(self._channels, self._done)
+        tombstones = await self._read_tombstones(missing)
+        for channel_id in sorted(missing):
+            self._look_for(channel_id, tombstones.get(channel_id))
+
+    async def _read_tombstones(self, missing: set[str]) -> dict[str, Tombstone]:
+        """Count the pruned channels; return the tombstones of those that a seal names."""
+        found: dict[str, Tombstone] = {}
+        async for one in self._records.tombstones():
+            self._pruned += 1
+            if one.channel_id in missing:
+                found[one.channel_id] = one
+        return found
+
+    def verdict(self, storage: list[str]) -> Verdict:
+        return Verdict(
+            address=self._records.address,
+            channels=self._channels,
+            records=self._done,
+            bad=self._bad,
+            storage=storage,
+            not_folded=self._not_folded,
+            seals=self._seals.lines,
+            sealed_at=self._seals.last_at,
+            erased=self._erased,
+            pruned=self._pruned,
+            pruned_since=self._pruned_since,
+            repaired=self._repaired,
+        )
+
+    async def _look_at(self, channel_id: str) -> None:
+        look = self._begin(channel_id)
+        try:
+            await _look_at(self._records, look)
+            if look.left is not None:
+                look = self._begin(channel_id)
+                await _look_at(self._records, look)
+                look.refuse_left()
+            self._compare(look)
+        except _Wrong as wrong:
+            self._bad.append(self._earlier(look, wrong).bad)
+        if look.unknown_type:
+            self._not_folded[channel_id] = look.unknown_type
+        end = self._seals.vouched_end(channel_id)
+        self._erased += [one for one in look.erased if 0 < end < one.seq]
+        self._channels, self._done = self._channels + 1, self._done + look.chain.seq
+
+    def _begin(self, channel_id: str) -> _Look:
+        return _Look(channel_id, self._adapters, self._seals.ends.get(channel_id, {}))
+
+    def _compare(self, look: _Look) -> None:
+        """Compare a channel with its seals. Raises `_Wrong`."""
+        if look.chain.channel_id == SEALS_CHANNEL and self._seals.problem is not None:
+            seq, found, expected = self._seals.problem
+            raise look.wrong(seq, found=found, expected=expected)
+        unlike = look.unlike()
+        if not unlike:
+            return
+        first = min(unlike)
+        covered = any(self._seals.is_vouched(sealed) for sealed in unlike.values())
+        if look.repaired_from and look.repaired_from <= first and not covered:
+            self._repaired.append(look.chain.channel_id)
+            return
+        raise look.unsealed(first, unlike[first])
+
+    def _earlier(self, look: _Look, wrong: _Wrong) -> _Wrong:
+        """Return what was found first: a seal may tell of a line before the one that cannot be read."""
+        unlike = {seq: one for seq, one in look.unlike().items() if seq < min(wrong.bad.seq, look.seq + 1)}
+        return look.unsealed(min(unlike), unlike[min(unlike)]) if unlike else wrong
+
+    def _look_for(self, channel_id: str, tombstone: Tombstone | None) -> None:
+        """Note that a sealed channel is not there; a tombstone may say that it was pruned."""
+        ends = self._seals.ends[channel_id]
+        last = max(ends)
+        found = "the channel is gone"
+        if tombstone is not None:
+            if (tombstone.seq, tombstone.hash) == (last, ends[last].hash):
+                self._pruned_since.append(channel_id)
+                return
+            found = "the channel was pruned, and its tombstone has another end than its last seal"
+        expected = f"{last} lines, as {_seal_of(ends[last])} says"
+        self._bad.append(BadRecord(channel_id=channel_id, seq=1, found=found, expected=expected))
 
 
 class _Wrong(Exception):
@@ -116,8 +234,13 @@ class _Wrong(Exception):
 class _Look:
     """A channel as far as it was looked at."""
 
-    def __init__(self, channel_id: str, adapters: Adapters) -> None:
+    def __init__(self, channel_id: str, adapters: Adapters, sealed: Mapping[int, Sealed]) -> None:
         self.chain = Chain(channel_id)
+        self.erased: list[ErasedLines] = []
+        self.repaired_from = 0
+        """The first line that a repair replaced; 0: the channel was never repaired."""
+        self._sealed = sealed
+        self._unlike: dict[int, Sealed] = {}
         self._last: Envelope | None = None
         self._is_over = False
         """Whether `channel.closed` was read."""
@@ -163,6 +286,7 @@ class _Look:
             self._contents.add(record.seq)
         if envelope.event_type == EV_PAYLOAD_ERASED and self.left is None:
             self.left = self._find_left(envelope)
+        self._compare_seal(envelope)
         if self._last is not None:
             self._compare(self._last, envelope)
         if not self.chain.channel_id.startswith("_") or self.chain.channel_id == DIRECTORY_CHANNEL:
@@ -175,6 +299,21 @@ class _Look:
         seq = min(named, default=None)
         return None if seq is None else (seq, note.seq)
 
+    def unlike(self) -> dict[int, Sealed]:
+        """Return the seals that the channel is not like, by line. One after its end is."""
+        return self._unlike | {seq: one for seq, one in self._sealed.items() if seq > self.seq}
+
+    def unsealed(self, seq: int, sealed: Sealed) -> _Wrong:
+        """Return that the channel is not what was sealed."""
+        if seq > self.seq:
+            found = f"the channel ends at {self.seq}"
+            return self.wrong(self.seq + 1, found=found, expected=f"{seq} lines, as {_seal_of(sealed)} says")
+        before = max((one for one in self._sealed if one < seq and one not in self._unlike), default=0)
+        found = f"other lines between {before + 1} and {seq} than those that were sealed"
+        return self.wrong(
+            seq, found=found, expected=f"the hash {sealed.hash.hex()}, as {_seal_of(sealed)} says"
+        )
+
     def wrong(self, seq: int, *, found: str, expected: str) -> _Wrong:
         return _Wrong(self.chain.channel_id, seq, found=found, expected=expected)
 
@@ -185,6 +324,20 @@ class _Look:
             found = f"its content, though line {note} says that it was erased"
             do = "no content; an erase was interrupted, and `turnline log erase` finishes it"
             raise self.wrong(seq, found=found, expected=do)
+
+    def _compare_seal(self, envelope: Envelope) -> None:
+        sealed = self._sealed.get(envelope.seq)
+        if sealed is not None and sealed.hash != self.chain.hash:
+            self._unlike[envelope.seq] = sealed
+        if envelope.event_type == EV_PAYLOAD_ERASED:
+            lines = ErasedLines(
+                channel_id=envelope.channel_id, seq=envelope.seq, lines=erased_lines(envelope)
+            )
+            self.erased.append(lines)
+        elif envelope.event_type == EV_LOG_REPAIRED and envelope.channel_id.startswith("_"):
+            first = envelope.event_data.get("first")
+            if isinstance(first, int):
+                self.repaired_from = min(self.repaired_from or first, first)
 
     def _compare(self, before: Envelope, envelope: Envelope) -> None:
         self._is_over = self._is_over or before.event_type == EV_CHANNEL_CLOSED
@@ -300,6 +453,10 @@ def _compare_row(look: _Look, index: Indexed) -> None:
         found=f"the row of the index has another {', '.join(fields)}",
         expected="the row that follows from its lines; a hub makes it again if the index is dropped",
     )
+
+
+def _seal_of(sealed: Sealed) -> str:
+    return f"line {sealed.line} of `{SEALS_CHANNEL}`" if sealed.line else "the kept seal"
 
 
 def _word(closed: bool) -> str:

@@ -31,7 +31,7 @@ from turnline.core.directory import check_not_reserved
 from turnline.core.governance import OPEN_CHANNELS_PER_USER
 from turnline.core.state import WorkflowState
 from turnline.core.variables import MAX_CONTEXT_BYTES
-from turnline.errors import BadKey, HubClosed
+from turnline.errors import BadKey, ChannelQuarantined, HubClosed, LogError
 from turnline.flow.data.definition import ModelDefinition, read_models
 from turnline.flow.data.late import LateData
 from turnline.flow.definition.flow import Flow
@@ -43,9 +43,10 @@ from turnline.flow.tasks import Tasks
 from turnline.flow.trust import TrustKey, any_reads_secrets, ensure_trust_key, find_trust_key
 from turnline.flow.verdict import RunError
 from turnline.flow.work import Data, Services
-from turnline.hub.timers import Clock, SystemClock
+from turnline.hub.timers import Clock, NewId, SystemClock
 from turnline.log.address import MEMORY, open_log
 from turnline.log.base import Log
+from turnline.log.seals import seal_log
 from turnline.log.walks import list_rows
 from turnline.server.limits import OPEN_RUNS_OF_STRANGERS, OPEN_RUNS_PER_USER, OpenRuns
 from turnline.server.retention import Retain, Retention
@@ -57,6 +58,8 @@ logger = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 30.0
 GRACE_SECONDS: Final = 10.0
+SEAL_SECONDS: Final = 300.0
+"""How often a server seals its log, if something was appended. A seal costs what was appended."""
 
 Status = Literal["new", "starting", "ready", "draining", "closed"]
 OpenData = Callable[[Log], AbstractAsyncContextManager[Data | None]]
@@ -79,6 +82,7 @@ class Runtime:
         sweep_seconds: float = SWEEP_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
         retain: Retain | None = None,
+        seal_seconds: float = SEAL_SECONDS,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self.status: Status = "new"
@@ -102,6 +106,7 @@ class Runtime:
         self._sweep_seconds = sweep_seconds
         self._grace_seconds = grace_seconds
         self._retain = retain
+        self._seal_seconds = seal_seconds
         self._patience: WeakSet[asyncio.Timeout] = WeakSet()
         self._has_given_up = False
         self._stack = AsyncExitStack()
@@ -189,6 +194,8 @@ class Runtime:
             follow=True,  # Another process may serve the same log: `turnline run`, or a second server.
         )
         self._stack.push_async_callback(hub.close)
+        if log.address != MEMORY:
+            await self._stack.enter_async_context(self._sealing(log, hub.new_id))
         data = None
         if self._open_data is not None:
             data = await self._stack.enter_async_context(self._open_data(log))
@@ -206,6 +213,24 @@ class Runtime:
             retention = asyncio.create_task(Retention(hub, self._retain).run())
             self._stack.push_async_callback(_end, retention)
         self._hub, self._driver = hub, driver
+
+    @asynccontextmanager
+    async def _sealing(self, log: Log, new_id: NewId) -> AsyncIterator[None]:
+        """Seal the log now and then, for as long as the runtime is open (Y4)."""
+        task = asyncio.create_task(self._seal(log, new_id))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _seal(self, log: Log, new_id: NewId) -> None:
+        while True:
+            await self.clock.sleep(self._seal_seconds)
+            try:
+                await seal_log(log, now=self.clock.now, new_id=new_id)
+            except (LogError, ChannelQuarantined) as error:  # The runs go on without it.
+                logger.warning("The log was not sealed. %s If it is damaged: turnline log repair", error)
 
     def _tell_failed(self, state: WorkflowState, error: RunError) -> None:
         if self.on_failed is not None:

@@ -1,0 +1,335 @@
+"""Repair: a damaged system channel is written again, so that the log is served again (Y5).
+
+    salvage       which lines of a channel are what was written, also after a damaged one
+    plan_repairs  what is wrong with the system channels, and what they will be
+    repair        write them
+
+Rule 1: a line counts if its hash follows from its bytes and from the hash of the line before it, whether or
+not that line can still be read. So one flipped bit costs at most one line.
+
+Rule 2: a line that is lost is taken from the archive, if the archive has it. Otherwise `log.line_lost` stands
+in its place, so no later line changes its number, and `log.repaired` at the end says what was lost.
+
+Rule 3: participants that the directory has lost are read from the first lines of the channels that they are
+on: names keep their ids. Their rules, resumes and passports come back when their programs register again.
+
+Rule 4: only channels of the hub's own are written (`_`), and only damaged ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from typing import BinaryIO, Final
+
+import msgspec
+from msgspec import Struct, field
+
+from turnline.core.adapters import built_in
+from turnline.core.channel import Participant
+from turnline.core.codec import NO_HASH, Kept, Record, keep, ranges, rehash, unseal
+from turnline.core.directory import (
+    DIRECTORY_CHANNEL,
+    EV_PARTICIPANT_REGISTERED,
+    EV_USER_SEEN,
+    Directory,
+    fold_directory,
+    skeleton,
+)
+from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
+from turnline.core.event_types import EV_CHANNEL_INVITE, EV_LINE_LOST, EV_LOG_REPAIRED, HUB
+from turnline.core.governance import Passport, Registration
+from turnline.core.state import LONG_AGO
+from turnline.errors import CorruptRecord, LogUnavailable
+from turnline.log.base import Erasures, Log, Replaces
+from turnline.log.export_file import Part, read_export
+from turnline.log.records import Records
+from turnline.log.verify import BadRecord, verify
+
+OWN_PREFIX: Final = "_"
+MAX_LOST: Final = 100_000
+"""Lines in a row that are taken for lost; an index that tells of more is taken for damaged."""
+PERSON: Final = "human"
+
+Rows = Mapping[int, Sequence[Record]]
+"""seq -> what may be the line of that number."""
+Range = tuple[int, int]
+
+
+class ChannelRepair(Struct, frozen=True, kw_only=True):
+    """What becomes of a damaged system channel."""
+
+    channel_id: str
+    found: str
+    """What is wrong with it."""
+    lines: list[Envelope]
+    """What it will have; nothing: it is removed."""
+    kept: int = 0
+    restored: int = 0
+    """Lines from the archive."""
+    lost: list[Range] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    """Participants that were found again in the channels that they are on."""
+
+
+class Repairing:
+    """What a repair needs besides the log: the time, ids, and an archive."""
+
+    def __init__(
+        self, now: Callable[[], datetime], new_id: Callable[[], str], archive: BinaryIO | None = None
+    ) -> None:
+        """`archive` is an export of this log. Raises `BadExport` for another file."""
+        self.now = now
+        self.new_id = new_id
+        self.archive: dict[str, list[Record]] = {}
+        for piece in () if archive is None else read_export(archive):
+            if isinstance(piece, Part) and piece.channel_id.startswith(OWN_PREFIX):
+                self.archive.setdefault(piece.channel_id, []).extend(piece.records)
+
+    def line(self, channel_id: str, seq: int, event_type: str, data: JsonObject, at: datetime) -> Envelope:
+        return Envelope(
+            schema_version=SCHEMA_VERSION,
+            envelope_id=self.new_id(),
+            channel_id=channel_id,
+            seq=seq,
+            sender_id=HUB,
+            event_type=event_type,
+            event_data=data,
+            audience=[],
+            created_at=at,
+        )
+
+
+class RepairPlan(Struct, frozen=True, kw_only=True):
+    """What is wrong with a log, and what a repair does about it."""
+
+    channels: list[ChannelRepair]
+    damaged: list[BadRecord]
+    """Channels of others: a repair leaves them as they are. A hub refuses them, and serves the rest."""
+
+
+async def plan_repairs(records: Records, repairing: Repairing) -> RepairPlan:
+    """Return what has to be written so that every system channel is good. Raises `LogUnavailable`."""
+    verdict = await verify(records, built_in())
+    bad = {one.channel_id: one for one in verdict.bad if _is_own(one.channel_id)}
+    if DIRECTORY_CHANNEL not in bad and await _lacks_directory(records):
+        found = "the channel is gone"
+        bad[DIRECTORY_CHANNEL] = BadRecord(channel_id=DIRECTORY_CHANNEL, seq=1, found=found, expected="")
+    plans = [await _plan(records, one, repairing) for one in bad.values()]
+    return RepairPlan(
+        channels=sorted(plans, key=lambda one: one.channel_id),
+        damaged=[one for one in verdict.bad if not _is_own(one.channel_id)],
+    )
+
+
+async def repair(log: Log, repairs: Iterable[ChannelRepair]) -> None:
+    """Write what was planned. Raises `LogUnavailable`; what was not written yet can be planned again."""
+    for plan in repairs:
+        if not isinstance(log, Replaces) or not _is_own(plan.channel_id):
+            raise LogUnavailable(log.address, because=f"{plan.channel_id!r} cannot be written again there")
+        await log.replace(plan.channel_id, plan.lines)
+
+
+Salvaged = dict[int, tuple[Kept, Record]]
+"""seq -> a line that is what was written."""
+
+
+def salvage(channel_id: str, rows: Rows, *, end: bytes | None = None) -> Salvaged:
+    """Return the lines that are what was written (rule 1).
+
+    `end` is the hash of the last line, if an index has one.
+    """
+    found: Salvaged = {}
+    for seq in sorted(rows):
+        before = _hashes_before(seq, found, rows)
+        for record in (*rows[seq], *_with_own_hash(channel_id, rows, seq, before, end)):
+            line = _read(channel_id, record, before)
+            if line is not None:
+                found[seq] = line, record
+                break
+    _check_content(channel_id, found, rows)
+    return found
+
+
+def _hashes_before(seq: int, found: Salvaged, rows: Rows) -> list[bytes]:
+    """Return what may be the hash of the line before: the one that was found first."""
+    known = [found[seq - 1][1].hash] if seq - 1 in found else []
+    return [NO_HASH] if seq == 1 else [*known, *(one.hash for one in rows.get(seq - 1, ()))]
+
+
+def _with_own_hash(
+    channel_id: str, rows: Rows, seq: int, before: Sequence[bytes], end: bytes | None
+) -> list[Record]:
+    """Return lines whose hash alone is damaged: the line after them, or the index, knows the right one."""
+    found = list[Record]()
+    for record in rows[seq]:
+        for previous in before:
+            right = rehash(channel_id, record, previous=previous)
+            following = rows.get(seq + 1, ())
+            if right.hash == end or any(_read(channel_id, one, [right.hash]) for one in following):
+                found.append(right)
+    return found
+
+
+def _read(channel_id: str, record: Record, before: Iterable[bytes]) -> Kept | None:
+    for previous in before:
+        try:
+            return keep(unseal(channel_id, record, previous=previous, seq=record.seq), record)
+        except CorruptRecord:
+            continue
+    return None
+
+
+def _check_content(channel_id: str, found: Salvaged, rows: Rows) -> None:
+    """Drop lines whose content is missing and was not erased, unless the archive has it.
+
+    Content that was erased stays so.
+    """
+    while True:
+        erasures = Erasures(channel_id)
+        for seq in sorted(found):
+            erasures.add(found[seq][0])
+        try:
+            return erasures.check()
+        except CorruptRecord as error:
+            del found[error.seq]
+            before = _hashes_before(error.seq, found, rows)
+            for record in rows[error.seq]:
+                line = None if record.payload is None else _read(channel_id, record, before)
+                if line is not None:
+                    found[error.seq] = line, record
+                    break
+
+
+async def _plan(records: Records, bad: BadRecord, repairing: Repairing) -> ChannelRepair:
+    channel_id = bad.channel_id
+    rows: dict[int, list[Record]] = {}
+    for record in await records.readable(channel_id):
+        rows.setdefault(record.seq, []).append(record)
+    own = {record for some in rows.values() for record in some}
+    for record in repairing.archive.get(channel_id, ()):
+        rows.setdefault(record.seq, []).append(record)
+    seq, hash_ = await _indexed(records, channel_id)
+    found = salvage(channel_id, rows, end=hash_)
+    last = _end(found, {record.seq for record in own}, seq)
+    lost = [number for number in range(1, last + 1) if number not in found]
+    lines = _fill(channel_id, found, last, repairing)
+    names = list[str]()
+    if not found:
+        lines = []  # Nothing is left of it. The program that needs it begins it again.
+    if channel_id == DIRECTORY_CHANNEL and (lost or not found):
+        lines, names = await _add_participants(records, lines, repairing)
+    if lost and lines:
+        at = max(lines[-1].created_at, repairing.now())
+        data: JsonObject = {"first": lost[0], "lost": [list(one) for one in ranges(lost)]}
+        lines.append(repairing.line(channel_id, len(lines) + 1, EV_LOG_REPAIRED, data, at))
+    archived = set(repairing.archive.get(channel_id, ()))
+    restored = sum(record in archived and record not in own for _, record in found.values())
+    return ChannelRepair(
+        channel_id=channel_id,
+        found=f"line {bad.seq}: {bad.found}",
+        lines=lines,
+        kept=len(found) - restored,
+        restored=restored,
+        lost=ranges(lost),
+        names=names,
+    )
+
+
+async def _indexed(records: Records, channel_id: str) -> tuple[int, bytes | None]:
+    try:
+        index = await records.indexed(channel_id)
+    except CorruptRecord:
+        return 0, None
+    return (0, None) if index is None else (index.seq, index.hash)
+
+
+def _end(found: Mapping[int, object], own: set[int], indexed: int) -> int:
+    """Return how many lines the channel had, as far as that can be known."""
+    last = max(found, default=0)
+    damaged = sum(seq > last for seq in own)
+    told = indexed - last if 0 < indexed - last <= MAX_LOST else 0
+    return last + max(damaged, told)
+
+
+def _fill(channel_id: str, found: Salvaged, last: int, repairing: Repairing) -> list[Envelope]:
+    lines, at = list[Envelope](), LONG_AGO
+    for seq in range(1, last + 1):
+        if seq in found:
+            lines.append(found[seq][0])
+        else:
+            at = (
+                at if at != LONG_AGO else min((one.created_at for one, _ in found.values()), default=LONG_AGO)
+            )
+            lines.append(repairing.line(channel_id, seq, EV_LINE_LOST, {}, at))
+        at = lines[-1].created_at
+    return lines
+
+
+async def _add_participants(
+    records: Records, lines: list[Envelope], repairing: Repairing
+) -> tuple[list[Envelope], list[str]]:
+    """Register those whom channels name and the directory lacks (rule 3). The newest of a name counts."""
+    known, users = Directory(), set[str]()
+    for line in lines:
+        known = fold_directory(known, line)
+        if line.event_type == EV_USER_SEEN:
+            users.add(str(line.event_data.get("user")))
+    missing: dict[str, tuple[datetime, Registration]] = {}
+    taken = {skeleton(name) for name in known.ids_by_name}
+    async for at, one in _participants(records):
+        look = skeleton(one.name)
+        if one.agent_id in known.by_id or one.agent_id in known.removed or look in taken:
+            continue
+        if look not in missing or missing[look][0] < at:
+            user = one.name if one.kind == PERSON and one.name in users else ""
+            passport = Passport(name=one.name, kind=one.kind, owner=user)
+            missing[look] = at, Registration(agent_id=one.agent_id, passport=passport, user=user)
+    start = max((line.created_at for line in lines), default=repairing.now())
+    added = [
+        repairing.line(
+            DIRECTORY_CHANNEL, len(lines) + number, EV_PARTICIPANT_REGISTERED, msgspec.to_builtins(one), start
+        )
+        for number, (_, one) in enumerate(missing.values(), 1)
+    ]
+    return lines + added, [one.name for _, one in missing.values()]
+
+
+async def _participants(records: Records) -> AsyncIterator[tuple[datetime, Participant]]:
+    """Yield whoever the first line of a channel names, and when."""
+    async for channel_id in records.channels():
+        first = None if _is_own(channel_id) else await _first_line(records, channel_id)
+        if first is None or first.event_type != EV_CHANNEL_INVITE:
+            continue
+        for data in first.event_data.get("participants", []):
+            try:
+                one = msgspec.convert(data, Participant)
+            except msgspec.ValidationError:
+                continue
+            if one.name and not one.played_by:
+                yield first.created_at, one
+
+
+async def _first_line(records: Records, channel_id: str) -> Envelope | None:
+    try:
+        async with aclosing(records.read(channel_id)) as found:
+            async for record in found:
+                return unseal(channel_id, record, previous=NO_HASH, seq=1)
+    except CorruptRecord:
+        pass
+    return None
+
+
+async def _lacks_directory(records: Records) -> bool:
+    """Return whether there are conversations and no directory."""
+    has_others = False
+    async for channel_id in records.channels():
+        if channel_id == DIRECTORY_CHANNEL:
+            return False
+        has_others = has_others or not _is_own(channel_id)
+    return has_others
+
+
+def _is_own(channel_id: str) -> bool:
+    return channel_id.startswith(OWN_PREFIX)
