@@ -30,6 +30,7 @@ from asyncio import AbstractEventLoop
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from datetime import datetime
 from itertools import count
 from secrets import token_bytes
 from typing import Final
@@ -39,8 +40,9 @@ from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import SALT_BYTES, seal_all, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
-from turnline.log.base import Erasures, Head, check_append
+from turnline.log.base import Blob, Erasures, Head, check_append
 from turnline.log.nats_address import NatsAddress
+from turnline.log.nats_blobs import NatsBlobs
 from turnline.log.nats_channel import SHORT, Channel, Place
 from turnline.log.nats_connection import NATS_RAISES, Connection, Refused, reason
 from turnline.log.nats_index import Index
@@ -77,6 +79,7 @@ class Session:
         self.connection = Connection(address, patience_seconds=patience_seconds)
         self.reader = Reader(self.connection, address.stream)
         self.index = Index(self.connection)
+        self.blobs = NatsBlobs(self.connection)
         self.rows = RowCache(self.reader, self.index.reader, self._first_line)
         self.durability = ""
         self._channels: OrderedDict[str, Channel] = OrderedDict()
@@ -106,7 +109,7 @@ class Session:
 
 
 class NatsLog:
-    """See `turnline.log.base.Log` and `Snapshots`.
+    """See `turnline.log.base.Log`, `Snapshots` and `Blobs`.
 
     Connects when it is first used. Raises `LogUnavailable` for an address that
     cannot be understood; everything else waits for that first use.
@@ -276,6 +279,31 @@ class NatsLog:
 
     async def delete_snapshots(self) -> None:
         await (await self._session()).index.delete_snapshots()
+
+    async def add_blob(self, blob: Blob) -> None:
+        with self._told():
+            await (await self._session()).blobs.add(blob)
+
+    async def add_chunk(self, blob: Blob, number: int, data: bytes) -> None:
+        with self._told():
+            await (await self._session()).blobs.add_chunk(blob, number, data)
+
+    async def set_blob(self, blob: Blob) -> None:
+        with self._told():
+            await (await self._session()).blobs.set(blob)
+
+    async def blobs(self, root: str) -> list[Blob]:
+        return await (await self._session()).blobs.of_root(root)
+
+    async def old_blobs(self, *, before: datetime, limit: int) -> list[Blob]:
+        return await (await self._session()).blobs.list_old(before=before, limit=limit)
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        return await (await self._session()).blobs.read_chunk(blob, number)
+
+    async def delete_blobs(self, blobs: Sequence[Blob]) -> None:
+        with self._told():
+            await (await self._session()).blobs.delete(blobs)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

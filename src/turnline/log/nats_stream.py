@@ -2,6 +2,7 @@
 
     <stream>          the log. A subject for each channel, a message for each append
     <stream>_index    which channels are open, and folded states; one message for each subject
+    <stream>_blobs    files of trees of channels (Y6); one message for each chunk
 
 Rule 1: a stream that could forget, drop or overwrite a message is refused,
 naming the setting. How many copies are kept is a choice, and told.
@@ -72,11 +73,12 @@ class _Stream(Answer, frozen=True):
 
 
 async def open_streams(connection: Connection) -> str:
-    """Make or check both streams; return what an append survives, for people. Raises `LogUnavailable`."""
+    """Make or check the streams; return what an append survives, for people. Raises `LogUnavailable`."""
     name = connection.address.stream
     try:
         found = await _open(connection, name, subjects_of(name), LOG, fixed=FIXED)
         await _open(connection, index_of(name), index_subjects_of(name), INDEX, fixed={})
+        await _open(connection, blobs_of(name), [f"{blobs_of(name)}.>"], INDEX, fixed={})
     except Refused as refused:
         raise connection.unavailable(str(refused)) from refused
     return durability_of(found.config, found.cluster.name)
@@ -84,6 +86,10 @@ async def open_streams(connection: Connection) -> str:
 
 def index_of(stream: str) -> str:
     return f"{stream}_index"
+
+
+def blobs_of(stream: str) -> str:
+    return f"{stream}_blobs"
 
 
 def subjects_of(stream: str) -> list[str]:

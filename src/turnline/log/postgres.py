@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar, cast
 
@@ -28,8 +29,9 @@ from turnline.core.codec import erased_lines, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log import postgres_reader as queries
-from turnline.log.base import Bell, Head, check_append
+from turnline.log.base import Bell, Blob, Head, check_append
 from turnline.log.joined import SharedDatabase, Statements, Transaction, under_savepoint
+from turnline.log.listing import micros
 from turnline.log.pages import NOTHING, Page, in_order
 from turnline.log.postgres_bell import PostgresBell
 from turnline.log.postgres_joined import COMPACTED, PREPARE, JoinedAppend
@@ -46,7 +48,7 @@ T = TypeVar("T")
 
 
 class PostgresLog:
-    """See `turnline.log.base.Log`, `Snapshots` and `JoinsTransactions`.
+    """See `turnline.log.base.Log`, `Snapshots`, `Blobs`, `Erases` and `JoinsTransactions`.
 
     Connects, and makes the tables if there are none. Raises `LogUnavailable` for a server that does
     not answer or lets nobody in, a standby, and tables that are something else or of another format.
@@ -62,6 +64,8 @@ class PostgresLog:
         self._others = PostgresBell(self._server, self._bell)
         self._reader = Reader(self._server)
         self._ends = Ends()
+        self._blob_lane = asyncio.Lock()
+        """Chunks go one at a time on one connection, beside the lanes of appends: no append waits for one."""
         self._writer = Writer(self._server, self._ends, committed=self._committed)
 
     async def append(
@@ -104,22 +108,30 @@ class PostgresLog:
         work.committed()
         self._committed()
 
-    async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+    async def erase(
+        self,
+        channel_id: str,
+        note: Envelope,
+        *,
+        after: int,
+        row: ChannelRow | None,
+        blobs: Sequence[Blob] = (),
+    ) -> None:
         check_append(channel_id, [note], after=after)
         work = JoinedAppend(channel_id, [note], after=after, row=row, ends=self._ends)
         try:
-            await asyncio.to_thread(self._erase, work, erased_lines(note))
+            await asyncio.to_thread(self._erase, work, erased_lines(note), blobs)
         except psycopg.Error as error:
             if not await self._landed(work):
                 raise self._server.unavailable(error) from None
         work.committed()
         self._committed()
 
-    def _erase(self, work: JoinedAppend, lines: Sequence[tuple[int, int]]) -> None:
+    def _erase(self, work: JoinedAppend, lines: Sequence[tuple[int, int]], blobs: Sequence[Blob]) -> None:
         with psycopg.connect(self._server.url) as connection:
             for statement in PREPARE:
                 connection.execute(statement)
-            work.erase(cast("Statements", connection), lines)  # Only SQLite asks for `lastrowid`.
+            work.erase(cast("Statements", connection), lines, blobs)  # Only SQLite asks for `lastrowid`.
 
     async def compact(self) -> None:
         """Write the tables again without what was deleted. Nobody can use the log meanwhile."""
@@ -213,6 +225,32 @@ class PostgresLog:
 
     async def delete_snapshots(self) -> None:
         await self._ask(queries.delete_snapshots)
+
+    async def add_blob(self, blob: Blob) -> None:
+        await self._change(partial(queries.add_blob, blob=blob))
+
+    async def add_chunk(self, blob: Blob, number: int, data: bytes) -> None:
+        await self._change(partial(queries.add_chunk, blob=blob, number=number, data=data))
+
+    async def set_blob(self, blob: Blob) -> None:
+        await self._change(partial(queries.set_blob, blob=blob))
+
+    async def blobs(self, root: str) -> list[Blob]:
+        return await self._ask(partial(queries.blobs, query=queries.OF_ROOT, values=(root,)))
+
+    async def old_blobs(self, *, before: datetime, limit: int) -> list[Blob]:
+        return await self._ask(partial(queries.blobs, query=queries.OLD, values=(micros(before), limit)))
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        return await self._ask(partial(queries.chunk, blob=blob, number=number))
+
+    async def delete_blobs(self, blobs: Sequence[Blob]) -> None:
+        for blob in blobs:
+            await self._change(partial(queries.delete_blob, blob=blob))
+
+    async def _change(self, query: Query[None]) -> None:
+        async with self._blob_lane:
+            await self._ask(query)
 
     async def _page(self, channel_id: str, after: int) -> Page:
         if not is_name(channel_id):

@@ -10,6 +10,8 @@
     labels       label -> channels that have it, and
     members      participant -> channels that it is on: for lists
     snapshots    by channel id; a cache with checksums of its own
+    blobs        files of a tree of channels, by the id of its root (Y6), and
+    chunks       their bytes; rows are only added at the end, as in contents
 
 Their names begin with `turnline_`: a project keeps its own tables in the same file.
 
@@ -85,6 +87,24 @@ CREATE TABLE turnline_contents (
     position INTEGER PRIMARY KEY,
     payload BLOB NOT NULL
 );
+CREATE TABLE turnline_blobs (
+    blob INTEGER PRIMARY KEY AUTOINCREMENT,
+    root TEXT NOT NULL,
+    id TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    kept INTEGER NOT NULL
+);
+CREATE INDEX turnline_blob_roots ON turnline_blobs (root);
+CREATE INDEX turnline_new_blobs ON turnline_blobs (created) WHERE NOT kept;
+CREATE TABLE turnline_chunks (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    blob INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    data BLOB NOT NULL
+);
+CREATE INDEX turnline_blob_chunks ON turnline_chunks (blob, number);
 """
 _CACHES: Final = """
 CREATE TABLE IF NOT EXISTS turnline_heads (
@@ -135,7 +155,10 @@ DIALECT: Final = Dialect(
 _CACHE_NAMES: Final = {
     f"turnline_{name}" for name in ("heads", "open_heads", "labels", "members", "snapshots")
 }
-_LOG_NAMES: Final = {f"turnline_{name}" for name in ("names", "marks", "records", "contents")}
+_LOG_NAMES: Final = {
+    f"turnline_{name}"
+    for name in ("names", "marks", "records", "contents", "blobs", "blob_roots", "new_blobs", "chunks")
+} | {"turnline_blob_chunks"}
 TABLE_NAMES: Final = frozenset(_LOG_NAMES | _CACHE_NAMES)
 _LET: Final = "let this user write the file and its folder"
 _DO: Final = {

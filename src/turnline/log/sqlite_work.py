@@ -17,8 +17,9 @@ from turnline.core.channel import ChannelRow
 from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, seal_all
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict
-from turnline.log.base import closes
-from turnline.log.joined import Statements
+from turnline.log.base import Blob, closes
+from turnline.log.blobs import DELETE
+from turnline.log.joined import SqlValue, Statements
 from turnline.log.listing import COLUMNS, FIXED_COLUMNS, columns_of, labels_of, members_of
 
 _HEAD: Final = """
@@ -155,8 +156,11 @@ def write_row(connection: Statements, channel: int, row: ChannelRow, *, is_move:
 class Erase:
     """A line that names other lines, and the end of their content."""
 
-    def __init__(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+    def __init__(
+        self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None, blobs: Sequence[Blob]
+    ) -> None:
         self._append = Append(channel_id, [note], after=after, row=row, replaces_row=True)
+        self._blobs = blobs
         self._channel_id = channel_id
         self._lines = erased_lines(note)
 
@@ -165,9 +169,42 @@ class Erase:
         for first, last in self._lines:
             connection.execute(_ERASE, (number_of(connection, self._channel_id), first, last))
         connection.execute("DELETE FROM turnline_snapshots WHERE channel = ?", (self._channel_id,))
+        delete_blobs(self._blobs).write(connection)
 
     def landed(self, connection: Statements) -> bool:
         return self._append.landed(connection)
+
+
+class Change:
+    """Statements of one transaction, and a query that finds a row, or none, once they have landed."""
+
+    def __init__(
+        self,
+        *statements: tuple[str, Sequence[SqlValue]],
+        landed: tuple[str, Sequence[SqlValue]],
+        leaves_row: bool = True,
+    ) -> None:
+        self._statements = statements
+        self._landed = landed
+        self._leaves_row = leaves_row
+
+    def write(self, connection: Statements) -> None:
+        for query, values in self._statements:
+            connection.execute(query, values)
+
+    def landed(self, connection: Statements) -> bool:
+        return (connection.execute(*self._landed).fetchone() is not None) is self._leaves_row
+
+
+def delete_blobs(blobs: Sequence[Blob]) -> Change:
+    """Return what deletes blobs, with their chunks."""
+    keys = [(blob.root, blob.blob_id) for blob in blobs]
+    last = keys[-1] if keys else ("", "")
+    return Change(
+        *((query, key) for key in keys for query in DELETE),
+        landed=("SELECT 1 FROM turnline_blobs WHERE root = ? AND id = ?", last),
+        leaves_row=False,
+    )
 
 
 class SaveSnapshot:
