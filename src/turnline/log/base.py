@@ -148,8 +148,16 @@ class Blob(Struct, frozen=True, kw_only=True):
     """Whether a line was found that refers to it. A cache: the lines decide."""
 
 
+class Chunks(Protocol):
+    """Where the bytes of blobs can be read."""
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        """Return a chunk; None if it is not there."""
+        ...
+
+
 @runtime_checkable
-class Blobs(Protocol):
+class Blobs(Chunks, Protocol):
     """The optional ability to keep files beside the log. Every log of ours has it; see `log.blobs`."""
 
     async def add_blob(self, blob: Blob) -> None:
@@ -170,10 +178,6 @@ class Blobs(Protocol):
 
     async def old_blobs(self, *, before: datetime, limit: int) -> list[Blob]:
         """Return blobs of any tree that are older than `before` and are not kept, the oldest first."""
-        ...
-
-    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
-        """Return a chunk; None if it is not there."""
         ...
 
     async def delete_blobs(self, blobs: Sequence[Blob]) -> None:

@@ -26,7 +26,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from turnline.errors import BadDraft, CorruptRecord, LogUnavailable
-from turnline.log.base import Blob, Blobs
+from turnline.log.base import Blob, Blobs, Chunks
 from turnline.log.joined import SqlValue
 from turnline.log.listing import micros
 
@@ -49,6 +49,7 @@ HAS: Final = f"SELECT 1 FROM turnline_blobs WHERE {_ONE}"
 SET: Final = f"UPDATE turnline_blobs SET digest = ?, size = ?, kept = ? WHERE {_ONE}"
 HAS_SET: Final = f"SELECT 1 FROM turnline_blobs WHERE digest = ? AND size = ? AND kept = ? AND {_ONE}"
 OF_ROOT: Final = f"SELECT {_COLUMNS} FROM turnline_blobs WHERE root = ? ORDER BY blob"
+COMPLETE: Final = f"SELECT {_COLUMNS} FROM turnline_blobs WHERE digest <> '' ORDER BY blob"
 OLD: Final = f"SELECT {_COLUMNS} FROM turnline_blobs WHERE NOT kept AND created < ? ORDER BY created LIMIT ?"
 ADD_CHUNK: Final = f"""
 INSERT INTO turnline_chunks (blob, number, data) SELECT blob, ?, ? FROM turnline_blobs WHERE {_ONE}
@@ -133,7 +134,7 @@ async def find_blob(log: Blobs, root: str, digest: str) -> Blob | None:
     return max(found, key=lambda blob: (blob.is_kept, blob.created_at), default=None)
 
 
-async def read_blob(log: Blobs, blob: Blob) -> AsyncIterator[bytes]:
+async def read_blob(log: Chunks, blob: Blob) -> AsyncIterator[bytes]:
     """Yield the bytes of a complete blob. Raises `CorruptRecord` where they are not what was written."""
     hashing, left = sha256(), blob.size
     for number in count():

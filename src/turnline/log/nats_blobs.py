@@ -59,6 +59,9 @@ class NatsBlobs:
         every = await self._list(f"{self._stream}.*.*.blob")
         return [blob for blob in every if not blob.is_kept and blob.created_at < before][:limit]
 
+    async def list_complete(self) -> list[Blob]:
+        return [blob for blob in await self._list(f"{self._stream}.*.*.blob") if blob.digest]
+
     async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
         found = await self._reader.last(f"{self._subject(blob)}.{number}")
         return None if found is None else found.payload

@@ -16,7 +16,9 @@ from msgspec.structs import replace
 from turnline.core.channel import ChannelRow
 from turnline.core.codec import NO_HASH, Record
 from turnline.errors import CorruptRecord
+from turnline.log.base import Blob
 from turnline.log.nats_address import NatsAddress
+from turnline.log.nats_blobs import NatsBlobs
 from turnline.log.nats_channel import SHORT
 from turnline.log.nats_connection import Answer, Connection, Refused, server_version
 from turnline.log.nats_message import (
@@ -81,6 +83,7 @@ class NatsRecords:
         self._stream = connection.address.stream
         self._reader = Reader(connection, self._stream)
         self._index = Reader(connection, index_of(self._stream))
+        self._blobs = NatsBlobs(connection)
         self._index_is_whole = index_is_whole
         self._last = _Read()
 
@@ -135,6 +138,12 @@ class NatsRecords:
             return None if current is None else current.row
         labels = await read_labels(channel_id, partial(first_line, self._reader))
         return replace(current.row, labels=labels)
+
+    async def blobs(self) -> list[Blob]:
+        return await self._blobs.list_complete()
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        return await self._blobs.read_chunk(blob, number)
 
     async def damage(self) -> list[str]:
         return []

@@ -189,6 +189,7 @@ _ADD_CHUNK: Final = f"{_place(files.ADD_CHUNK)} ON CONFLICT DO NOTHING"
 _CHUNK: Final = _place(files.CHUNK)
 OF_ROOT: Final = _place(files.OF_ROOT)
 OLD: Final = _place(files.OLD)
+COMPLETE: Final = files.COMPLETE
 
 
 async def add_blob(connection: AsyncConnection[Row], blob: Blob) -> None:

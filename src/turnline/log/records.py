@@ -22,6 +22,7 @@ from turnline.core.channel import ChannelRow
 from turnline.core.codec import Record
 from turnline.errors import LogUnavailable, MissingExtra, UnknownName
 from turnline.log.address import PLAIN_SUFFIX
+from turnline.log.base import Blob, Chunks
 from turnline.log.memory import MemoryLog
 
 
@@ -40,7 +41,7 @@ class Indexed(Struct, frozen=True, kw_only=True):
     """What parts of the index say differently; empty if they agree."""
 
 
-class Records(Protocol):
+class Records(Chunks, Protocol):
     """A log to look at."""
 
     address: str
@@ -56,6 +57,10 @@ class Records(Protocol):
 
     async def indexed(self, channel_id: str) -> Indexed | None:
         """Return what the index says, or None for a channel it does not have. Raises `CorruptRecord`."""
+        ...
+
+    async def blobs(self) -> list[Blob]:
+        """Return the complete files of all trees, the oldest first, without their bytes."""
         ...
 
     async def damage(self) -> list[str]:
@@ -92,6 +97,13 @@ class MemoryRecords:
             return None
         row = await self._log.row(channel_id)
         return Indexed(seq=head.seq, hash=None, closed=head.closed, listed=not head.closed, row=row)
+
+    async def blobs(self) -> list[Blob]:
+        every = [blob for root in sorted(self._log.records) for blob in await self._log.blobs(root)]
+        return [blob for blob in every if blob.digest]
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        return await self._log.read_chunk(blob, number)
 
     async def damage(self) -> list[str]:
         return []

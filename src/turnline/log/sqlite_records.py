@@ -17,6 +17,8 @@ from urllib.parse import quote
 from turnline.core.codec import Record
 from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log import sqlite_reader as queries
+from turnline.log.base import Blob
+from turnline.log.blobs import COMPLETE
 from turnline.log.listing import COLUMNS, contradiction_in, read_row
 from turnline.log.records import Indexed
 from turnline.log.sqlite_file import MOUNTS, SQLITE_RAISES, check_owner, file_system, reason
@@ -88,6 +90,12 @@ class SqliteRecords:
             return await self._query(partial(_indexed, channel_id=channel_id))
         except SQLITE_RAISES as error:
             raise self._blamed(channel_id, 0, error) from error
+
+    async def blobs(self) -> list[Blob]:
+        return await self._ask(partial(queries.blobs, query=COMPLETE, values=()))
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        return await self._ask(partial(queries.chunk, blob=blob, number=number))
 
     async def damage(self) -> list[str]:
         try:

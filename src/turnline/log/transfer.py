@@ -16,7 +16,10 @@ Rule 4: marks of trust stay with their log (`flow.trust`): no export has them, n
 Rule 5: rows of data models come first, all of them or none (`flow.data.transfer`). So no line is on a log
 that lacks the rows it was written with, and a file whose rows are refused leaves the log as it was.
 
-Rule 6: a file that is not trusted adds nothing to a channel of this log (`log.origin`).
+Rule 6: files of messages come last. Then every line is fixed that may refer to one. An import takes those of
+channels that the log has; the hub's sweep deletes what no line refers to.
+
+Rule 7: a file that is not trusted adds nothing to a channel of this log (`log.origin`).
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import BinaryIO, Protocol
+from uuid import uuid4
 
 import msgspec
 from msgspec import Struct, field
@@ -41,11 +46,13 @@ from turnline.errors import (
     RowsRefused,
     UnknownChannel,
 )
-from turnline.log.base import MARK_PREFIX, Log
+from turnline.log.base import MARK_PREFIX, Blob, Blobs, Log
+from turnline.log.blobs import CHUNK_BYTES, find_blob, read_blob
 from turnline.log.chain import Chain
 from turnline.log.export_file import (
     End,
     ExportWriter,
+    FilePiece,
     Header,
     LeftOut,
     ModelHead,
@@ -98,6 +105,8 @@ class Exported(Struct, frozen=True, kw_only=True):
     records: int
     left_out: list[CorruptRecord]
     rows: int = 0
+    files: int = 0
+    """Files of messages."""
 
 
 class Imported(Struct, frozen=True, kw_only=True):
@@ -119,6 +128,8 @@ class Imported(Struct, frozen=True, kw_only=True):
     """Channels of runs, and forks, that were not refused -> how many records the file has of each."""
     rows_written: int = 0
     rows_known: int = 0
+    files: int = 0
+    """Files of messages that were not on the log before."""
 
 
 async def export_log(
@@ -151,8 +162,29 @@ async def export_log(
         progress(writer.channels, writer.records)
     if wanted:
         raise UnknownChannel(min(wanted))
+    for blob in await records.blobs():
+        if not channels or blob.root in channels:
+            await _export_file(records, blob, writer)
     writer.end()
-    return Exported(channels=writer.channels, records=writer.records, left_out=left_out, rows=writer.rows)
+    return Exported(
+        channels=writer.channels,
+        records=writer.records,
+        left_out=left_out,
+        rows=writer.rows,
+        files=writer.files,
+    )
+
+
+async def _export_file(records: Records, blob: Blob, writer: ExportWriter) -> None:
+    """Write a file, unless it was deleted meanwhile or is damaged: half of one would spoil the export."""
+    try:
+        async for _ in read_blob(records, blob):
+            pass
+    except CorruptRecord:
+        return
+    writer.file(blob.root, digest=blob.digest, size=blob.size)
+    async for chunk in read_blob(records, blob):
+        writer.chunk(chunk)
 
 
 async def _export(records: Records, channel_id: str, writer: ExportWriter) -> None:
@@ -217,7 +249,7 @@ async def import_log(
     """
     taking = _Taking(log, there, None if is_trusted else await names_of(log))
     pieces = read_export(file)
-    rows = _TakingRows(open_rows)
+    rows, files = _TakingRows(open_rows), _TakingFiles(log)
     while (piece := await asyncio.to_thread(_next, pieces)) is not None:
         await rows.see(piece)
         match piece:
@@ -228,10 +260,12 @@ async def import_log(
                 progress(taking.channels, taking.records)
             case LeftOut():
                 taking.left_out.append(piece)
+            case FilePiece():
+                await files.take(piece)
             case Header() | Rows() | End():
                 pass
     await rebuild_rows(log, adapters or built_in(), only_known=True)
-    return rows.count(taking.done())
+    return msgspec.structs.replace(rows.count(taking.done()), files=files.written)
 
 
 def _next(pieces: Iterator[Piece]) -> Piece | None:
@@ -263,6 +297,34 @@ class _TakingRows:
             return done
         written, known = self._target.written, self._target.known
         return msgspec.structs.replace(done, rows_written=written, rows_known=known)
+
+
+class _TakingFiles:
+    """The files of an import under way."""
+
+    def __init__(self, log: Log) -> None:
+        self.written = 0
+        self._log = log
+        self._blob: Blob | None = None
+        """The one whose bytes are coming; None: the log has it, or has no channel for it."""
+
+    async def take(self, piece: FilePiece) -> None:
+        log, file = self._log, piece.file
+        if not isinstance(log, Blobs):
+            return
+        if not piece.start:
+            self._blob = None
+            is_wanted = await log.head(file.root) is not None
+            if is_wanted and await find_blob(log, file.root, file.digest) is None:
+                self._blob = Blob(root=file.root, blob_id=uuid4().hex, created_at=datetime.now(UTC))
+                await log.add_blob(self._blob)
+        if self._blob is None:
+            return
+        if piece.data:
+            await log.add_chunk(self._blob, piece.start // CHUNK_BYTES, piece.data)
+        if piece.is_last:
+            await log.set_blob(msgspec.structs.replace(self._blob, digest=file.digest, size=file.size))
+            self.written += 1
 
 
 class _Taking:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -50,7 +49,7 @@ async def nothing(_root: str) -> set[str]:
     return set()
 
 
-class BlobContract(ABC):
+class BlobContract:
     """The tests; every method's name is a rule."""
 
     async def test_a_file_is_read_back_as_it_was_written(self, log: Log) -> None:
