@@ -20,6 +20,7 @@ EVERYDAY = [
     "Agent",
     "Context",
     "Depends",
+    "File",
     "Finish",
     "Handoff",
     "Inject",

@@ -6,13 +6,14 @@ changed in silence: a tuple into a list, NaN into null.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from turnline.agent.files import PIECE_BYTES
 from turnline.client.frames import Text
 from turnline.client.ws_calls import Calls
 from turnline.core.adapters import check_header
@@ -25,7 +26,7 @@ from turnline.core.study.spent import Spent
 from turnline.core.views import Floor
 from turnline.errors import ClientClosed, LogError, TurnlineError
 from turnline.hub.request import OpenRequest, checked
-from turnline.hub.seat import Claimed, Peer, Player, Reading
+from turnline.hub.seat import Claimed, FileChunk, Peer, Player, Reading
 from turnline.hub.texts import Listening
 from turnline.hub.timers import Clock, NewId
 from turnline.hub.turns import Lane
@@ -98,6 +99,22 @@ class WsSeat:
         check_header(draft)
         draft = replace(draft, event_data=normalised(draft.event_data))
         return msgspec.convert(await self._ask("post", channel_id=channel_id, draft=draft), Envelope)
+
+    async def add_file(self, channel_id: str, pieces: AsyncIterable[bytes]) -> tuple[str, int]:
+        """See `Seat.add_file`. Each request has one piece; the last one is empty and gets the answer."""
+        upload, number = self.new_id(), 0
+        async for piece in pieces:
+            for start in range(0, len(piece), PIECE_BYTES):
+                data = piece[start : start + PIECE_BYTES]
+                await self._ask("put_piece", channel_id=channel_id, upload=upload, number=number, data=data)
+                number += 1
+        last = {"channel_id": channel_id, "upload": upload, "number": number, "data": b""}
+        digest, size = await self._ask("put_piece", **last)
+        return digest, size
+
+    async def read_chunk(self, channel_id: str, seq: int, index: int, number: int) -> FileChunk:
+        place = {"channel_id": channel_id, "seq": seq, "index": index, "number": number}
+        return msgspec.convert(await self._ask("read_chunk", **place), FileChunk)
 
     async def answer_invite(self, channel_id: str, *, rejected_because: str | None = None) -> None:
         normalised({"reason": rejected_because})

@@ -39,6 +39,7 @@
     ├── UnknownName               a name nobody registered
     │   ├── UnknownParticipant
     │   └── UnknownChannel
+    ├── UnknownFile               a line has no such file
     ├── NameTaken                 a name that is registered or attached already
     ├── ChannelQuarantined        one channel cannot be read; every other one works
     ├── ClientClosed              a participant's client was used after it had been closed
@@ -193,6 +194,7 @@ from turnline.errors.logs import (
 from turnline.errors.names import (
     NameTaken as NameTaken,
     UnknownChannel as UnknownChannel,
+    UnknownFile as UnknownFile,
     UnknownName as UnknownName,
     UnknownParticipant as UnknownParticipant,
 )

@@ -13,20 +13,24 @@ Rule 3: what was erased once is left alone, so erasing twice writes nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnline.core import event_types as ev
-from turnline.core.channel import ChannelFilter
 from turnline.core.codec import is_code, without_content
 from turnline.core.envelope import SCHEMA_VERSION, Envelope
+from turnline.core.parts import files_of
 from turnline.core.state import State
 from turnline.core.views import row_for
 from turnline.errors import EraseRefused, LogConflict
 from turnline.hub.channels import Channels
+from turnline.log.base import Blob, Blobs
+from turnline.log.blobs import count_uses, list_forks
 
 if TYPE_CHECKING:
     from turnline.hub.hub import Hub
@@ -34,7 +38,6 @@ if TYPE_CHECKING:
 CONFLICTS: Final = 10
 MAX_ERASED: Final = 10_000
 """Channels of one tree that are erased together, and forks that are looked at."""
-_PAGE: Final = 256
 
 Range = tuple[int, int]
 """The first and the last line."""
@@ -70,9 +73,10 @@ class Erasing:
         await self._refuse_open(channel_id, tree)
         if lines is not None:
             tree = [channel_id]
+        uses = await self._count_uses(channel_id)
         done = dict[str, int]()
         for one in reversed(tree):
-            done[one] = await self._erase(one, by=by, reason=reason, lines=lines)
+            done[one] = await self._erase(one, uses, by=by, reason=reason, lines=lines)
         return Erasure(channels={name: count for name, count in done.items() if count})
 
     async def _refuse_open_above(self, state: State) -> None:
@@ -114,17 +118,29 @@ class Erasing:
                 raise EraseRefused(channel_id, because=because)
             if not (await self._hub.state(one)).is_over:
                 raise EraseRefused(channel_id, because=_open(one, channel_id))
-            pending += await self._forks(one)
+            pending += await list_forks(self._hub.lines, one)
 
-    async def _forks(self, channel_id: str) -> list[str]:
-        found, last = list[str](), None
-        where = ChannelFilter(origin=channel_id)
-        while page := await self._hub.lines.rows(where, after=last, limit=_PAGE):
-            found += [row.channel_id for row in page]
-            last = page[-1]
+    async def _count_uses(self, channel_id: str) -> Counter[str]:
+        """Return how often the lines of the tree refer to each file; nothing if it has no files."""
+        log, root = self._hub.log, await self._hub.files.root(channel_id)
+        has_files = isinstance(log, Blobs) and bool(await log.blobs(root))
+        return await count_uses(log, root) if has_files else Counter()
+
+    async def _unused(self, channel_id: str, uses: Counter[str], erased: Iterable[Envelope]) -> list[Blob]:
+        """Return the files that no line refers to without these. `uses` counts the others then."""
+        used = Counter(file.digest for line in erased for file in files_of(line.event_type, line.event_data))
+        if not used:
+            return []
+        uses.subtract(used)
+        log, root = self._hub.files.log, await self._hub.files.root(channel_id)
+        found = [one for one in await log.blobs(root) if one.digest in used and uses[one.digest] <= 0]
+        for one in found:  # Where line and deletion are not one transaction, the sweep finishes it.
+            await log.set_blob(replace(one, is_kept=False))
         return found
 
-    async def _erase(self, channel_id: str, *, by: str, reason: str, lines: Sequence[Range] | None) -> int:
+    async def _erase(
+        self, channel_id: str, uses: Counter[str], *, by: str, reason: str, lines: Sequence[Range] | None
+    ) -> int:
         """Erase one channel; return how many lines lost their content."""
         for _ in range(CONFLICTS):
             origin = await self._hub.lines.origin(channel_id)
@@ -143,18 +159,24 @@ class Erasing:
                 return 0
             note = self._note(whole[-1], list(erased), by=by, reason=reason)
             kept = [erased.get(line.seq, line) for line in whole]
+            others = Counter(uses)
+            blobs = await self._unused(channel_id, others, (one for one in whole if one.seq in erased))
             try:
-                await self._write(channel_id, note, [*kept, note])
+                await self._write(channel_id, note, [*kept, note], blobs)
             except LogConflict:  # Another one erased at the same time.
                 continue
+            uses.clear()
+            uses.update(others)
             return len(erased)
         raise EraseRefused(channel_id, because=f"others wrote to it {CONFLICTS} times meanwhile; try again")
 
-    async def _write(self, channel_id: str, note: Envelope, left: Sequence[Envelope]) -> None:
+    async def _write(
+        self, channel_id: str, note: Envelope, left: Sequence[Envelope], blobs: Sequence[Blob]
+    ) -> None:
         adapter, state = self._channels.begin(left[0])
         state = reduce(adapter.fold, left[1:], state)
         row = row_for(adapter, state)
-        await self._hub.lines.erase(channel_id, note, after=note.seq - 1, row=row)
+        await self._hub.lines.erase(channel_id, note, after=note.seq - 1, row=row, blobs=blobs)
         self._channels.forget(channel_id)
         self._hub.tree.forget(channel_id)
         self._hub.audit_log.note("erased", channel_id=channel_id, seq=note.seq)

@@ -62,6 +62,7 @@ from turnline.hub.channels import CACHE_BYTES, Channels, Entry
 from turnline.hub.delivery import Delivery, Receiver, Undecided
 from turnline.hub.directory import HubDirectory
 from turnline.hub.erasing import Erasing
+from turnline.hub.files import Files
 from turnline.hub.following import Following
 from turnline.hub.governance import Gate, Listener, tell
 from turnline.hub.history import History
@@ -154,8 +155,9 @@ class Hub:
             place=self._gate.opening,
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
+        self.files = Files(self, options)
         self.erase = Erasing(self, self._channels).erase
-        self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
+        self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire, self.files)
         lease_seconds, process = options.get("lease_seconds", LEASE_SECONDS), options.get("process", worker)
         self.turns = Turns(self, lease_seconds=lease_seconds, process=process)
         if self.follows:
@@ -325,6 +327,7 @@ class Hub:
             sender = self._directory.known.by_id.get(draft.sender_id)
             if sender is not None:  # Neither the hub nor a step of a flow has a rule.
                 await self._gate.may_post(sender, draft, entry, self.clock.monotonic())
+            await self.files.check(channel_id, draft)
             return await self._posting.post(entry, draft, within)
 
     async def write(

@@ -7,6 +7,7 @@ distance; this is the one in the hub's own process.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -20,12 +21,21 @@ from turnline.core.claims import check_claim
 from turnline.core.envelope import Draft, Envelope, JsonObject, shown_to, visible_to
 from turnline.core.governance import Registration, may_address
 from turnline.core.json import copied
+from turnline.core.parts import FilePart
 from turnline.core.state import Claim, State, metadata_of
 from turnline.core.study.spent import Spent
 from turnline.core.views import Floor, Message, plays, state_for
-from turnline.errors import BadDraft, ClientClosed, EnvelopeIdReused, NotParticipant, OutOfTurn
+from turnline.errors import (
+    BadDraft,
+    ChannelClosed,
+    ClientClosed,
+    EnvelopeIdReused,
+    NotParticipant,
+    OutOfTurn,
+    UnknownFile,
+)
 from turnline.hub.channels import Entry
-from turnline.hub.hub import Hub
+from turnline.hub.hub import PAGE_LINES, Hub
 from turnline.hub.request import OpenRequest
 from turnline.hub.retry import retry
 from turnline.hub.texts import Listening, TurnText, is_for
@@ -52,6 +62,13 @@ class Reading(Struct, frozen=True):
     """How far the stretch goes: where to read on from."""
     is_end: bool = False
     """Whether the channel had no further line: `read_next` waits for one."""
+
+
+class FileChunk(Struct, frozen=True):
+    """Some bytes of a file that a participant may read."""
+
+    file: FilePart
+    data: bytes
 
 
 class Claimed(Struct, frozen=True, kw_only=True):
@@ -180,12 +197,28 @@ class Seat:
                     return reading
                 after = reading.seq
 
-    async def _read(self, entry: Entry, after: int) -> Reading:
-        envelopes = await self._hub.read_entry(entry, after)
+    async def _read(self, entry: Entry, after: int, most: int = PAGE_LINES) -> Reading:
+        envelopes = await self._hub.read_entry(entry, after, most)
         seq, spec = envelopes[-1].seq if envelopes else after, entry.state.spec
         shown = (shown_to(one, self.agent_id) or self._played(one, spec) for one in envelopes)
         found = [one for one in shown if one is not None]
         return Reading(found, seq, is_end=seq >= entry.state.seq)
+
+    async def add_file(self, channel_id: str, pieces: AsyncIterable[bytes]) -> tuple[str, int]:
+        """Keep a file, to be sent by this participant just after; return its digest and size (Y6)."""
+        entry = await self._member(channel_id)
+        if entry.is_over:
+            raise ChannelClosed(channel_id, reason=entry.state.pending_close_reason)
+        blob = await self._hub.files.add(channel_id, self.agent_id, pieces)
+        return blob.digest, blob.size
+
+    async def read_chunk(self, channel_id: str, seq: int, index: int, number: int) -> FileChunk:
+        """Return a chunk of the file `index` of a line that the participant may see. Raises `UnknownFile`."""
+        lines = (await self._read(await self._member(channel_id), max(seq - 1, 0), most=1)).envelopes
+        if not lines or lines[0].seq != seq:
+            raise UnknownFile(channel_id, seq=seq, index=index)
+        file, blob = await self._hub.files.find(lines[0], index)
+        return FileChunk(file, await self._hub.files.log.read_chunk(blob, number) or b"")
 
     def listen(self, channel_id: str) -> Listening:
         """Listen to the words of the turns in flight; a context manager. Members only, as `read` checks."""

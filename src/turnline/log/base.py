@@ -160,6 +160,8 @@ class Chunks(Protocol):
 class Blobs(Chunks, Protocol):
     """The optional ability to keep files beside the log. Every log of ours has it; see `log.blobs`."""
 
+    address: str
+
     async def add_blob(self, blob: Blob) -> None:
         """Begin a blob."""
         ...

@@ -17,7 +17,9 @@ time: `REUSE_SECONDS` less than a day.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+import logging
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from itertools import count
@@ -25,8 +27,11 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from turnline.errors import BadDraft, CorruptRecord, LogUnavailable
-from turnline.log.base import Blob, Blobs, Chunks
+from turnline.core.channel import ChannelFilter
+from turnline.core.event_types import EV_CHANNEL_CHILD
+from turnline.core.parts import files_of
+from turnline.errors import BadDraft, CorruptRecord, LogError, LogUnavailable
+from turnline.log.base import Blob, Blobs, Chunks, Log
 from turnline.log.joined import SqlValue
 from turnline.log.listing import micros
 
@@ -39,8 +44,14 @@ UNUSED_SECONDS: Final = 24 * 3600
 """After which a blob goes that no line refers to."""
 REUSE_SECONDS: Final = 12 * 3600
 """How old a copy may be that a second upload uses, unless a line is known to refer to it."""
+MAX_TREE_CHANNELS: Final = 100_000
+"""Channels of a tree that are read for what they refer to. The files of a larger tree are kept."""
 SWEEP_BLOBS: Final = 256
 """Blobs that one look of the sweep takes."""
+
+_PAGE: Final = 256
+
+logger = logging.getLogger(__name__)
 
 _COLUMNS: Final = "root, id, digest, size, created, kept"
 _ONE: Final = "root = ? AND id = ?"
@@ -66,9 +77,6 @@ DELETE: Final = (
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-References = Callable[[str], Awaitable[set[str]]]
-"""Returns the digests that the lines of a tree refer to. Raises if it cannot read one of them."""
-
 
 async def write_blob(
     log: Blobs,
@@ -78,10 +86,12 @@ async def write_blob(
     blob_id: str,
     now: datetime,
     most_bytes: int = MAX_FILE_BYTES,
+    tree_bytes: int = MAX_TREE_BYTES,
 ) -> Blob:
     """Keep the bytes of a file; return it once it is complete.
 
-    Raises `BadDraft` if it is too large; nothing of it is kept then, nor if `pieces` raises.
+    Raises `BadDraft` if it, or all files of the tree, are too large; nothing of it is kept then, nor if
+    `pieces` raises.
     """
     blob = Blob(root=root, blob_id=blob_id, created_at=now)
     await log.add_blob(blob)
@@ -97,9 +107,14 @@ async def write_blob(
             await log.delete_blobs([blob])
             return other
     await log.set_blob(done)
-    if done not in await log.blobs(root):
+    there = await log.blobs(root)
+    if (total := sum(other.size for other in there)) > tree_bytes:
+        await log.delete_blobs([blob])
+        expected = f"at most {tree_bytes} in one conversation (tree_bytes)"
+        raise BadDraft("file", found=f"one too many: {total} bytes of files", expected=expected)
+    if done not in there:
         because = "the file was deleted before all of it was there; send it again"
-        raise LogUnavailable(getattr(log, "address", ""), because=because)
+        raise LogUnavailable(log.address, because=because)
     return done
 
 
@@ -152,18 +167,56 @@ async def read_blob(log: Chunks, blob: Blob) -> AsyncIterator[bytes]:
         raise CorruptRecord(blob.root, seq=0, because="the bytes of a file do not match its digest")
 
 
-async def sweep_blobs(log: Blobs, references: References, *, now: datetime) -> int:
+async def count_uses(log: Log, root: str) -> Counter[str]:
+    """Return how often the lines of a tree refer to each digest: of the channel, those below, their forks.
+
+    Raises `LogError` if one of them cannot be read.
+    """
+    uses, seen, pending = Counter[str](), set[str](), [root]
+    while pending:
+        one = pending.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        if len(seen) > MAX_TREE_CHANNELS:
+            raise LogError(f"the conversation {root!r} has more than {MAX_TREE_CHANNELS} channels")
+        async for line in log.read(one):
+            uses.update(file.digest for file in files_of(line.event_type, line.event_data))
+            if line.event_type == EV_CHANNEL_CHILD:
+                pending.append(str(line.event_data.get("child", "")))
+        pending += await list_forks(log, one)
+    return uses
+
+
+async def list_forks(log: Log, channel_id: str) -> list[str]:
+    """Return the forks of a channel."""
+    found, last = list[str](), None
+    where = ChannelFilter(origin=channel_id)
+    while page := await log.rows(where, after=last, limit=_PAGE):
+        found += [row.channel_id for row in page]
+        last = page[-1]
+    return found
+
+
+async def sweep_blobs(log: Log, *, now: datetime) -> int:
     """Delete blobs that are old and that no line refers to; return how many.
 
     What lines refer to is marked as kept. A tree that cannot be read keeps its blobs.
     """
+    if not isinstance(log, Blobs):
+        return 0
     deleted = 0
-    before = now - timedelta(seconds=UNUSED_SECONDS)
-    old = await log.old_blobs(before=before, limit=SWEEP_BLOBS)
+    old = await log.old_blobs(before=now - timedelta(seconds=UNUSED_SECONDS), limit=SWEEP_BLOBS)
     for root in dict.fromkeys(blob.root for blob in old):
-        used = await references(root)
+        try:
+            uses = await count_uses(log, root)
+        except LogUnavailable:
+            raise
+        except LogError:
+            logger.exception("the files of %s are kept", root)
+            uses = Counter(blob.digest for blob in old)
         for blob in (one for one in old if one.root == root):
-            if blob.digest in used:
+            if blob.digest and uses[blob.digest]:
                 await log.set_blob(replace(blob, is_kept=True))
             else:
                 await log.delete_blobs([blob])

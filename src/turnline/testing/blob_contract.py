@@ -11,6 +11,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from turnline.core.envelope import Envelope
+from turnline.core.event_types import EV_CHANNEL_CHILD
+from turnline.core.parts import FilePart, message_data
 from turnline.errors import BadDraft, CorruptRecord
 from turnline.log.base import Blob, Blobs, Log
 from turnline.log.blobs import (
@@ -40,13 +43,13 @@ async def read(log: Log, blob: Blob) -> bytes:
     return b"".join([piece async for piece in read_blob(files(log), blob)])
 
 
+def child_line(channel_id: str, seq: int, child: str) -> Envelope:
+    return replace(line(channel_id, seq, data={"child": child, "by": "alice"}), event_type=EV_CHANNEL_CHILD)
+
+
 def files(log: Log) -> Blobs:
     assert isinstance(log, Blobs)
     return log
-
-
-async def nothing(_root: str) -> set[str]:
-    return set()
 
 
 class BlobContract:
@@ -108,20 +111,20 @@ class BlobContract:
         await files(log).add_blob(begun)
         await files(log).add_chunk(begun, 0, b"file")
         used = await write(log, "root", b"used", blob_id="used")
+        part = FilePart(media_type="text/plain", name="a.txt", size=used.size, digest=used.digest)
         unused = await write(log, "root", b"unused", blob_id="unused")
         new = await write(log, "root", b"new", blob_id="new", now=NOON + DAY)
 
-        async def references(root: str) -> set[str]:
-            assert root == "root"
-            return {used.digest}
+        await log.append("root", [child_line("root", 1, "below")], after=0)
+        await log.append("below", [line("below", 1, data=message_data([part]))], after=0)
 
-        assert await sweep_blobs(files(log), nothing, now=NOON + DAY) == 0
-        assert await sweep_blobs(files(log), references, now=NOON + 1.5 * DAY) == 2
+        assert await sweep_blobs(log, now=NOON + DAY) == 0
+        assert await sweep_blobs(log, now=NOON + 1.5 * DAY) == 2
 
         assert await files(log).blobs("root") == [replace(used, is_kept=True), new]
         assert await files(log).read_chunk(unused, 0) is None
         assert await files(log).read_chunk(begun, 0) is None
-        assert await sweep_blobs(files(log), nothing, now=NOON + 1.5 * DAY) == 0, "nobody looks again"
+        assert await files(log).old_blobs(before=NOON + DAY, limit=9) == [], "nobody looks again"
         assert await read(log, used) == b"used"
 
     async def test_what_was_deleted_stays_deleted(self, log: Log) -> None:
