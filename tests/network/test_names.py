@@ -57,6 +57,7 @@ HELPERS = [
     "update_context",
 ]
 TESTING = [
+    "BlobContract",
     "Damage",
     "DurableLogContract",
     "LogContract",
