@@ -115,6 +115,6 @@ def files_of(event_type: str, data: JsonObject) -> list[FilePart]:
 def _convert(found: object, field: str) -> MessagePart:
     try:
         part: MessagePart = msgspec.convert(found, MessagePart)
-        return part
     except msgspec.ValidationError as error:
         raise BadDraft(field, found=str(error)[:200], expected="a text or a file") from error
+    return part

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from turnline.core.envelope import Draft, Envelope
 from turnline.core.event_types import HUB
 from turnline.core.parts import FilePart, check_file, files_of
-from turnline.errors import BadDraft, LogUnavailable, UnknownFile
+from turnline.errors import BadDraft, ChannelClosed, LogUnavailable, UnknownFile
 from turnline.hub.options import HubOptions
 from turnline.log.base import Blob, Blobs
 from turnline.log.blobs import MAX_FILE_BYTES, MAX_TREE_BYTES, find_blob, sweep_blobs, write_blob
@@ -58,7 +58,9 @@ class Files:
 
     async def add(self, channel_id: str, agent_id: str, pieces: AsyncIterable[bytes]) -> Blob:
         """Keep a file for a participant, who may refer to it then. Raises `BadDraft` if it is too large."""
-        root = await self.root(channel_id)
+        state, root = await self._hub.state(channel_id), await self.root(channel_id)
+        if state.is_over:
+            raise ChannelClosed(channel_id, reason=state.pending_close_reason)
         blob = await write_blob(
             self.log,
             root,

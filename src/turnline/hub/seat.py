@@ -25,15 +25,7 @@ from turnline.core.parts import FilePart
 from turnline.core.state import Claim, State, metadata_of
 from turnline.core.study.spent import Spent
 from turnline.core.views import Floor, Message, plays, state_for
-from turnline.errors import (
-    BadDraft,
-    ChannelClosed,
-    ClientClosed,
-    EnvelopeIdReused,
-    NotParticipant,
-    OutOfTurn,
-    UnknownFile,
-)
+from turnline.errors import BadDraft, ClientClosed, EnvelopeIdReused, NotParticipant, OutOfTurn, UnknownFile
 from turnline.hub.channels import Entry
 from turnline.hub.hub import PAGE_LINES, Hub
 from turnline.hub.request import OpenRequest
@@ -206,9 +198,7 @@ class Seat:
 
     async def add_file(self, channel_id: str, pieces: AsyncIterable[bytes]) -> tuple[str, int]:
         """Keep a file, to be sent by this participant just after; return its digest and size (Y6)."""
-        entry = await self._member(channel_id)
-        if entry.is_over:
-            raise ChannelClosed(channel_id, reason=entry.state.pending_close_reason)
+        await self._member(channel_id)
         blob = await self._hub.files.add(channel_id, self.agent_id, pieces)
         return blob.digest, blob.size
 

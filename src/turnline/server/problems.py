@@ -47,6 +47,7 @@ from turnline.errors import (
     TaskExpired,
     TurnlineError,
     Unauthenticated,
+    UnknownFile,
     UnknownName,
     UnknownRun,
 )
@@ -185,6 +186,7 @@ _KNOWN: Final[dict[type[Exception], tuple[int, str, str, dict[str, str]]]] = {
     ChannelBusy: (UNAVAILABLE, "busy", _BUSY, _AGAIN),
     UnknownRun: (NOT_FOUND, "not_found", "", {}),
     UnknownName: (NOT_FOUND, "not_found", "", {}),
+    UnknownFile: (NOT_FOUND, "not_found", "", {}),
     RunConflict: (CONFLICT, "conflict", "", {}),
     RunNotWaiting: (CONFLICT, "conflict", "", {}),
     TaskExpired: (GONE, "expired", "", {}),
