@@ -17,6 +17,7 @@ import msgspec
 
 from turnline.agent.agent import Agent, Conversation, Surroundings
 from turnline.agent.failures import report_failure
+from turnline.agent.files import File
 from turnline.agent.journal import Entry
 from turnline.agent.messages import Message, ModelReply, UserMessage
 from turnline.agent.performer import OnProgress, stream_words
@@ -205,14 +206,14 @@ class _LiveJournal(TurnJournal):
     """Keeps the state that tools see up to date with what the round records."""
 
     def __init__(self, work: Work, channel: LiveChannel) -> None:
-        super().__init__(work.lines, work.record)
+        super().__init__(work.lines, work.record, work.add_file)
         self._channel = channel
 
-    async def record(self, entry: Entry) -> None:
+    async def record(self, entry: Entry, files: Sequence[File] = ()) -> None:
         """See `Journal.record`. Context variables that come with a tool's result land before it."""
         if isinstance(entry, ToolAnswer) and entry.context:
             await update_context(self._channel, set=entry.context)
-        await super().record(entry)
+        await super().record(entry, files)
         if isinstance(entry, ToolAttempt):
             await self._channel.refresh()  # What the failed attempt wrote into the context is undone.
 

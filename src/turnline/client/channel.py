@@ -18,7 +18,6 @@ from turnline.agent.files import File
 from turnline.agent.messages import Usage
 from turnline.agent.output import Output
 from turnline.agent.timeouts import within
-from turnline.client.files import add_part, read_file
 from turnline.client.link import Seat
 from turnline.core.channel import ChannelMetadata
 from turnline.core.envelope import Basis, Close, Draft, Envelope, JsonObject, Rest
@@ -37,6 +36,7 @@ from turnline.core.state import RESTING, STUCK, State
 from turnline.errors import BadOutput, ChannelClosed, TurnStuck
 from turnline.hub.opening import first_of
 from turnline.hub.texts import TurnText
+from turnline.turns.files import add_part, read_file
 
 Predicate = Callable[[Envelope], bool]
 

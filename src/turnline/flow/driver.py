@@ -273,7 +273,7 @@ class Driver:
                 step=step.id,
                 prefix=f"{tries}-" if tries > 1 else "",
             ),
-            journal=TurnJournal(work.lines, work.record),
+            journal=TurnJournal(work.lines, work.record, work.add_file),
             recorded=entries(history),
             sleep=self.hub.clock.sleep,
             dropped=partial(self.note_dropped, channel_id),

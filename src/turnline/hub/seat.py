@@ -27,7 +27,7 @@ from turnline.core.study.spent import Spent
 from turnline.core.views import Floor, Message, plays, state_for
 from turnline.errors import BadDraft, ClientClosed, EnvelopeIdReused, NotParticipant, OutOfTurn, UnknownFile
 from turnline.hub.channels import Entry
-from turnline.hub.hub import PAGE_LINES, Hub
+from turnline.hub.hub import Hub
 from turnline.hub.request import OpenRequest
 from turnline.hub.retry import retry
 from turnline.hub.texts import Listening, TurnText, is_for
@@ -189,8 +189,8 @@ class Seat:
                     return reading
                 after = reading.seq
 
-    async def _read(self, entry: Entry, after: int, most: int = PAGE_LINES) -> Reading:
-        envelopes = await self._hub.read_entry(entry, after, most)
+    async def _read(self, entry: Entry, after: int) -> Reading:
+        envelopes = await self._hub.read_entry(entry, after)
         seq, spec = envelopes[-1].seq if envelopes else after, entry.state.spec
         shown = (shown_to(one, self.agent_id) or self._played(one, spec) for one in envelopes)
         found = [one for one in shown if one is not None]
@@ -204,11 +204,17 @@ class Seat:
 
     async def read_chunk(self, channel_id: str, seq: int, index: int, number: int) -> FileChunk:
         """Return a chunk of the file `index` of a line that the participant may see. Raises `UnknownFile`."""
-        lines = (await self._read(await self._member(channel_id), max(seq - 1, 0), most=1)).envelopes
-        if not lines or lines[0].seq != seq:
+        entry = await self._member(channel_id)
+        lines = [one for one in await self._hub.read_entry(entry, max(seq - 1, 0), 1) if one.seq == seq]
+        if not lines or not (visible_to(lines[0], self.agent_id) or self._works_on(lines[0], entry.state)):
             raise UnknownFile(channel_id, seq=seq, index=index)
         file, blob = await self._hub.files.find(lines[0], index)
         return FileChunk(file, await self._hub.files.log.read_chunk(blob, number) or b"")
+
+    def _works_on(self, line: Envelope, state: State) -> bool:
+        """Return whether a line is of the turn in progress, and the participant is its worker."""
+        is_worker = state.claim is not None and state.spec.player_of(state.claim.agent_id) == self.agent_id
+        return is_worker and line.sender_id == ev.HUB and line.seq > state.floor_seq
 
     def listen(self, channel_id: str) -> Listening:
         """Listen to the words of the turns in flight; a context manager. Members only, as `read` checks."""

@@ -64,6 +64,7 @@ from turnline.log.base import Bell
 from turnline.log.joined import Transaction
 from turnline.threads import is_being_cancelled
 from turnline.turns.children import Children
+from turnline.turns.files import with_whole_texts
 from turnline.turns.work import AWAY, Done, LogAway, Paused, Perform, Port, Work, Write
 
 logger = logging.getLogger(__name__)
@@ -257,6 +258,7 @@ class Engine:
     ) -> None:
         try:
             claimed = await self._port.claim_turn(floor, channel_id, claim_id=claim_id, alone=alone)
+            claimed = await with_whole_texts(self._port, claimed, channel_id)
         except OVER as error:
             logger.debug("turn %s of %s is not ours: %s", floor.turn, channel_id, error)
             return

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec.structs import replace
 
+from turnline.agent.files import File
 from turnline.core.claims import Paused
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.event_types import EV_TURN_RENEWED, SUBSTANTIVE
+from turnline.core.parts import FilePart
 from turnline.core.state import Claim, State
 from turnline.core.views import Floor, Message, WindowedSummary, view_for
 from turnline.errors import ChannelQuarantined, ClientClosed, HubClosed, LinkLost, LogError
@@ -30,6 +32,7 @@ from turnline.hub.request import OpenRequest
 from turnline.hub.seat import Claimed, Reading
 from turnline.hub.turns import UNITS, Lane
 from turnline.log.joined import Transaction
+from turnline.turns.files import FileSeat, add_file
 
 if TYPE_CHECKING:
     from turnline.turns.children import Children
@@ -77,7 +80,7 @@ def own_log() -> Iterator[None]:
         raise LogAway(error) from error
 
 
-class Port(Protocol):
+class Port(FileSeat, Protocol):
     """What a turn needs of a hub, here or elsewhere."""
 
     async def open(self, request: OpenRequest) -> str:
@@ -194,6 +197,11 @@ class Work(Claimed, frozen=True, kw_only=True, dict=True):
     async def record(self, event_type: str, data: JsonObject, *, within: Transaction | None = None) -> None:
         """Record a unit of the turn: after a crash it is not done again (T2, T3)."""
         await self.write(event_type, data, audience=[], within=within)
+
+    async def add_file(self, file: File) -> FilePart:
+        """Keep a file that a unit of the turn refers to. Raises `BadDraft`."""
+        with own_log():
+            return await add_file(self.write.port, self.channel_id, file)
 
     async def messages(self) -> list[Message]:
         """Return what the speaker is shown of the conversation, up to the turn's first unit (W10, N7a)."""
