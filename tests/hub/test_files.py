@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +13,7 @@ import pytest
 
 from turnline.agent.files import File
 from turnline.client.channel import Channel
+from turnline.core.event_types import EV_TEXT
 from turnline.errors import BadDraft, ChannelClosed, UnknownFile
 from turnline.hub.files import SWEEP_SECONDS, UPLOAD_SECONDS
 from turnline.log.base import Blob, Blobs
@@ -20,6 +25,7 @@ from turnline.log.sqlite import SqliteLog
 from ..postgres import Postgres, run
 from .scenes import A_B, A_B_A, House, house, refused
 
+ROOT = Path(__file__).parents[2]
 CANARY = b"CANARY-7f3a" * 30_000
 
 
@@ -174,3 +180,35 @@ async def test_a_tool_of_any_size_reads_what_was_sent(size: int) -> None:
         said = await channel.send(parts=[File(b"x" * size)])
 
         assert (await channel.read_file(said)).read() == b"x" * size
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from tests.hub.scenes import A_B, house
+from turnline.agent.files import File
+from turnline.log.sqlite import SqliteLog
+
+async def main():
+    async with house(SqliteLog(sys.argv[1]), "alice", "bob") as home:
+        channel = await home.open(A_B, channel_id="story")
+        await home["alice"].seat.add_file("story", File(b"never said" * 50_000).pieces())
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_process_killed_between_file_and_line_leaves_no_line_and_the_file_is_swept(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "log.db"
+    command = [sys.executable, "-c", KILLED, str(path)]
+    done = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, check=False)
+    assert done.returncode == -signal.SIGKILL
+
+    async with house(SqliteLog(path), "alice", "bob") as home:
+        channel = home["alice"].channel("story")
+        assert [one for one in await home.wal(channel) if one.event_type == EV_TEXT] == []
+        assert len(await kept(home, channel)) == 1
+        await home.pass_time(UNUSED_SECONDS + SWEEP_SECONDS)
+        assert await kept(home, channel) == []
