@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from itertools import count
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
 from turnline.agent.files import File
+from turnline.agent.messages import MessageFile
 from turnline.agent.storable import cut
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_TURN_TOOL
 from turnline.core.parts import FilePart, MessagePart, TextPart, check_file
+from turnline.core.views import Message
 from turnline.errors import CorruptRecord, UnknownFile
 from turnline.hub.seat import Claimed, FileChunk
+
+MODEL_BYTES: Final = 20 * 1024 * 1024
+"""Of the files that a model is shown in one turn."""
+MODEL_TYPES: Final = frozenset(
+    {"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"}
+)
+"""What models take. Of any other file they are told the name, the type and the size."""
 
 
 class FileSeat(Protocol):
@@ -38,6 +47,28 @@ async def add_file(seat: FileSeat, channel_id: str, file: File) -> FilePart:
     check_file(found, "file")  # Before its bytes travel.
     digest, size = await seat.add_file(channel_id, file.pieces())
     return FilePart(media_type=file.media_type, name=file.name, size=size, digest=digest)
+
+
+async def load_files(seat: FileSeat, channel_id: str, messages: Sequence[Message]) -> list[list[MessageFile]]:
+    """Return the files of each message that a model is shown, the newest first as far as there is room."""
+    room, found = MODEL_BYTES, list[list[MessageFile]]()
+    for message in reversed(messages):
+        loaded = list[MessageFile]()
+        for index, file in enumerate(message.files):
+            if message.role != "other" or file.media_type not in MODEL_TYPES or file.size > room:
+                continue
+            with suppress(UnknownFile, CorruptRecord):  # The text names it all the same.
+                data = (await read_file(seat, channel_id, message.seq, index)).read()
+                room -= file.size
+                loaded.append(MessageFile(name=file.name, media_type=file.media_type, data=data))
+        found.append(loaded)
+    return found[::-1]
+
+
+def name_files(text: str, files: Iterable[FilePart]) -> str:
+    """Return a text with the names of the files that came with it."""
+    named = (f"[file {one.name} ({one.media_type}, {one.size} bytes)]" for one in files)
+    return "\n".join(filter(None, (text, *named)))
 
 
 async def with_whole_texts(seat: FileSeat, claimed: Claimed, channel_id: str) -> Claimed:
