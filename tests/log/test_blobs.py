@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 from msgspec.structs import replace
@@ -12,8 +13,10 @@ from msgspec.structs import replace
 from turnline.errors import LogConflict
 from turnline.log.base import Blob, Log
 from turnline.log.blobs import CHUNK_BYTES
+from turnline.log.joined import Statements
 from turnline.log.sqlite import SqliteLog
-from turnline.log.sqlite_writer import MAX_PASSED
+from turnline.log.sqlite_file import LogFile
+from turnline.log.sqlite_writer import MAX_BATCH, MAX_PASSED, Writer
 from turnline.testing import BlobContract
 from turnline.testing.blob_contract import pieces, write
 from turnline.testing.lines import NOON, erased_line, line
@@ -83,29 +86,33 @@ async def test_an_append_passes_the_chunks_that_wait_on_sqlite(tmp_path: Path) -
     await log.close()
 
 
-async def test_chunks_are_written_though_appends_never_end(tmp_path: Path) -> None:
-    log = SqliteLog(tmp_path / "log.db")
-    blob = Blob(root="root", blob_id="b", created_at=NOON)
-    chunk = asyncio.create_task(_store(log, blob))
-    seqs = {name: 0 for name in ("a", "b", "c", "d")}
+class Noted:
+    """A work that writes nothing, and notes when it is its turn; the first one waits to be let go."""
 
-    async def append_on(name: str) -> None:
-        while not chunk.done():
-            seqs[name] += 1
-            await log.append(name, [line(name, seqs[name])], after=seqs[name] - 1)
+    def __init__(self, name: str, order: list[str], go: Event) -> None:
+        self._name, self._order, self._go = name, order, go
 
-    async with asyncio.timeout(60):
-        await asyncio.gather(*map(append_on, seqs))
+    def write(self, connection: Statements) -> None:
+        self._go.wait()
+        self._order.append(self._name)
 
-    assert max(seqs.values()) >= MAX_PASSED
-    assert await log.read_chunk(blob, 3) == b"x"
-    await log.close()
+    def landed(self, connection: Statements) -> bool:
+        return True
 
 
-async def _store(log: SqliteLog, blob: Blob) -> None:
-    await log.add_blob(blob)
-    for number in range(4):
-        await log.add_chunk(blob, number, b"x")
+async def test_a_chunk_waits_for_appends_but_not_for_ever(tmp_path: Path) -> None:
+    file = LogFile(tmp_path / "log.db", durability="process", busy_timeout_seconds=10)
+    writer, order, go = Writer(file, committed=lambda: None), list[str](), Event()
+    waiting = [writer.submit(Noted("first", order, go))]
+    waiting.append(writer.submit(Noted("chunk", order, go), is_urgent=False))
+    waiting += [writer.submit(Noted("append", order, go)) for _ in range((MAX_PASSED + 3) * MAX_BATCH)]
+    go.set()
+    await asyncio.gather(*waiting)
+    await asyncio.to_thread(writer.close)
+
+    passed = order.index("chunk")
+    assert (MAX_PASSED - 1) * MAX_BATCH < passed <= (MAX_PASSED + 1) * MAX_BATCH
+    assert order[-1] == "append"
 
 
 async def test_a_file_survives_opening_again(tmp_path: Path) -> None:
