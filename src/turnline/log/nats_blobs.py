@@ -5,6 +5,9 @@
 
 Each chunk is published and answered before the next one, so an append of a line waits for one at most.
 A list of old blobs reads a header of every blob there is; the sweep asks for it.
+
+Chunks are not encrypted: once lines have a key for each channel (Y2), `add_chunk` and `read_chunk` take the
+key of the root. Until then a purge deletes the messages, and Raft logs keep them until they are compacted.
 """
 
 from __future__ import annotations

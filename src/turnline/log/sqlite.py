@@ -33,7 +33,15 @@ from turnline.log.listing import micros
 from turnline.log.pages import Page, in_order
 from turnline.log.sqlite_file import MOUNTS, SQLITE_RAISES, TABLE_NAMES, Durability, LogFile, reason
 from turnline.log.sqlite_reader import Reader
-from turnline.log.sqlite_work import Append, Change, DeleteSnapshots, Erase, SaveSnapshot, delete_blobs
+from turnline.log.sqlite_work import (
+    Append,
+    Change,
+    DeleteSnapshots,
+    Erase,
+    SaveSnapshot,
+    add_blob,
+    delete_blobs,
+)
 from turnline.log.sqlite_writer import SYNC_FAILURES, Writer, WriterStats
 
 BUSY_TIMEOUT_SECONDS: Final = 10.0
@@ -185,7 +193,7 @@ class SqliteLog:
         await self._writer.submit(Erase(channel_id, note, after=after, row=row, blobs=blobs))
 
     async def add_blob(self, blob: Blob) -> None:
-        await self._change(files.ADD, files.values_of(blob), files.HAS, (blob.root, blob.blob_id))
+        await self._writer.submit(add_blob(blob), is_urgent=False)
 
     async def add_chunk(self, blob: Blob, number: int, data: bytes) -> None:
         place = (number, blob.root, blob.blob_id)

@@ -11,7 +11,7 @@
     members      participant -> channels that it is on: for lists
     snapshots    by channel id; a cache with checksums of its own
     blobs        files of a tree of channels, by the id of its root (Y6), and
-    chunks       their bytes; rows are only added at the end, as in contents
+    chunks       their bytes; rows are only added at the end. Both are made with the first file
 
 Their names begin with `turnline_`: a project keeps its own tables in the same file.
 
@@ -87,7 +87,9 @@ CREATE TABLE turnline_contents (
     position INTEGER PRIMARY KEY,
     payload BLOB NOT NULL
 );
-CREATE TABLE turnline_blobs (
+"""
+BLOB_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS turnline_blobs (
     blob INTEGER PRIMARY KEY AUTOINCREMENT,
     root TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -96,16 +98,17 @@ CREATE TABLE turnline_blobs (
     created INTEGER NOT NULL,
     kept INTEGER NOT NULL
 );
-CREATE INDEX turnline_blob_roots ON turnline_blobs (root);
-CREATE INDEX turnline_new_blobs ON turnline_blobs (created) WHERE NOT kept;
-CREATE TABLE turnline_chunks (
+CREATE INDEX IF NOT EXISTS turnline_blob_roots ON turnline_blobs (root);
+CREATE INDEX IF NOT EXISTS turnline_new_blobs ON turnline_blobs (created) WHERE NOT kept;
+CREATE TABLE IF NOT EXISTS turnline_chunks (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
     blob INTEGER NOT NULL,
     number INTEGER NOT NULL,
     data BLOB NOT NULL
 );
-CREATE INDEX turnline_blob_chunks ON turnline_chunks (blob, number);
+CREATE INDEX IF NOT EXISTS turnline_blob_chunks ON turnline_chunks (blob, number);
 """
+"""Made with the first file: a log without files has no pages for them."""
 _CACHES: Final = """
 CREATE TABLE IF NOT EXISTS turnline_heads (
     channel INTEGER PRIMARY KEY,

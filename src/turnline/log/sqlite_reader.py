@@ -197,7 +197,8 @@ def heads_by_position(connection: Connection, after: int) -> list[Head]:
 
 
 def blobs(connection: Connection, query: str, values: Sequence[SqlValue]) -> list[Blob]:
-    return [blob_of(row) for row in connection.execute(query, values)]
+    has_files = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'turnline_blobs'").fetchone()
+    return [blob_of(row) for row in connection.execute(query, values)] if has_files else []
 
 
 def chunk(connection: Connection, blob: Blob, number: int) -> bytes | None:

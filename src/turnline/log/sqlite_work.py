@@ -18,9 +18,10 @@ from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, seal_
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict
 from turnline.log.base import Blob, closes
-from turnline.log.blobs import DELETE
+from turnline.log.blobs import ADD, DELETE, HAS, values_of
 from turnline.log.joined import SqlValue, Statements
 from turnline.log.listing import COLUMNS, FIXED_COLUMNS, columns_of, labels_of, members_of
+from turnline.log.sqlite_file import BLOB_TABLES
 
 _HEAD: Final = """
 SELECT head.seq, head.hash, record.hash, head.created IS NOT NULL
@@ -194,6 +195,12 @@ class Change:
 
     def landed(self, connection: Statements) -> bool:
         return (connection.execute(*self._landed).fetchone() is not None) is self._leaves_row
+
+
+def add_blob(blob: Blob) -> Change:
+    """Return what begins a blob. The first one of a file makes the tables."""
+    tables = [(statement, ()) for statement in BLOB_TABLES.split(";") if statement.strip()]
+    return Change(*tables, (ADD, values_of(blob)), landed=(HAS, (blob.root, blob.blob_id)))
 
 
 def delete_blobs(blobs: Sequence[Blob]) -> Change:
