@@ -25,7 +25,7 @@ import psycopg
 
 from turnline.core.channel import ChannelFilter, ChannelRow, ChannelState
 from turnline.log.base import Log
-from turnline.log.listing import COLUMNS, columns_of, labels_of, members_of
+from turnline.log.listing import COLUMNS, columns_of, tags_of
 from turnline.log.postgres import PostgresLog
 from turnline.log.sqlite import SqliteLog
 from turnline.log.sqlite_work import Append
@@ -89,12 +89,20 @@ def pages(count: int) -> dict[str, tuple[ChannelFilter, ChannelRow | None]]:
         "close code": (ChannelFilter(close_codes=["turn_failed"]), None),
         "close codes": (ChannelFilter(close_codes=["turn_failed", "done"]), None),
         "not done": (ChannelFilter(is_closed=True, but_close_codes=["done"]), None),
+        "runs that failed": (ChannelFilter(is_run=True, is_closed=True, but_close_codes=["done"]), None),
+        "runs that succeeded": (ChannelFilter(is_run=True, is_closed=True, close_codes=["done"]), None),
+        "failed runs of a flow": (
+            ChannelFilter(is_run=True, is_closed=True, but_close_codes=["done"], flow="flow-3"),
+            None,
+        ),
+        "runs at work": (ChannelFilter(is_run=True, is_closed=False, is_waiting=False), None),
         "label of many": (ChannelFilter(labels={"team": "team-3"}), None),
         "label of few": (ChannelFilter(labels={"case": "case-3"}), None),
         "two labels": (ChannelFilter(labels={"case": "case-3", "team": "team-3"}), None),
-        "participant of many": (ChannelFilter(participant="agent-3"), None),
-        "participant of few": (ChannelFilter(participant="person-3"), None),
-        "open of a participant": (ChannelFilter(participant="agent-0", is_closed=False), None),
+        "participant of many": (ChannelFilter(participants=["agent-3"]), None),
+        "participant of few": (ChannelFilter(participants=["person-3"]), None),
+        "two participants": (ChannelFilter(participants=["person-3", "agent-3"]), None),
+        "open of a participant": (ChannelFilter(participants=["agent-0"], is_closed=False), None),
         "children": (ChannelFilter(parent_id=f"channel-{count // 4:09}"), None),
         "turns of an agent": (ChannelFilter(speaker_id="agent-0"), None),
         "waiting": (ChannelFilter(waiting_for=["person", "timer"]), None),
@@ -120,9 +128,8 @@ def fill_sqlite(path: Path, count: int) -> None:
             connection.execute(
                 f"INSERT INTO turnline_heads ({', '.join((*HEAD, *COLUMNS))}) VALUES ({marks})", (n, *columns)
             )
-            for table, found in (("labels", labels_of(one)), ("members", members_of(one))):
-                places = [(name, columns[4], n) for name in found]
-                connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", places)
+            places = [(tag, columns[4], n) for tag in tags_of(one)]
+            connection.executemany("INSERT INTO turnline_tags VALUES (?, ?, ?)", places)
         connection.execute("COMMIT")
 
 
@@ -133,11 +140,10 @@ def fill_postgres(url: str, count: int) -> None:
         ) as copy:
             for one, columns in heads(count):
                 copy.write_row((one.channel_id, *columns))
-        for table, names_of in (("labels", labels_of), ("members", members_of)):
-            with connection.cursor().copy(f"COPY turnline_{table} FROM STDIN") as copy:
-                for one, columns in heads(count):
-                    for name in names_of(one):
-                        copy.write_row((name, columns[4], one.channel_id))
+        with connection.cursor().copy("COPY turnline_tags FROM STDIN") as copy:
+            for one, columns in heads(count):
+                for tag in tags_of(one):
+                    copy.write_row((tag, columns[4], one.channel_id))
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")  # As the server does by itself, a little later.
 

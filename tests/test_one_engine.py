@@ -35,7 +35,7 @@ def _called_names(tree: ast.AST) -> Iterator[str]:
     [
         # The second is the server's end of the wire: it passes on what a remote engine asks.
         ("claim_turn", ["server/ws_requests.py", "turns/engine.py"]),
-        ("beating", ["turns/engine.py"]),
+        ("_beat", ["turns/engine.py"]),
         ("_take_turn", ["turns/engine.py"]),
     ],
 )

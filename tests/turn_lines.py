@@ -27,17 +27,17 @@ async def claim_own(seat: Seat, channel_id: str, turn: int, *, claim_id: str = "
 
 async def record(seat: Seat, channel_id: str, taken: Claim, event_type: str, data: JsonObject) -> None:
     """Record a unit of the turn."""
-    await seat.write(channel_id, taken, event_type, data, audience=[])
+    await seat.write(channel_id, taken.draft(event_type, data, []))
 
 
 async def release(seat: Seat, channel_id: str, taken: Claim) -> None:
     """Release the claim."""
-    await seat.write(channel_id, taken, ev.EV_TURN_RELEASED, {})
+    await seat.write(channel_id, taken.draft(ev.EV_TURN_RELEASED, {}))
 
 
 async def fail(seat: Seat, channel_id: str, taken: Claim, error: JsonObject) -> None:
     """Give the turn up."""
-    await seat.write(channel_id, taken, ev.EV_TURN_FAILED, {"error": error})
+    await seat.write(channel_id, taken.draft(ev.EV_TURN_FAILED, {"error": error}))
 
 
 async def take_turn(seat: Seat, gave: Envelope, handler: TurnHandler) -> None:

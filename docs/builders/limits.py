@@ -128,7 +128,7 @@ _SETTABLE: Final = (
     (
         "`lease_seconds`",
         "when a hub is opened",
-        "{core/claims.py LEASE_SECONDS}",
+        "{core/state.py LEASE_SECONDS}",
         "silence after which a worker is replaced",
     ),
     (

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.client.stage import stage
+from tests.flow.stage import stage as flow_stage
 from tests.hub.scenes import A_B, die, house
 from tests.turn_lines import claim_own
 from turnline import run_sync
@@ -30,6 +31,7 @@ from turnline.core.governance import Passport
 from turnline.core.graph import sequence
 from turnline.core.transitions import StayTarget, targets
 from turnline.errors import (
+    BadQuery,
     BadSpec,
     ChannelClosed,
     ClaimLost,
@@ -95,7 +97,8 @@ def channels(verb: str, *arguments: object, log: Path) -> str:
 
 
 def of(verb: str, *arguments: object, log: Path) -> Any:
-    return json.loads(channels(verb, *arguments, "--json", log=log))
+    told = json.loads(channels(verb, *arguments, "--json", log=log))
+    return told["channels"] if verb == "list" else told
 
 
 @pytest.fixture
@@ -112,7 +115,7 @@ def test_list_shows_who_has_the_floor_where(log: Path) -> None:
     assert shown.splitlines()[0].split()[:3] == ["id", "type", "status"]
     assert shown.splitlines()[1].startswith("c1  workflow  active")
     assert of("list", "--status", "closed", log=log) == []
-    assert of("list", "--agent", "nobody", log=log) == []
+    assert of("list", "--participant", "nobody", log=log) == []
 
 
 def test_show_tells_the_context_and_the_lines_without_what_a_terminal_would_obey(log: Path) -> None:
@@ -357,11 +360,13 @@ def test_the_log_is_the_projects_own_unless_something_else_is_said(tmp_path: Pat
     held(folder / "other.db", name="other")
 
     assert [
-        one["channel_id"] for one in json.loads(call("channels", "list", "--dir", str(folder), "--json").out)
+        one["channel_id"]
+        for one in json.loads(call("channels", "list", "--dir", str(folder), "--json").out)["channels"]
     ] == ["own"]
     (folder / "turnline.yaml").write_text(f"log: sqlite:///{folder / 'other.db'}")
     assert [
-        one["channel_id"] for one in json.loads(call("channels", "list", "--dir", str(folder), "--json").out)
+        one["channel_id"]
+        for one in json.loads(call("channels", "list", "--dir", str(folder), "--json").out)["channels"]
     ] == ["other"]
 
 
@@ -442,6 +447,52 @@ def test_list_and_show_name_a_channel_that_is_stuck_or_rests(tmp_path: Path) -> 
     assert channels("show", "c2", log=file).startswith("c2 workflow, active: stuck,")
 
 
+def test_channels_are_closed_one_by_one_and_the_exit_code_says_if_one_was_not(log: Path) -> None:
+    address = f"sqlite:///{log}"
+    done = call("channels", "close", "c1", "nowhere", "--reason", "stale", "--log", address, "--json")
+    again = call("channels", "close", "c1", "--log", address)
+
+    assert (done.code, again.code) == (1, 1)
+    results = {one["id"]: one.get("result") or one["error"]["type"] for one in json.loads(done.out)}
+    assert results == {"c1": "closed", "nowhere": "UnknownChannel"}
+    (one,) = of("list", "--status", "closed", log=log)
+    assert (one["channel_id"], one["reason"]) == ("c1", "stale")
+    (last,) = of("show", "c1", "--lines", "1", log=log)["lines"]
+    assert last["data"]["by"] == "operator"
+
+
+def test_list_takes_filters_and_pages(log: Path) -> None:
+    async def open_more() -> None:
+        async with house(SqliteLog(log, durability="process"), "alice", "bob") as home:
+            for n in range(3):
+                await home.open(A_B, channel_id=f"d{n}", labels={"n": str(n)})
+
+    asyncio.run(open_more())
+    first = json.loads(channels("list", "--participant", "alice", "--limit", "2", "--json", log=log))
+    after = ("--participant", "alice", "--after", first["next"])
+
+    assert [one["channel_id"] for one in first["channels"]] == ["d2", "d1"]
+    assert [one["channel_id"] for one in of("list", *after, log=log)] == ["d0"]
+    assert [one["channel_id"] for one in of("list", "--label", "n=1", log=log)] == ["d1"]
+    with pytest.raises(BadQuery, match="after is 'd1'"):
+        channels("list", "--after", "d1", log=log)
+
+
+def test_a_run_is_not_closed_as_a_channel(tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+
+    async def hold() -> None:
+        async with flow_stage("steps: [{id: a, wait: {for: 1h}}]", log=SqliteLog(file)) as flows:
+            await flows.runs.start("main", {}, run_id="r1")
+            await flows.paused("r1")
+
+    asyncio.run(hold())
+    done = call("channels", "close", "r1", "--log", f"sqlite:///{file}")
+
+    assert done.code == 1
+    assert "use `turnline runs cancel`" in done.err
+
+
 def test_retry_without_a_turn_that_failed_says_what_to_do(log: Path) -> None:
     with pytest.raises(BadSpec, match="`fork --at SEQ` goes on from any line"):
         channels("retry", "c1", log=log)
@@ -456,6 +507,8 @@ def test_looking_changes_nothing_on_the_log(log: Path) -> None:
     assert of("show", "c1", log=log) == before
 
 
-@pytest.mark.parametrize("verb", ["list", "show", "tail", "why", "fork", "retry", "diff", "export", "answer"])
+@pytest.mark.parametrize(
+    "verb", ["list", "show", "tail", "why", "fork", "retry", "close", "diff", "export", "answer"]
+)
 def test_every_verb_has_an_example(verb: str) -> None:
     assert "Example: turnline channels " in call("channels", verb, "--help").out

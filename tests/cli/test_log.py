@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -20,17 +21,19 @@ import pytest
 from turnline.cli import app
 from turnline.cli.new import run as new_project
 from turnline.core.codec import Record
-from turnline.errors import BadExport, LogUnavailable
+from turnline.errors import BadExport, ChannelPruned, LogUnavailable
 from turnline.log.export_file import PART_BYTES
 from turnline.log.records import open_records
 from turnline.log.sqlite import SqliteLog
 from turnline.testing import damage_sqlite
 from turnline.testing.lines import closing_line, line
+from turnline.testing.manual_clock import ManualClock
 
 from ..hub.scenes import A_B, house
 from .projects import call, turnline
 
 CHANNELS = 12
+LONG_PAST = datetime(2020, 6, 1, tzinfo=UTC)
 ROWS = 600
 LOOK_AGAIN_SECONDS = 0.05
 SAFETY_SECONDS = 60.0
@@ -309,3 +312,73 @@ async def _talked(path: Path) -> Path:
             await channel.send("I am Bob" if name == "closed" else "hello")
         await channel.close()
     return path
+
+
+async def _close_old(path: Path, *names: str) -> None:
+    """Let channels close in the year 2020."""
+    log = SqliteLog(path, durability="process")
+    async with house(log, "alice", "bob", clock=ManualClock(LONG_PAST)) as home:
+        for name in names:
+            channel = await home.open(A_B, channel_id=name, labels={"team": name}, message="hello")
+            await home.handle("bob", channel).send("good bye")
+
+
+def _channels(path: Path) -> dict[str, list[Record]]:
+    return {name: records for name, records in kept(path).items() if not name.startswith("_")}
+
+
+def test_y3_prune_says_what_it_does_and_an_import_brings_it_back(tmp_path: Path) -> None:
+    path, archive = tmp_path / "log.db", tmp_path / "old.jsonl"
+    asyncio.run(_close_old(path, "one", "two"))
+    before = _channels(path)
+    words = ["log", "prune", str(path), "--closed-before", "2021-01-01"]
+
+    assert call(*words, "--dry-run").out == "would prune 2 channels of 2 trees\n"
+    asked = call(*words)
+    assert (asked.code, "--yes" in asked.err) == (2, True)
+    assert _channels(path) == before
+
+    assert "pruned 0 channels" in call(*words, "--label", "team=green", "--yes").out
+    done = call(*words, "--yes", "--archive", str(archive), "--json")
+    assert json.loads(done.out)["channels"] == 2
+    assert _channels(path) == {}
+    assert "2 pruned" in call("log", "verify", str(path)).out
+    assert "pruned 0 channels" in call(*words, "--yes").out
+    with pytest.raises(ChannelPruned):
+        asyncio.run(_close_old(path, "one"))
+
+    assert call("log", "import", str(archive), str(path)).code == 0
+    assert _channels(path) == before
+    refused = call(*words, "--yes", "--archive", str(archive))
+    assert (refused.code, "is there already" in refused.err) == (1, True)
+    assert _channels(path) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--closed-before", "90"], "such as 90d"),
+        (["--closed-before", "0d"], "such as 90d"),
+        (["--closed-before", "2999-01-01"], "in the future"),
+        (["--closed-before", "90d", "--label", "red"], "KEY=VALUE"),
+        (["--closed-before", "90d", "--archive", "nowhere/"], "no folder"),
+    ],
+)
+def test_y3_prune_refuses_what_it_cannot_read(tmp_path: Path, words: list[str], said: str) -> None:
+    asyncio.run(_close_old(tmp_path / "log.db", "one"))
+
+    found = call("log", "prune", str(tmp_path / "log.db"), *words, "--yes")
+
+    assert (found.code, said in found.err) == (2, True), found.err
+    assert "one" in kept(tmp_path / "log.db")
+
+
+def test_y3_a_log_that_was_not_used_for_long_is_pruned_by_date_only(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    asyncio.run(_close_old(path, "one"))
+
+    found = call("log", "prune", str(path), "--closed-before", "90d", "--yes")
+
+    assert ("pruned 0 channels" in found.out, "give a date" in found.err) == (True, True)
+    found = call("log", "prune", str(path), "--closed-before", "2021-01-01", "--yes")
+    assert "pruned 1 channels" in found.out

@@ -14,7 +14,7 @@ import pytest
 from tests.flow.stage import stage
 from tests.hub.scenes import die
 from tests.hub.test_tree import services
-from turnline.errors import BadAnswer, BadSpec, RunNotWaiting, UnknownRun
+from turnline.errors import BadAnswer, BadQuery, BadSpec, RunNotWaiting, UnknownRun
 from turnline.log.sqlite import SqliteLog
 
 from .projects import call, project
@@ -139,7 +139,8 @@ def test_a_fork_of_a_run_has_its_past_and_what_is_no_run_cannot_be_forked(folder
 def of(verb: str, *arguments: str) -> Any:
     done = call("runs", verb, *arguments, "--json")
     assert done.code == 0, done
-    return json.loads(done.out)
+    told = json.loads(done.out)
+    return told["runs"] if verb == "list" else told
 
 
 def test_list_and_show_tell_where_a_run_stands_and_nothing_private(folder: Path) -> None:
@@ -155,6 +156,82 @@ def test_list_and_show_tell_where_a_run_stands_and_nothing_private(folder: Path)
         assert "hunter2" not in told
         assert "_secret" not in told
     assert of("list", "--flow", "other") == []
+
+
+def test_runs_are_listed_in_pages_and_by_every_filter(folder: Path) -> None:
+    (folder / "mended").touch()
+    for name in ("r2", "r3"):
+        call("run", "workflows/main.yaml", "-i", "name=Bob", "--log", ".turnline/log.db", "--run", name)
+    first = json.loads(call("runs", "list", "--limit", "2", "--json").out)
+    rest = json.loads(call("runs", "list", "--after", first["next"], "--json").out)
+
+    assert [one["run_id"] for one in (*first["runs"], *rest["runs"])] == ["r3", "r2", "r1"]
+    assert rest["next"] is None
+    assert f"--after {first['next']}" in call("runs", "list", "--limit", "2").err
+    for options, expected in {
+        ("--status", "failed"): ["r1"],
+        ("--status", "succeeded", "--limit", "1"): ["r3"],
+        ("--since", "1h"): ["r3", "r2", "r1"],
+        ("--until", "1h"): [],
+        ("--label", "flow=main", "--label", "none=such"): [],
+        ("--participant", "save", "--flow", "main", "--status", "failed"): ["r1"],
+    }.items():
+        assert [one["run_id"] for one in of("list", *options)] == expected, options
+    with pytest.raises(BadQuery, match="since is 'soon'; expected a time"):
+        call("runs", "list", "--since", "soon")
+
+
+def test_runs_are_cancelled_one_by_one_and_the_exit_code_says_if_one_was_not(folder: Path) -> None:
+    (folder / "workflows" / "asks.yaml").write_text(ASKS)
+    asking = "r2"
+    call("run", "workflows/asks.yaml", "-i", "name=Ann", "--log", ".turnline/log.db", "--run", asking)
+    done = call("runs", "cancel", "r1", asking, "nowhere", "--json")
+    again = call("runs", "cancel", asking)
+
+    assert (done.code, again.code) == (1, 1)
+    results = {one["id"]: one.get("result") or one["error"]["type"] for one in json.loads(done.out)}
+    assert results == {"r1": "RunConflict", asking: "cancelled", "nowhere": "UnknownRun"}
+    assert of("show", asking)["error"]["type"] == "cancelled"
+
+
+def test_a_bulk_retry_lists_first_and_then_retries_each_once(folder: Path) -> None:
+    call("run", "workflows/main.yaml", "-i", "name=Bob", "--log", ".turnline/log.db", "--run", "r2")
+    dry = call("runs", "retry", "--status", "failed", "--flow", "main", "--json")
+    none = json.loads(call("runs", "retry", "--status", "failed", "--until", "1h", "--json").out)
+    failed = call("runs", "retry", "--status", "failed", "--limit", "1", "--yes", "--json")
+    (folder / "mended").touch()
+    done = call("runs", "retry", "--status", "failed", "--yes", "--json")
+    again = call("runs", "retry", "--status", "failed", "--yes", "--json")
+
+    assert (dry.code, [one["run_id"] for one in json.loads(dry.out)["runs"]]) == (0, ["r2", "r1"])
+    assert "nothing was retried; with --yes 2 runs would be." in dry.err
+    assert none == {"runs": []}
+    (first,) = json.loads(failed.out)
+    assert (failed.code, first["id"], first["error"]["message"]) == (1, "r2", "the disk is full")
+    # The retry of r2 has failed, so that one is retried, and r1.
+    assert (done.code, {one["id"] for one in json.loads(done.out)}) == (0, {"r1", first["run_id"]})
+    assert (again.code, json.loads(again.out)) == (0, [])
+
+
+def test_a_bulk_retry_continues_after_a_run_that_fails_again(folder: Path) -> None:
+    (folder / "mended").touch()
+    call("run", "workflows/main.yaml", "--log", ".turnline/log.db", "--run", "r2")
+    done = call("runs", "retry", "--status", "failed", "--yes")
+
+    assert done.code == 1
+    assert [line.split()[0] for line in done.out.splitlines()] == ["r2", "r1"]
+    assert done.out.splitlines()[1].endswith(": succeeded")
+    assert done.err.startswith("r2: ")
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["r1", "--status", "failed"], ["--status", "failed", "--step", "save"], ["--yes"]]
+)
+def test_a_retry_is_of_one_run_or_of_a_list(folder: Path, options: list[str]) -> None:
+    done = call("runs", "retry", *options)
+
+    assert done.code == 2
+    assert "Give an ID, or --status" in done.err
 
 
 def test_channels_of_a_run_show_nothing_private_either(folder: Path) -> None:
@@ -249,7 +326,7 @@ def test_a_run_that_is_not_there_is_named(folder: Path) -> None:
             call("runs", verb, "r2")
 
 
-@pytest.mark.parametrize("verb", ["list", "show", "tail", "why", "retry", "export"])
+@pytest.mark.parametrize("verb", ["list", "show", "tail", "why", "cancel", "retry", "export"])
 def test_every_verb_has_an_example(verb: str) -> None:
     assert "Example: turnline runs " in call("runs", verb, "--help").out
 

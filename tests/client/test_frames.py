@@ -22,7 +22,7 @@ from turnline.client.frames import (
     encode,
 )
 from turnline.errors import BadFrame
-from turnline.server.ws_presence import AT_ONCE, LATER
+from turnline.server.ws_presence import OWN
 from turnline.server.ws_requests import REQUESTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "frames.md").read_text()
@@ -56,7 +56,7 @@ def test_the_page_shows_a_frame_of_every_kind() -> None:
 def test_the_page_names_everything_that_can_be_asked() -> None:
     table = "".join(line for line in PAGE.splitlines() if line.startswith("| `"))
 
-    assert all(f"`{op}`" in table for op in {*REQUESTS, *AT_ONCE, *LATER})
+    assert all(f"`{op}`" in table for op in {*REQUESTS, *OWN})
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,10 @@ from turnline.client.link import LocalLink
 from turnline.client.participant import AgentClient
 from turnline.client.turn import Turn
 from turnline.core.channel import ChannelMetadata, ChannelRow
-from turnline.core.claims import LEASE_SECONDS
 from turnline.core.envelope import Envelope
 from turnline.core.governance import Registration
 from turnline.core.graph import Transition, TransitionGraph, sequence
-from turnline.core.state import State
+from turnline.core.state import LEASE_SECONDS, State
 from turnline.core.step_targets import FanOutTarget
 from turnline.core.transitions import FromSpeaker, TerminateTarget
 from turnline.core.views import Floor

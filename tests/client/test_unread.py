@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from tests.hub.scenes import closed, house, quiet, until
 from turnline.client.unread import Unread
 from turnline.core.envelope import SCHEMA_VERSION, Envelope
@@ -75,6 +77,19 @@ async def pulled(found: Unread) -> list[str]:
 
 def in_order(channel_id: str, said: list[str]) -> list[int]:
     return [int(one.rpartition("-")[2]) for one in said if one.startswith(f"{channel_id}-")]
+
+
+async def test_envelopes_that_are_large_wait_on_the_log_and_not_in_memory() -> None:
+    """Otherwise a person who pulls nothing costs a thousand times the largest line."""
+    large = written("c", lines=8)
+    large.of["c"] = [replace(one, event_data={"text": str(one.seq) * 1000}) for one in large.of["c"]]
+    found = Unread(lambda: large, room=ROOM, room_bytes=2_500)
+
+    for one in large.of["c"]:
+        found.put(one)
+
+    assert found.in_memory == 3
+    assert in_order("c", await pulled(found)) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 async def test_what_does_not_fit_is_read_again_in_order_and_once() -> None:

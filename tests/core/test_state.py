@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+from msgspec.structs import replace
+
+from turnline.core.channel import user_key_of
 from turnline.core.graph import sequence
-from turnline.core.state import WorkflowState, metadata_of
+from turnline.core.state import USER_KEY, Pause, Question, WorkflowState, metadata_of, row_of
 
 from .scenes import NOON, closes, says, workflow
 
@@ -36,6 +40,34 @@ def test_l4_the_metadata_of_a_closed_channel_has_the_reason() -> None:
 
     assert (found.status, found.close_reason, found.speaker_id) == ("closed", "enough", None)
     assert found.closed_at == scene.now
+
+
+@pytest.mark.parametrize(
+    ("pause", "is_asking", "expected"),
+    [
+        ("", False, ""),
+        ("", True, "person"),
+        ("time", False, "time"),
+        ("children", True, "person"),
+        ("stuck", True, "stuck"),
+    ],
+)
+def test_the_row_of_the_index_says_what_a_turn_waits_for(pause: str, is_asking: bool, expected: str) -> None:
+    scene = workflow(sequence(["alice", "bob"]), "alice", "bob")
+    scene.accept(says("alice"))
+    state = replace(
+        scene.state,
+        pause=Pause(seq=3, reason=pause, at=NOON) if pause else None,
+        questions={"q": Question(seq=3, asked_by="bob", people=["alice"])} if is_asking else {},
+        private_vars={USER_KEY: "ann@example.com"},
+    )
+
+    row = row_of(state, None, [])
+
+    assert row.waiting_for == expected
+    assert (row.turn_count, row.speaker_id, row.last_speaker_id) == (1, "bob", "alice")
+    assert row.user_key == user_key_of("ann@example.com")
+    assert "ann@" not in str(row)
 
 
 def test_the_turn_in_progress_is_one_more_than_those_taken() -> None:

@@ -63,7 +63,7 @@ class TrustingLog(SqliteLog):
             for seq, envelope_id, head, payload in connection.execute(query, (channel_id, after)):
                 try:
                     structure = read_structure(head)
-                    content = {} if payload is None else msgspec.json.decode(payload[SALT_BYTES:])["data"]
+                    content = {} if payload is None else msgspec.json.decode(payload[SALT_BYTES:])[0]
                 except ValueError as error:
                     raise CorruptRecord(channel_id, seq=0, because=str(error)) from error
                 yield Envelope(

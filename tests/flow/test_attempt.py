@@ -9,12 +9,15 @@ import pytest
 from turnline.agent.agent import Agent
 from turnline.agent.messages import ModelReply
 from turnline.agent.model import Model, ModelRequest, OnText
+from turnline.core.claims import Paused
 from turnline.errors import ModelError
 from turnline.flow.definition.flow import read
+from turnline.flow.driver import attempt
 from turnline.flow.verdict import Verdict
-from turnline.flow.work import Services
+from turnline.flow.work import Services, StepResult, StepWork
 
 from .http_server import Answer, HttpServer
+from .scenes import work_on
 from .stage import Stage, flows_of, stage
 
 MINUTE = 60.0
@@ -120,3 +123,24 @@ async def test_a_model_that_refuses_the_request_is_asked_once(status: int, reque
 def test_a_status_that_is_not_a_failure_cannot_be_chosen(status: Any) -> None:
     with pytest.raises(ValueError, match="statuses"):
         read({"steps": [{"id": "a", "runner": "x", "retry": {"statuses": [status]}}]}, name="main")
+
+
+class Unit:
+    """Database work that notes whether it was closed."""
+
+    is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+async def test_the_database_work_of_an_attempt_that_is_repeated_is_closed() -> None:
+    unit: Any = Unit()
+
+    async def perform(work: StepWork[Any]) -> StepResult:
+        return StepResult(signal="error", commit=unit)
+
+    turn: Any = None  # Nothing is written: the step is tried again.
+    ended = await attempt(work_on({"runner": "x", "retry": {"attempts": 2}}), perform, turn)
+
+    assert (type(ended), unit.is_closed) == (Paused, True)

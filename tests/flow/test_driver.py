@@ -11,7 +11,7 @@ import pytest
 
 from tests.hub.scenes import CountingLog, FailingLog, Wrapped, die, quiet
 from tests.logs import FullLog, OpenLog, new_log
-from turnline.core.channel import ChannelRow, child_id
+from turnline.core.channel import ChannelFilter, ChannelRow, child_id
 from turnline.core.claims import MAX_CLAIMS
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED
@@ -27,6 +27,7 @@ from turnline.errors import (
     UnknownRun,
 )
 from turnline.flow.events import event_of
+from turnline.flow.runs import RunPage
 from turnline.flow.verdict import RunError
 from turnline.hub.hub import Hub
 from turnline.hub.opening import first_of
@@ -41,6 +42,10 @@ Ctx = dict[str, Any]
 
 ONE = "steps: [{id: only, runner: work}]"
 RESCUED = "steps: [{id: only, runner: work, routes: {error: rescue}}, {id: rescue, runner: rescue}]"
+
+
+def ids(page: RunPage) -> list[str]:
+    return [one.row.channel_id for one in page.runs]
 
 
 def noop(ctx: Ctx) -> None:
@@ -530,18 +535,18 @@ async def test_a_channel_that_is_no_run_is_an_unknown_run() -> None:
             await house.runs.state("nothing")
 
 
-async def test_runs_are_listed_by_flow_in_the_order_they_were_started() -> None:
+async def test_runs_are_listed_by_flow_in_pages_the_newest_first() -> None:
     other = "{metadata: {name: other}, steps: [{id: x, runner: work}]}"
     async with stage(ONE, other, work=lambda ctx: None) as house:
         started = [await house.runs.start(name, {}) for name in ("main", "other", "main")]
         for one in started:
             await house.runs.wait(one)
-        everything = [state.channel_id for state in await house.runs.runs()]
-        mine = [state.channel_id for state in await house.runs.runs(flow="main", limit=1)]
-        behind = [state.channel_id for state in await house.runs.runs(flow="main", after=mine[0])]
+        everything = await house.runs.page()
+        first = await house.runs.page(ChannelFilter(flow="main"), limit=1)
+        second = await house.runs.page(ChannelFilter(flow="main"), after=first.next or "", limit=1)
 
-    assert everything == started
-    assert (mine, behind) == ([started[0]], [started[2]])
+    assert ids(everything) == started[::-1]
+    assert (ids(first), ids(second), second.next) == ([started[2]], [started[0]], None)
 
 
 # --- What a restart finds ---
@@ -774,10 +779,13 @@ async def test_a_nested_run_that_is_over_is_retried_with_the_run_at_the_top() ->
             await house.runs.retry(deepest)
 
 
+@pytest.mark.parametrize(
+    "middle", [[], ["{metadata: {name: middle}, steps: [{id: in, workflow: {name: other}}]}"]]
+)
 async def test_n3_a_run_that_waits_for_a_stuck_run_below_it_is_stuck_and_a_retry_resumes_both(
-    open_log: OpenLog,
+    open_log: OpenLog, middle: list[str]
 ) -> None:
-    flow = "steps: [{id: sub, workflow: {name: other}}]"
+    flow = f"steps: [{{id: sub, workflow: {{name: {'middle' if middle else 'other'}}}}}]"
     other = "{metadata: {name: other}, steps: [{id: only, runner: work}]}"
     entered = asyncio.Event()
 
@@ -785,24 +793,27 @@ async def test_n3_a_run_that_waits_for_a_stuck_run_below_it_is_stuck_and_a_retry
         entered.set()
         await asyncio.Event().wait()
 
-    async with stage(flow, other, log=open_log(), work=never) as house:
+    async with stage(flow, *middle, other, log=open_log(), work=never) as house:
         run_id = await house.runs.start("main", {})
         await entered.wait()
-        await house.paused(run_id)
-        pause = (await house.hub.state(run_id)).pause
-        assert pause is not None
-        [child] = pause.children
+        child = run_id
+        for _ in range(1 + len(middle)):
+            await house.paused(child)
+            pause = (await house.hub.state(child)).pause
+            assert pause is not None
+            [child] = pause.children
     await die(open_log(), child, "only")
 
-    async with stage(flow, other, log=open_log(), work=lambda ctx: {"worked": True}) as house:
+    async with stage(flow, *middle, other, log=open_log(), work=lambda ctx: {"worked": True}) as house:
         stuck = await house.runs.wait(run_id)
-        listed = [one.channel_id for one in await house.runs.runs(status="stuck")]
+        listed = ids(await house.runs.page(status="stuck"))
+        waiting = ids(await house.runs.page(status="waiting"))
         again = await house.runs.retry(run_id)
         done = await house.ended(run_id)
 
     assert (stuck.status, stuck.error.type if stuck.error else "") == ("stuck", "turn_stuck")
     assert child in (stuck.error.message if stuck.error else "")
-    assert listed == [run_id]
+    assert (listed, waiting) == ([run_id], [])
     assert (again, done.status) == (run_id, "succeeded")
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.logs import OpenLog
 from turnline.client.embedded import Hub
-from turnline.core.claims import LEASE_SECONDS
 from turnline.core.event_types import EV_TURN_RENEWED
+from turnline.core.state import LEASE_SECONDS
 from turnline.flow.driver import Driver
 from turnline.flow.runs import Runs
 from turnline.flow.tasks import Tasks

@@ -205,6 +205,9 @@ class Wrapped:
     async def without_row(self, *, after: str = "", limit: int) -> list[str]:
         return await self.inner.without_row(after=after, limit=limit)
 
+    async def end(self) -> int:
+        return await self.inner.end()
+
     def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         return self.inner.tail(after=after)
 

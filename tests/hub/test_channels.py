@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from random import Random
+
+from msgspec.structs import replace
 
 from turnline.client.channel import Channel
 from turnline.core.adapters import built_in
@@ -26,6 +29,8 @@ from turnline.core.state import State
 from turnline.errors import LogUnavailable, UnknownChannel
 from turnline.hub.channels import (
     ENTRY_BYTES,
+    GIVE_BACK_BYTES,
+    GIVE_BACK_SECONDS,
     LOOKS_PER_ENTRY,
     RECENT_ENVELOPES,
     SNAPSHOT_EVERY,
@@ -37,6 +42,7 @@ from turnline.log.base import Log
 from turnline.log.memory import MemoryLog
 from turnline.testing.lines import NOON, row
 
+from ..faults.simulation.loop import SeededLoop
 from ..logs import FullLog, OpenLog
 from .scenes import (
     A_B,
@@ -313,6 +319,34 @@ def test_where_more_are_in_use_than_fit_an_append_looks_at_few_of_them() -> None
     assert len(channels) == 10
 
 
+def test_memory_that_turns_have_freed_goes_back_to_the_system_also_when_it_is_quiet_again() -> None:
+    loop = SeededLoop(Random(1))  # type: ignore[abstract]
+    trims = list[float]()
+    first = on_log([member("alice"), member("bob")], channel_id="c")[0]
+    large = replace(first, event_data={"text": "x" * (GIVE_BACK_BYTES // 4)})
+
+    async def pass_lines(channels: Channels, entry: Entry, lines: int) -> None:
+        for _ in range(lines):
+            entry.advance(entry.state, [large])
+            channels.keep(entry)
+
+    async def scene() -> None:
+        channels = Channels(MemoryLog(), built_in(), trim=lambda: trims.append(loop.time()))
+        entry = Entry(*channels.begin(first))
+        await pass_lines(channels, entry, 3)
+        await asyncio.sleep(10 * GIVE_BACK_SECONDS)
+        assert trims == []
+        await pass_lines(channels, entry, 1)
+        await asyncio.sleep(GIVE_BACK_SECONDS / 2)
+        await pass_lines(channels, entry, 1)
+        await asyncio.sleep(10 * GIVE_BACK_SECONDS)
+        await channels.settle()
+
+    loop.run(scene())
+
+    assert [round(later - trims[0], 3) for later in trims] == [0.0, GIVE_BACK_SECONDS]
+
+
 async def test_a_slow_arbiter_does_not_split_a_channel_in_two() -> None:
     """While it thinks, the channel may fall out of the cache; whoever waits on it is told all the same."""
 
@@ -444,7 +478,7 @@ async def test_a_log_without_snapshots_will_do() -> None:
             self.append, self.read, self.find = inner.append, inner.read, inner.find
             self.head, self.channels, self.tail = inner.head, inner.channels, inner.tail
             self.rows, self.row, self.without_row = inner.rows, inner.row, inner.without_row
-            self.close = inner.close
+            self.end, self.close = inner.end, inner.close
 
     log = Plain()
     async with house(log, "alice", "bob") as home:

@@ -54,7 +54,7 @@ async def test_y2_no_byte_of_what_was_erased_is_left_in_the_files(tmp_path: Path
         assert found_in(tmp_path) == []
         state = await home.hub.state(channel.channel_id)
         assert (state.is_over, state.is_incomplete, state.context_vars) == (True, True, {})
-        (row,) = await log.rows(ChannelFilter(participant=home["bob"].agent_id), limit=1)
+        (row,) = await log.rows(ChannelFilter(participants=[home["bob"].agent_id]), limit=1)
         assert (row.channel_id, row.labels) == (channel.channel_id, {})
         assert not await log.rows(ChannelFilter(labels={"who": CANARY}), limit=1)
         lines = await home.wal(channel)

@@ -11,16 +11,16 @@ from typing import Final
 from tests.turn_lines import claim_own, perform_turn, record, take_turn
 from turnline.client.channel import Channel, set_context
 from turnline.client.turn import Turn, TurnChannel, TurnHandler
-from turnline.core.claims import LEASE_SECONDS
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_PACKET, EV_TURN_CLAIMED, EV_TURN_MODEL, EV_TURN_RENEWED
 from turnline.core.graph import TransitionGraph
 from turnline.core.routing import packet
+from turnline.core.state import LEASE_SECONDS
 from turnline.errors import ClaimLost, LogUnavailable, OutOfTurn, TurnTaken
 from turnline.hub.seat import Seat
 from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
-from turnline.turns.engine import beating
+from turnline.turns.engine import BEATS_PER_LEASE
 from turnline.turns.work import Done, Work
 
 from .scenes import A_B, A_B_A, FailingLog, House, answers, begin, house, quiet, refused
@@ -144,10 +144,10 @@ async def test_t6_a_worker_that_stops_is_replaced_after_its_lease_and_its_late_p
     async with office(A_B_A) as both:
         seat = both.seats[0]
         claim = await claim_own(seat, both.channel.channel_id, 2)
-        renew = partial(seat.write, both.channel.channel_id, claim, EV_TURN_RENEWED, {})
-        async with beating(renew, LEASE_SECONDS, both.here.clock.sleep):
-            await quiet()
-            await both.pass_time(LEASE_SECONDS)
+        renew = partial(seat.write, both.channel.channel_id, claim.draft(EV_TURN_RENEWED, {}))
+        for _ in range(BEATS_PER_LEASE):
+            await both.pass_time(BEAT)
+            await renew()
         beats = await both.count(EV_TURN_RENEWED)
         second = begin(take_turn(both.seats[1], both.floor, answers("the second")))
         await quiet()

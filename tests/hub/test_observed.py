@@ -69,14 +69,14 @@ async def test_nothing_is_written_for_it() -> None:
         assert dict(log.appends) == before
 
 
-async def test_of_the_channels_of_others_only_the_first_line_is_read() -> None:
+async def test_no_line_of_the_channels_of_others_is_read() -> None:
     log = CountingLog()
     async with house(log, "alice", "bob", "eve") as home:
         channel = await home.talk()
         log.read_of.clear()
         await home.hub.observed("eve")
 
-        assert log.read_of[channel.channel_id] == 1
+        assert log.read_of[channel.channel_id] == 0
 
 
 async def test_what_stands_before_a_damage_counts() -> None:

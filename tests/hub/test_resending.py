@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 
 from turnline.core.channel import ChannelRow
-from turnline.core.claims import LEASE_SECONDS
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_TEXT
+from turnline.core.state import LEASE_SECONDS
 from turnline.errors import EnvelopeIdReused, LogUnavailable, TurnTaken
 
 from ..logs import OpenLog

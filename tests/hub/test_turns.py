@@ -10,12 +10,12 @@ import pytest
 from tests.turn_lines import claim_own, fail, record, release, take_turn
 from turnline.client.channel import Channel, set_context
 from turnline.core.channel import ChannelState
-from turnline.core.claims import LEASE_SECONDS, MAX_CLAIMS
+from turnline.core.claims import MAX_CLAIMS
 from turnline.core.envelope import Draft, Envelope
 from turnline.core.event_types import EV_PACKET, EV_TURN_MODEL, EV_TURN_RENEWED, EV_TURN_TOOL
 from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.routing import packet
-from turnline.core.state import Claim
+from turnline.core.state import LEASE_SECONDS, Claim
 from turnline.errors import ChannelClosed, ClaimLost, NotStuck, OutOfTurn, TurnStuck, TurnTaken
 from turnline.hub.worker import join, leave
 from turnline.log.memory import MemoryLog
@@ -60,7 +60,7 @@ async def test_a_participant_records_and_releases_nothing_under_the_claim_of_ano
         for name in ("bob", "mallory"):
             seat = home[name].seat
             await refused(ClaimLost, record(seat, channel.channel_id, taken, EV_TURN_TOOL, forged))
-            await refused(ClaimLost, seat.write(channel.channel_id, taken, EV_TURN_RENEWED, {}))
+            await refused(ClaimLost, seat.write(channel.channel_id, taken.draft(EV_TURN_RENEWED, {})))
             await refused(ClaimLost, release(seat, channel.channel_id, taken))
         await record(home["alice"].seat, channel.channel_id, taken, EV_TURN_TOOL, {"entry": {}})
 

@@ -14,6 +14,7 @@ from turnline.core.channel import ChannelFilter, ChannelRow, ChannelState
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_INVITE
 from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
 from turnline.log.rows import rebuild_rows
 from turnline.log.transfer import export_log, import_log
 from turnline.log.verify import BadRecord, verify
@@ -124,7 +125,7 @@ async def test_an_index_without_rows_is_made_again(place: Place, damage: str) ->
 async def test_an_index_that_was_dropped_is_made_again(place: Place) -> None:
     expected = await live(place)
     with closing(sqlite3.connect(place.path)) as connection, connection:
-        for table in ("turnline_heads", "turnline_labels", "turnline_members"):
+        for table in ("turnline_heads", "turnline_tags"):
             connection.execute(f"DROP TABLE {table}")
 
     assert await reopened(place) == expected
@@ -193,8 +194,8 @@ async def test_a_row_that_does_not_follow_from_the_lines_is_damage_of_the_index(
     ("damage", "told"),
     [
         ("UPDATE turnline_heads SET speaker = 'x' WHERE speaker <> ''", "speaker"),
-        ("DELETE FROM turnline_labels WHERE label LIKE '%blue'", "labels"),
-        ("DELETE FROM turnline_members", "members"),
+        ("DELETE FROM turnline_tags WHERE tag LIKE '%blue'", "tags"),
+        ("DELETE FROM turnline_tags WHERE tag LIKE '@%'", "tags"),
     ],
 )
 async def test_an_index_that_contradicts_its_own_rows_is_damage(place: Place, damage: str, told: str) -> None:
@@ -204,3 +205,19 @@ async def test_an_index_that_contradicts_its_own_rows_is_damage(place: Place, da
     found = await bad(place)
     assert found
     assert all(told in one.found for one in found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_channel_whose_first_line_names_another_one_gets_no_row(place: Place) -> None:
+    async with place.log() as log:
+        forged = [replace(one, channel_id="forged") for one in await lines_of_a_talk()]
+        await log.append("forged", forged, after=0)
+        await rebuild_rows(log, built_in())
+
+        assert await log.row("forged") is None
+
+
+async def lines_of_a_talk() -> list[Envelope]:
+    """Return the lines of a conversation that a hub opened on a log of its own."""
+    async with house(MemoryLog(), "alice", "bob") as home:
+        return await home.hub.read_wal((await home.talk()).channel_id)

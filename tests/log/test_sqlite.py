@@ -13,7 +13,8 @@ from typing import ClassVar
 
 import pytest
 
-from turnline.errors import CorruptRecord, LogUnavailable
+from turnline.core.codec import unpack_id
+from turnline.errors import CorruptRecord, DuplicateEnvelope, LogUnavailable
 from turnline.log.base import Log
 from turnline.log.joined import SqlValue
 from turnline.log.sqlite import SqliteLog
@@ -118,13 +119,28 @@ async def test_a_channel_without_a_head_is_appended_to_where_it_ends(log: Sqlite
     assert len(await lines(log, "a")) == 3
 
 
+async def test_an_id_that_is_kept_as_bytes_is_unique_and_is_not_taken_for_a_text(log: SqliteLog) -> None:
+    body = b"sixteen bytes ok"
+    drawn, chosen = unpack_id(body), body.decode()
+    ids = [drawn, f"{drawn}-1", chosen]
+    await log.append("a", [line("a", seq, envelope_id=name) for seq, name in enumerate(ids, 1)], after=0)
+
+    for seq, name in enumerate(ids, 1):
+        found = await log.find("a", name)
+        assert found is not None
+        assert (found.seq, found.envelope_id) == (seq, name)
+        with pytest.raises(DuplicateEnvelope):
+            await log.append("a", [line("a", 4, envelope_id=name)], after=3)
+    assert [one.envelope_id for one in await lines(log, "a")] == ids
+
+
 async def test_listing_open_channels_costs_only_those(log: SqliteLog) -> None:
-    query = "SELECT channel, seq, closed, position FROM turnline_heads WHERE channel > '' "
-    query += "AND NOT closed ORDER BY channel"
+    query = "SELECT id, seq FROM turnline_heads CROSS JOIN turnline_names USING (channel) "
+    query += "WHERE id > '' AND NOT closed ORDER BY id"
     with closing(sqlite3.connect(log.path)) as connection:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
 
-    assert "turnline_open_heads" in str(plan)
+    assert "turnline_heads_open" in str(plan)
 
 
 async def test_a_tail_ends_when_the_log_is_closed(tmp_path: Path) -> None:

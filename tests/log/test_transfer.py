@@ -20,9 +20,10 @@ from turnline.log.export_file import PART_BYTES, ExportWriter, LeftOut, read_exp
 from turnline.log.memory import MemoryLog
 from turnline.log.origin import LOG_NAMES, list_of
 from turnline.log.records import MemoryRecords
-from turnline.log.transfer import Exported, Imported, export_log, import_log
+from turnline.log.transfer import Exported, Imported, check_export, export_log, import_log
 from turnline.testing import Damage, drop_payload, flip_head, flip_payload
 from turnline.testing.blob_contract import read, write
+from turnline.testing.damage import written_longer
 from turnline.testing.lines import closing_line, erased_line, line, lines
 
 from .backends import KEPT_KINDS, KINDS, MakePlace, Place
@@ -317,6 +318,7 @@ async def test_an_export_while_somebody_writes_is_a_prefix_of_whole_appends(plac
                 address, channels, indexed = records.address, records.channels, records.indexed
                 damage, facts, close = records.damage, records.facts, records.close
                 blobs, read_chunk = records.blobs, records.read_chunk
+                tombstones = records.tombstones
 
                 async def read(self, channel_id: str, *, after: int = 0) -> object:
                     async for record in records.read(channel_id, after=after):
@@ -343,17 +345,26 @@ async def test_only_the_channels_that_were_asked_for_are_exported(source: Place)
         await exported(source, "b", "nobody")
 
 
+async def test_a_structure_that_says_something_else_than_its_head_is_refused(source: Place) -> None:
+    content, _ = await exported(source)
+    shown = b'"structure":{"from":"'
+    assert shown in content
+
+    with pytest.raises(BadExport, match="says something else than its head"):
+        check_export(BytesIO(content.replace(shown, shown + b"x", 1)))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_bytes_that_this_program_would_write_differently_are_moved_as_they_are(
     place: Place, make_place: MakePlace
 ) -> None:
-    """Another writer may use other spaces: the hash of a line is of its bytes."""
+    """Another writer may use longer numbers: the hash of a line is of its bytes."""
     source = make_place("memory")
     plain = line("a", 1)
     usual = seal(plain, NO_HASH, salt=bytes(SALT_BYTES))
-    spaced = msgspec.json.format(usual.head, indent=1)
+    longer = written_longer(usual.head)
     fields = {name: getattr(plain, name) for name in Envelope.__struct_fields__}
-    written = Kept(**fields, head=spaced, payload=usual.payload)
+    written = Kept(**fields, head=longer, payload=usual.payload)
     async with source.log() as log:
         await log.append("a", [written, line("a", 2)], after=0)
     content, _ = await exported(source)
@@ -361,7 +372,7 @@ async def test_bytes_that_this_program_would_write_differently_are_moved_as_they
     await imported(content, place)
 
     (first, second) = (await place.kept())["a"]
-    assert (first.head, first.payload) == (spaced, usual.payload)
+    assert (first.head, first.payload) == (longer, usual.payload)
     assert unseal("a", first, previous=NO_HASH, seq=1) == plain
     assert first.hash != usual.hash
     assert unseal("a", second, previous=first.hash, seq=2) == line("a", 2)

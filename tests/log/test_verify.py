@@ -393,6 +393,7 @@ async def test_what_is_appended_between_a_look_at_the_records_and_one_at_the_ind
 
             address, channels, read = records.address, records.channels, records.read
             damage, facts, close = records.damage, records.facts, records.close
+            tombstones = records.tombstones
 
             async def indexed(self, channel_id: str) -> object:
                 if channel_id == "a":

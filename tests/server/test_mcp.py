@@ -77,7 +77,7 @@ async def test_f1_reserved_keys_of_a_caller_have_no_effect() -> None:
 async def test_input_that_the_flow_does_not_take_is_an_error_that_names_the_field() -> None:
     async with project() as (tools, runtime):
         result = await tools.call("greet", {"name": 7})
-        runs = await runtime.runs.runs()
+        runs = (await runtime.runs.page()).runs
 
     assert result.is_error
     assert "name" in str(result.content)

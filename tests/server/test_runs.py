@@ -121,21 +121,46 @@ async def test_f5_the_runs_api_gives_the_verdict_that_the_caller_got() -> None:
     assert (run["labels"], run["parent"], run["children"]) == ({"flow": "work"}, None, [])
 
 
-async def test_runs_are_listed_by_id_in_pages_and_by_flow() -> None:
+async def test_runs_are_listed_the_newest_first_in_pages_and_by_flow() -> None:
     async with served(WORK, TWO, work=same, first=same, second=same) as server:
         ids = [await started(server) for _ in range(3)]
         two = await started(server, "/two")
         first = (await server.get("/runs?limit=2")).json()["data"]
         rest = (await server.get(f"/runs?limit=2&after={first['next']}")).json()["data"]
-        end = (await server.get(f"/runs?after={two}")).json()["data"]
         of_two = (await server.get("/runs?flow=two")).json()["data"]
 
-    assert [run["run_id"] for run in first["runs"] + rest["runs"]] == [*ids, two]
-    assert end == {"runs": [], "next": None}
+    assert [run["run_id"] for run in first["runs"] + rest["runs"]] == [two, *ids[::-1]]
+    assert rest["next"] is None
     assert [run["run_id"] for run in of_two["runs"]] == [two]
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=x", "limit=-1", "after=/etc", "after=%00"])
+@pytest.mark.parametrize(
+    "token", ["/etc", "%00", "r1", "MTpyMQ==", "MTpyMQ!", "LTE6cjE", "OTk5OTk5OTk5OTk5OTk5OTk5OnI"]
+)
+@pytest.mark.parametrize("path", ["/runs", "/channels", "/channels/search"])
+async def test_a_token_that_no_page_gave_is_a_400_that_says_what_to_do(path: str, token: str) -> None:
+    async with served(WORK, work=same) as server:
+        answer = await server.get(
+            f"{path}?after={token}&text=x" if path != "/runs" else f"{path}?after={token}"
+        )
+
+    assert answer.status_code == 400
+    assert "expected what `next` of the page before was" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=0",
+        "limit=201",
+        "limit=x",
+        "limit=-1",
+        "since=yesterday",
+        "until=24",
+        "label=red",
+        "label=a=1&label=a=2",
+    ],
+)
 async def test_a_page_that_cannot_be_is_422(query: str) -> None:
     async with served(WORK, work=same) as server:
         answer = await server.get(f"/runs?{query}")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
+from turnline.log.base import Prunes
 from turnline.log.memory import MemoryLog
+from turnline.log.pruning import Pruner, plan_trees
+from turnline.log.records import looking_at_log
 from turnline.server.settings import ServerSettings
 
 from .stage import Ctx, Server, served
@@ -378,6 +383,28 @@ async def test_f6_the_same_key_with_another_body_is_409() -> None:
         answer = await server.post("/hello", {"name": "Bob"}, Idempotency_Key="one")
 
     assert (answer.status_code, answer.json()["error"]["type"]) == (409, "conflict")
+
+
+async def test_y3_the_key_of_a_run_that_was_pruned_starts_no_second_one() -> None:
+    calls: list[int] = []
+    async with served(HELLO, greet=lambda ctx: calls.append(1)) as server:
+        run_id = await start(server, Idempotency_Key="one")
+        log = server.runtime.hub.log
+        assert isinstance(log, Prunes)
+        trees, _, _ = await plan_trees(
+            log, before=server.runtime.clock.now() + timedelta(days=1), labels={}, most=9
+        )
+        opened = partial(looking_at_log, log.address, log)
+        forget = server.runtime.hub.forget_pruned
+        await Pruner(log, opened, now=server.runtime.clock.now, forget=forget).prune(trees, None)
+
+        again = await server.post("/hello", {"name": "Ann"}, Idempotency_Key="one")
+        shown = await server.get(f"/runs/{run_id}")
+
+    assert (again.status_code, again.json()["error"]["type"]) == (409, "conflict")
+    assert "pruned" in again.json()["error"]["message"]
+    assert shown.status_code == 404
+    assert len(calls) == 1
 
 
 async def test_f6_a_key_is_its_principals_own() -> None:

@@ -232,6 +232,29 @@ async def test_an_answer_is_kept_until_it_is_acknowledged() -> None:
         assert [one["name"] for one in anew["result"]] == ["bob"]
 
 
+async def test_a_request_finds_the_seat_that_the_frame_before_it_took() -> None:
+    async with served() as (_, serving), raw(serving.url) as client:
+        await client.hello()
+        alice = await client.join("alice")
+        await client.ask("leave", seat=alice)
+        for number, op in enumerate(["attach", "peers", "leave", "attach", "channels"]):
+            await client.send({"kind": "request", "id": f"{number}-{alice}", "op": op, "seat": alice})
+        answers = [await client.receive() for _ in range(5)]
+
+        assert [one.get("error") for one in answers] == [None] * 5
+
+
+async def test_nobody_listens_to_a_channel_for_a_client_that_has_left() -> None:
+    async with served() as (hub, serving), raw(serving.url) as client:
+        await client.hello()
+        alice, _ = await claimed(client, hub)
+        await client.ask("listen", seat=alice, channel_id="story")
+        assert hub.texts.is_heard("story")
+        await client.send({"kind": "bye", "reason": "closed"})
+
+        await until(lambda: not hub.texts.is_heard("story"))
+
+
 async def test_a_wait_that_was_cancelled_is_cancelled_at_the_server() -> None:
     """There is room for one request: the next is answered only if the first is gone."""
     async with served(settings=WsSettings(requests=1)) as (hub, serving), WsLink(serving.url) as link:

@@ -25,11 +25,12 @@ from turnline.client.injection import ChildrenInject
 from turnline.client.turn import Turn
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelRow, child_id
-from turnline.core.claims import LEASE_SECONDS, Paused
+from turnline.core.claims import Paused
 from turnline.core.envelope import Envelope
 from turnline.core.governance import Passport
 from turnline.core.graph import Transition, TransitionGraph, sequence
 from turnline.core.lifecycle import CANCELLED
+from turnline.core.state import LEASE_SECONDS
 from turnline.core.transitions import AgentTarget, TurnFailed
 from turnline.errors import AlreadyAnswered, LogUnavailable, Refused, UnknownQuestion
 from turnline.hub.request import OpenRequest
@@ -194,8 +195,8 @@ async def test_a_log_that_is_away_within_a_tool_is_not_the_tools_answer(tool_nam
 async def test_a_tool_that_catches_every_error_does_not_catch_that_the_log_is_away(away_at: str) -> None:
     async def consult(children: ChildrenInject) -> str:
         try:
-            await children.open("0", consultation("bob", "please"))
-            await children.close("enough")
+            child = await children.open("0", consultation("bob", "please"))
+            await children.close(child, "enough")
         except Exception as error:
             return f"caught {type(error).__name__}"
         return "asked"
@@ -523,7 +524,7 @@ async def test_a_worker_that_wakes_after_its_lease_is_refused_whatever_it_brings
             "pause": (ev.EV_TURN_PAUSED, {"reason": "time", "seconds": 1}),
             "unit": (ev.EV_TURN_ONCE, {"key": "k", "result": 1}),
         }
-        await refused(Refused, asleep.write(channel.channel_id, claim, *late[wakes_with]))
+        await refused(Refused, asleep.write(channel.channel_id, claim.draft(*late[wakes_with])))
 
 
 # --- children ---
@@ -641,7 +642,7 @@ async def test_a_child_that_is_opened_when_its_turn_has_ended_is_closed() -> Non
         await log.holds.wait()
         claim = (await scene.hub.state(channel_id)).claim
         assert claim is not None
-        await scene.seat.write(channel_id, claim, ev.EV_PACKET, {"body": "another worker"})
+        await scene.seat.write(channel_id, claim.draft(ev.EV_PACKET, {"body": "another worker"}))
         log.let.set()
         await scene.paused(channel_id)
         await quiet()

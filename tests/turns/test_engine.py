@@ -11,16 +11,18 @@ import pytest
 from tests.hub.scenes import CountingLog, FailingLog, Wrapped, quiet
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelRow, child_id
-from turnline.core.claims import LEASE_SECONDS, Paused
+from turnline.core.claims import Paused
 from turnline.core.envelope import Draft, Envelope
 from turnline.core.graph import TransitionGraph
+from turnline.core.state import LEASE_SECONDS
 from turnline.core.transitions import TerminateTarget
-from turnline.core.views import Floor
+from turnline.core.views import Floor, Notice
 from turnline.errors import ClaimLost, LogUnavailable, TurnTaken
 from turnline.hub.request import OpenRequest
 from turnline.hub.retry import RETRY_SECONDS
 from turnline.hub.seat import Claimed, Seat
 from turnline.log.memory import MemoryLog
+from turnline.turns.engine import Engine
 from turnline.turns.work import Done, Work
 
 from .scenes import engaged, says
@@ -179,7 +181,7 @@ async def test_n1_a_child_that_closes_resumes_its_parent() -> None:
             await work.children.open("0", request)
         elif child.is_over:
             return Done(data={"body": f"it closed with {child.pending_close_reason}"})
-        return Paused(reason="children", children=work.children.seen_open)
+        return Paused(reason="children", children=[work.children.id_of("0")])
 
     async with engaged(MemoryLog(), asks) as scene:
         channel_id = await scene.open()
@@ -312,6 +314,31 @@ async def test_a_turn_of_another_worker_is_taken_over_also_where_the_log_was_awa
         assert (await scene.hub.state(channel_id)).pending_close_reason == "done"
 
 
+async def test_a_claim_that_came_with_the_floor_is_released_by_an_engine_that_stops_before_it_begins() -> (
+    None
+):
+    async with engaged(MemoryLog(), says) as scene:
+        scene.hub.detach(scene.seat.agent_id)
+        scene.hub.attach(scene.seat.agent_id, Deaf(scene.engine))
+        channel_id = await scene.open(target=[])
+        claimed = (await scene.hub.state(channel_id)).claim
+        await scene.engine.stop()
+
+        assert claimed is not None
+        assert (await scene.hub.state(channel_id)).claim is None
+
+
+class Deaf:
+    """Offers the places of an engine, and does not wake it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.offer = engine.offer
+        self.withdraw = engine.withdraw
+
+    def wake(self, notice: Notice) -> None:
+        """Pass nothing on."""
+
+
 async def test_a_worker_writes_only_under_the_claims_of_those_that_it_plays() -> None:
     entered = asyncio.Event()
 
@@ -328,7 +355,7 @@ async def test_a_worker_writes_only_under_the_claims_of_those_that_it_plays() ->
         ann: Any = scene.home.people["ann"].seat
         for event_type, data in ((ev.EV_PACKET, {"body": "mine"}), (ev.EV_TURN_RELEASED, {})):
             with pytest.raises(ClaimLost):
-                await ann.write(channel_id, claim, event_type, data)
+                await ann.write(channel_id, claim.draft(event_type, data))
 
 
 class TakenSeat(Seat):

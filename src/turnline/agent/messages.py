@@ -6,9 +6,14 @@ back by another process and the round goes on from it.
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
 from turnline.core.envelope import JsonObject
+
+_NO_COST: Final = 0.0
+"""One object: a default that is told from other values by its identity is not written."""
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -17,7 +22,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    cost: float = 0.0
+    cost: float = _NO_COST
     """In dollars, as far as the price is known."""
 
     def __add__(self, other: Usage) -> Usage:
@@ -25,7 +30,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
             requests=self.requests + other.requests,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
-            cost=self.cost + other.cost,
+            cost=(self.cost + other.cost) or _NO_COST,
         )
 
 

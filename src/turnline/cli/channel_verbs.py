@@ -9,16 +9,19 @@ import msgspec
 import typer
 
 from turnline.cli import answering, lines, tables
+from turnline.cli.bulk import OPERATOR, do_each, filter_for, gather_pages, tell_next
 from turnline.cli.open_log import looking_at, usage_of
+from turnline.cli.options import Asked
 from turnline.cli.plain import one_line, print_json, public
 from turnline.client.embedded import Hub
 from turnline.client.fixture import export_channel
-from turnline.core.channel import ChannelMetadata
+from turnline.core.channel import ChannelMetadata, ChannelRow
 from turnline.core.envelope import JsonObject
 from turnline.core.event_types import EV_TURN_FAILED
 from turnline.core.state import WAITS, State, metadata_of
 from turnline.core.study.wording import turns_told
 from turnline.errors import BadSpec
+from turnline.log.walks import EVERY, STATUSES, has_status, narrow, read_page
 
 _VALUE_CHARACTERS: Final = 200
 _NOT_RETRIED: Final = "Nothing was retried."
@@ -32,20 +35,41 @@ class Verbs:
         self._folder = folder
         self._as_json = as_json
 
-    async def list_channels(self, status: str | None, agent: str | None, limit: int) -> None:
+    async def list_channels(self, asked: Asked) -> None:
+        status = asked.status or ""
+
+        async def fits(row: ChannelRow) -> bool:
+            return has_status(row, status)
+
         async with looking_at(self._log, self._folder) as hub:
-            waits = WAITS.get(status or "")
-            found = await hub.list_channels(
-                agent_id=agent, state=status if waits is None else "active", waiting_for=waits
-            )
-        found = sorted(found, key=lambda one: (one.created_at, one.channel_id))[-limit:]
+            where = narrow(await filter_for(hub, asked), STATUSES.get(status, EVERY))
+
+            async def read(after: str, limit: int) -> tuple[list[ChannelRow], str | None]:
+                page = await read_page(hub.lines, where, after=after, limit=limit, fits=fits)
+                return page.rows, page.next
+
+            rows, next_ = await gather_pages(asked, read)
+            found = [listed(row, hub) for row in rows]
         if self._as_json:
-            print_json([summary(one) for one in found])
+            print_json({"channels": found, "next": next_})
             return
-        rows = [_row(one) for one in found]
-        tables.show(("id", "type", "status", "turns", "lines", "floor", "participants"), rows)
+        tables.show(("id", "type", "status", "turns", "lines", "floor", "participants"), map(_row, found))
+        tell_next(next_)
         if not found:
             typer.echo("no channel is there.", err=True)
+
+    async def close(self, channel_ids: list[str], reason: str) -> int:
+        """Return the exit code: 0, 1 if a channel could not be closed."""
+        async with looking_at(self._log, self._folder) as hub:
+
+            async def close_one(channel_id: str) -> JsonObject:
+                if "flow" in (await hub.state(channel_id)).spec.knobs:
+                    found, expected = f"the run {channel_id!r}", "a channel; use `turnline runs cancel`"
+                    raise BadSpec("channel", found=found, expected=expected, outcome="It was not closed.")
+                await hub.tree.end(channel_id, reason=reason, by=OPERATOR)
+                return {"result": "closed"}
+
+            return await do_each(channel_ids, close_one, as_json=self._as_json)
 
     async def show(self, channel_id: str, *, at: int | None, last: int, every: bool) -> None:
         async with looking_at(self._log, self._folder) as hub:
@@ -178,14 +202,43 @@ def summary(one: ChannelMetadata) -> JsonObject:
     }
 
 
+def listed(row: ChannelRow, hub: Hub) -> JsonObject:
+    """Return what a list tells of a channel: what the index has, with the names that are registered."""
+    names = {one: _name_of(hub, one) for one in (*row.participants, row.speaker_id) if one}
+    return {
+        "channel_id": row.channel_id,
+        "type": row.type,
+        "status": row.status.value,
+        "reason": row.close_code or None,
+        "turns": row.turn_count,
+        "seq": row.seq,
+        "floor": names.get(row.speaker_id),
+        "participants": [names[one] for one in row.participants],
+        "labels": public(row.labels),
+        "created_at": row.created_at.isoformat(),
+        "parent_id": row.parent_id or None,
+        "waiting_for": row.waiting_for or None,
+    }
+
+
+def _name_of(hub: Hub, agent_id: str) -> str:
+    known = hub.find_participant(agent_id)
+    return agent_id if known is None else known.name
+
+
+def _waits(told: JsonObject) -> str:
+    """Return why a channel of a list has closed, or that it is stuck or rests; else nothing."""
+    words = (word for word, what in WAITS.items() if what == told["waiting_for"])
+    return str(told["reason"] or next(words, ""))
+
+
 def _aside(one: ChannelMetadata) -> str:
     """Return why a channel has closed, or that it is stuck or rests; empty for any other open channel."""
     return one.close_reason or next((word for word, what in WAITS.items() if what == one.waiting_for), "")
 
 
-def _row(one: ChannelMetadata) -> tuple[str, ...]:
-    told = summary(one)
-    aside = _aside(one)
+def _row(told: JsonObject) -> tuple[str, ...]:
+    aside = _waits(told)
     status = f"{told['status']} ({aside})" if aside else told["status"]
     texts = (told["channel_id"], told["type"], status, str(told["turns"]), str(told["seq"]))
     return tuple(

@@ -1,7 +1,7 @@
-"""`turnline channels`: look at conversations, follow them, fork them, take a person's turn.
+"""`turnline channels`: look at conversations, follow them, fork and close them, take a person's turn.
 
-Everything is read from the log. Nothing is changed but by `fork`, `retry` and `answer`. What the verbs
-do is in `channel_verbs`, which costs its imports only when one is called.
+Everything is read from the log. Nothing is changed but by `fork`, `retry`, `close` and `answer`. What the
+verbs do is in `channel_verbs`, which costs its imports only when one is called.
 """
 # ruff: noqa: PLC0415
 
@@ -13,19 +13,38 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from turnline.cli.options import AsJson, Every, Folder, LogAddress, Output, Since, run
+from turnline.cli.options import (
+    After,
+    AsJson,
+    Asked,
+    CreatedSince,
+    CreatedUntil,
+    Every,
+    Folder,
+    Labels,
+    Limit,
+    LogAddress,
+    OfFlow,
+    OfParticipant,
+    Output,
+    Since,
+    run,
+)
 
 if TYPE_CHECKING:
     from turnline.cli.channel_verbs import Verbs
 
 
 class Status(StrEnum):
-    """The values of `ChannelState`, which costs more to import; a stuck turn; a channel that rests."""
+    """The words of `log.walks.STATUSES`, which costs more to import."""
 
+    OPEN = "open"
     PENDING = "pending"
     ACTIVE = "active"
+    CLOSING = "closing"
     CLOSED = "closed"
     EXPIRED = "expired"
+    WAITING = "waiting"
     STUCK = "stuck"
     RESTING = "resting"
 
@@ -48,14 +67,32 @@ ChannelId = Annotated[str, typer.Argument(metavar="ID", help="The channel's id; 
 def list_channels(
     *,
     status: Annotated[Status | None, typer.Option(help="Only those of this status.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Only those of this participant, by name.")] = None,
-    limit: Annotated[int, typer.Option(help="How many, the newest.", min=1)] = 50,
+    since: CreatedSince = None,
+    until: CreatedUntil = None,
+    label: Labels = None,
+    participant: OfParticipant = None,
+    flow: OfFlow = None,
+    limit: Limit = 50,
+    after: After = None,
     log: LogAddress = None,
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """List channels, the newest last."""
-    run(_verbs(log, directory, as_json=as_json).list_channels(status, agent, limit))
+    """List channels, the newest first.
+
+    The index of the log answers: no channel is read. Runs of flows are among them; see `runs list`.
+    """
+    asked = Asked(
+        status=status,
+        since=since,
+        until=until,
+        labels=label,
+        participant=participant,
+        flow=flow,
+        limit=limit,
+        after=after,
+    )
+    run(_verbs(log, directory, as_json=as_json).list_channels(asked))
 
 
 @app.command(epilog="Example: turnline channels show 06sdq... --at 12")
@@ -129,6 +166,22 @@ def retry(
     A stuck turn resumes on its own channel. A turn that failed is taken on a fork, from where it was given.
     """
     run(_verbs(log, directory, as_json=as_json).retry(channel_id))
+
+
+@app.command(epilog="Example: turnline channels close 06sdq... 06sdr... --reason stale")
+def close(
+    channel_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The channels' ids.")],
+    *,
+    reason: Annotated[str, typer.Option(help="Why; a code such as `stale` is shown in lists.")] = "closed",
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Close channels, and what is open below them. The log notes that an operator did.
+
+    Each is closed on its own. Exits with 1 if one of them could not be. For runs see `runs cancel`.
+    """
+    run(_verbs(log, directory, as_json=as_json).close(channel_ids, reason))
 
 
 @app.command(epilog="Example: turnline channels diff 06sdq... 06sdr...-fork")

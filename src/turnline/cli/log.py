@@ -9,8 +9,9 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
@@ -26,15 +27,17 @@ from turnline.cli.looking import (
     needs_extra,
     telling,
 )
-from turnline.cli.options import waited_for
+from turnline.cli.options import read_age, waited_for
 from turnline.cli.plain import open_private, plain
-from turnline.errors import ChannelQuarantined, EraseRefused
+from turnline.errors import ChannelQuarantined, EraseRefused, PruneRefused
 
 if TYPE_CHECKING:
     from turnline.flow.data.transfer import RowReader, RowWriter
     from turnline.flow.trust import TrustKey
+    from turnline.hub.hub import Hub
     from turnline.log.base import Log
     from turnline.log.export_file import ModelHead
+    from turnline.log.pruning import Pruned
     from turnline.log.stats import LogStats
     from turnline.log.transfer import Exported, Imported
     from turnline.log.verify import Verdict
@@ -56,7 +59,7 @@ class _Trusted:
 
 app = typer.Typer(
     name="log",
-    help="Verify, count, move and erase what is on a log.",
+    help="Verify, count, move, erase and prune what is on a log.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -188,6 +191,131 @@ def erase(
     typer.echo(_json({"channels": done}) if as_json else told)
 
 
+@app.command(
+    epilog="Example: turnline log prune sqlite:///leads/.turnline/log.db --closed-before 90d --archive old/"
+)
+def prune(
+    address: Address,
+    *,
+    closed_before: Annotated[
+        str, typer.Option(help="How long ago they closed, such as 90d; or a date, such as 2026-01-31.")
+    ],
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only with this label. Repeat for several.")
+    ] = None,
+    archive: Annotated[
+        str, typer.Option(metavar="FILE|FOLDER", help="Export them first: to a new file, or into a folder.")
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be pruned, and stop.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove runs and channels that closed long ago. Their ids stay taken. Exits with 1 if it is refused.
+
+    A channel leaves with the channels below it and its forks, once all of them closed long ago. With
+    --archive, `turnline log import` brings them back.
+    """
+    labels = _labels(label or [])
+    place = Path(archive) if archive else None
+    if place is not None and archive.endswith(os.sep) and not place.is_dir():
+        raise typer.BadParameter(f"there is no folder {archive}; make it first", param_hint="--archive")
+    with could_not_look():
+        try:
+            done = waited_for(_prune(address, closed_before, labels, place, dry_run=dry_run, is_sure=yes))
+        except PruneRefused as error:
+            typer.echo(plain(str(error)), err=True)
+            raise typer.Exit(BAD) from None
+    for tree in done.kept:
+        typer.echo(plain(f"kept: {tree.top!r}, {tree.because}"), err=True)
+    if as_json:
+        typer.echo(_json({"dry_run": dry_run, **_builtins(done)}))
+    else:
+        verb = "would prune" if dry_run else "pruned"
+        into = f"; archive: {done.archive}" if done.archive else ""
+        typer.echo(plain(f"{verb} {done.channels} channels of {len(done.trees)} trees{into}"))
+
+
+def _labels(given: Sequence[str]) -> dict[str, str]:
+    for one in given:
+        if not one.partition("=")[0] or "=" not in one:
+            raise typer.BadParameter(f"found {one!r}, expected KEY=VALUE", param_hint="--label")
+    return {key: value for key, _, value in (one.partition("=") for one in given)}
+
+
+async def _prune(
+    address: str,
+    closed_before: str,
+    labels: dict[str, str],
+    archive: Path | None,
+    *,
+    dry_run: bool,
+    is_sure: bool,
+) -> Pruned:
+    import asyncio
+
+    from msgspec.structs import replace
+
+    from turnline.cli.open_log import looking_at as open_hub
+    from turnline.log.base import Prunes
+    from turnline.log.pruning import MAX_PLANNED, Pruned, Pruner, finish_pruning, plan_trees
+
+    is_file = archive is not None and not await asyncio.to_thread(archive.is_dir)
+    async with open_hub(address, Path()) as hub:
+        log = hub.log
+        assert isinstance(log, Prunes)
+        before = await _cutoff(hub, closed_before)
+        trees, kept, is_all = await plan_trees(log, before=before, labels=labels, most=MAX_PLANNED)
+        if not is_all:
+            typer.echo(f"There are more than {MAX_PLANNED} channels; run it again for the others.", err=True)
+        planned = Pruned(
+            trees=[tree.top for tree in trees], channels=sum(len(tree.channels) for tree in trees), kept=kept
+        )
+        if dry_run:
+            return planned
+        if trees and not is_sure:
+            what = f"Prune {planned.channels} channels that closed before {before:%Y-%m-%d %H:%M} UTC"
+            _confirm(f"{what}{'' if archive else ', without an archive'}?")
+        await finish_pruning(log)
+        pruner = Pruner(log, partial(looking_at, address), now=hub.clock.now, forget=hub.forget_pruned)
+        done = await pruner.prune_all(trees, archive, is_file=is_file)
+        if done.trees:
+            hub.audit_log.note_pruned(done, before)
+            await hub.audit_log.flush()
+        return replace(done, kept=[*kept, *done.kept])
+
+
+def _confirm(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("nobody can be asked here; expected --yes or --dry-run", param_hint="--yes")
+    typer.confirm(question, abort=True, err=True)
+
+
+async def _cutoff(hub: Hub, text: str) -> datetime:
+    """Return the time before which channels closed: a date, or some time before now."""
+    from turnline.core.state import LONG_AGO
+    from turnline.hub.audit import AUDIT_CHANNEL
+    from turnline.log.pruning import TRUSTED_AHEAD, newest_time
+
+    now = hub.clock.now()
+    with suppress(ValueError):
+        found = datetime.fromisoformat(text)
+        found = found if found.tzinfo else found.replace(tzinfo=UTC)
+        if found > now:
+            raise typer.BadParameter(f"{text} is in the future", param_hint="--closed-before")
+        return found
+    age = read_age(text, "--closed-before")
+    newest = await newest_time(hub.log, AUDIT_CHANNEL)
+    if newest > LONG_AGO and now - newest > TRUSTED_AHEAD:
+        now = newest + TRUSTED_AHEAD
+        typer.echo(
+            f"The newest line of the log is of {newest:%Y-%m-%d %H:%M} UTC, more than a day before now. In "
+            f"case the clock is wrong, {text} is counted back from {now:%Y-%m-%d %H:%M}. If it is right, "
+            "give a date.",
+            err=True,
+        )
+    return now - age
+
+
 def _ranges(text: str) -> list[tuple[int, int]] | None:
     """Return the lines that `4,7-9` names; None for all of them."""
     if not text:
@@ -273,7 +401,13 @@ async def _import(
         there = await stack.enter_async_context(looking_at(address))
         open_rows = partial(_open_rows, stack, folder, log)
         done = await import_log(
-            file, log, there, open_rows=open_rows, is_trusted=is_trusted, progress=progress
+            file,
+            log,
+            there,
+            open_rows=open_rows,
+            is_trusted=is_trusted,
+            is_checked=file.seekable(),
+            progress=progress,
         )
         return done, None if key is None else await _trust(log, key, done)
 
@@ -356,10 +490,15 @@ def _json(data: object) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False)
 
 
-def _verdict(verdict: Verdict) -> dict[str, object]:
+def _builtins(found: object) -> dict[str, object]:
     import msgspec
 
-    return {"ok": verdict.is_good, **msgspec.to_builtins(verdict)}
+    told: dict[str, object] = msgspec.to_builtins(found)
+    return told
+
+
+def _verdict(verdict: Verdict) -> dict[str, object]:
+    return {"ok": verdict.is_good, **_builtins(verdict)}
 
 
 def _told(verdict: Verdict) -> Iterator[str]:
@@ -369,7 +508,8 @@ def _told(verdict: Verdict) -> Iterator[str]:
         yield plain(f"channel {bad.channel_id!r}, seq {bad.seq}: found {bad.found}; expected {bad.expected}")
     for channel_id, unknown in verdict.not_folded.items():
         yield plain(f"channel {channel_id!r} was not folded: only its own program knows the type {unknown!r}")
-    counted = f"{verdict.channels} channels, {verdict.records} records at {verdict.address}"
+    pruned = f", {verdict.pruned} pruned" if verdict.pruned else ""
+    counted = f"{verdict.channels} channels, {verdict.records} records{pruned} at {verdict.address}"
     if verdict.is_good:
         yield f"{counted}: good."
     else:
@@ -386,7 +526,8 @@ def _numbers(found: LogStats) -> dict[str, object]:
 
 def _counted(found: LogStats) -> Iterator[str]:
     yield f"{found.address}"
-    yield f"channels    {found.open} open, {found.closed} closed"
+    pruned = f", {found.pruned} pruned" if found.pruned else ""
+    yield f"channels    {found.open} open, {found.closed} closed{pruned}"
     if found.damaged:
         yield plain(f"damaged     {', '.join(found.damaged)}")
     yield f"envelopes   {found.records}"

@@ -11,32 +11,33 @@ import msgspec
 import typer
 
 from turnline.cli import person, steps, tables
+from turnline.cli.bulk import FAILED, OPERATOR, do_each, filter_for, gather_pages, tell_next
 from turnline.cli.channel_verbs import last_turn
 from turnline.cli.given import object_of, types_of
 from turnline.cli.open_log import looking_at, usage_of
+from turnline.cli.options import Asked
 from turnline.cli.plain import one_line, plain, print_json, public
 from turnline.client.embedded import Hub
+from turnline.core.channel import ChannelFilter
 from turnline.core.envelope import JsonObject
+from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import WorkflowState
 from turnline.errors import UnknownParticipant, UnknownRun
 from turnline.flow.driver import DRIVER, Driver
 from turnline.flow.events import RunEvent, event_of
 from turnline.flow.project import load_project
-from turnline.flow.runs import Runs
+from turnline.flow.runs import RETRY_OF, ListedRun, Runs
 from turnline.flow.task import Task
 from turnline.flow.tasks import Tasks
 from turnline.flow.testing.fixture import export_run
 from turnline.flow.verdict import Verdict
 from turnline.flow.work import Services
-from turnline.server.runs import summary
+from turnline.server.runs import listed, summary
 from turnline.server.runtime import Runtime, open_runtime
 
-FAILED: Final = 1
 WAITS: Final = 3
 """Exit code of a run that waits for somebody, as of `turnline run`."""
 _CHARACTERS: Final = 200
-_MOST: Final = 100_000
-"""Runs that are looked at to list the newest."""
 _HEAD: Final = ("id", "flow", "status", "step", "error")
 _TASK_HEAD: Final = ("id", "flow", "step", "group", "asks", "expires")
 
@@ -49,17 +50,53 @@ class Verbs:
         self._folder = folder
         self._as_json = as_json
 
-    async def list_runs(self, flow: str | None, status: str | None, limit: int) -> None:
-        async with _reading(self._log, self._folder) as (_, runs):
-            found = [] if runs is None else await runs.runs(flow=flow, status=status, limit=_MOST)
-            newest = sorted(found, key=lambda one: one.created_at)[-limit:]
-            told = [] if runs is None else [_summary(one, await runs.verdict_of(one)) for one in newest]
+    async def list_runs(self, asked: Asked) -> None:
+        async with _reading(self._log, self._folder) as (hub, runs):
+            found, next_ = await _find(hub, runs, asked)
+        told = [_public(listed(one)) for one in found]
         if self._as_json:
-            print_json(told)
+            print_json({"runs": told, "next": next_})
             return
         tables.show(_HEAD, [_row(one) for one in told])
+        tell_next(next_)
         if not told:
             typer.echo("no run is there.", err=True)
+
+    async def cancel(self, run_ids: list[str]) -> int:
+        """Return the exit code: 0, 1 if a run could not be cancelled."""
+        async with _reading(self._log, self._folder) as (_, runs):
+
+            async def cancel_one(run_id: str) -> JsonObject:
+                if runs is None:
+                    raise UnknownRun(run_id)
+                await runs.cancel(run_id, by=OPERATOR)
+                return {"result": CANCELLED}
+
+            return await do_each(run_ids, cancel_one, as_json=self._as_json)
+
+    async def retry_all(self, asked: Asked, user_id: str | None, *, is_sure: bool) -> int:
+        """Retry the runs of a list that were not retried yet; if not sure, only list them.
+
+        Return the exit code: 0, 1 if a run could not be retried, or failed again.
+        """
+        async with _reading(self._log, self._folder) as (hub, runs):
+            found = [one for one in (await _find(hub, runs, asked))[0] if not await _was_retried(hub, one)]
+        if not is_sure:
+            told = [_public(listed(one)) for one in found]
+            print_json({"runs": told}) if self._as_json else tables.show(_HEAD, [_row(one) for one in told])
+            typer.echo(f"nothing was retried; with --yes {_count(len(found))} would be.", err=True)
+            return 0
+        async with self._runtime() as runtime:
+
+            async def retry_one(run_id: str) -> JsonObject:
+                new = await runtime.runs.retry(run_id, user_id=user_id)
+                outcome = await runtime.runs.wait(new)
+                done: JsonObject = {"run_id": new, "result": f"retried as {new}: {outcome.status}"}
+                return (
+                    done if outcome.error is None else {**done, "error": msgspec.to_builtins(outcome.error)}
+                )
+
+            return await do_each([one.row.channel_id for one in found], retry_one, as_json=self._as_json)
 
     async def show(self, run_id: str) -> None:
         async with _reading(self._log, self._folder) as (hub, runs):
@@ -169,6 +206,24 @@ async def _reading(
             yield hub, Runs(driver)
 
 
+async def _find(hub: Hub, runs: Runs | None, asked: Asked) -> tuple[list[ListedRun], str | None]:
+    """Return the runs that were asked for, and what the next page comes after."""
+    if runs is None:
+        return [], None
+    where = await filter_for(hub, asked)
+
+    async def read(after: str, limit: int) -> tuple[list[ListedRun], str | None]:
+        page = await runs.page(where, status=asked.status or "", after=after, limit=limit)
+        return page.runs, page.next
+
+    return await gather_pages(asked, read)
+
+
+async def _was_retried(hub: Hub, run: ListedRun) -> bool:
+    """Return whether another run continues a run that is over. So a bulk retry can be given again."""
+    return bool(await hub.lines.rows(ChannelFilter(labels={RETRY_OF: run.row.channel_id}), limit=1))
+
+
 async def _state(runs: Runs | None, run_id: str) -> WorkflowState:
     if runs is None:
         raise UnknownRun(run_id)
@@ -180,9 +235,17 @@ async def _events(hub: Hub, run_id: str, after: int) -> list[RunEvent]:
 
 
 def _summary(state: WorkflowState, found: Verdict) -> JsonObject:
-    told = public(msgspec.to_builtins(summary(state, found)))
-    assert isinstance(told, dict)
-    return told
+    return _public(summary(state, found))
+
+
+def _public(told: JsonObject) -> JsonObject:
+    shown = public(msgspec.to_builtins(told))
+    assert isinstance(shown, dict)
+    return shown
+
+
+def _count(runs: int) -> str:
+    return "1 run" if runs == 1 else f"{runs} runs"
 
 
 def _task_row(task: Task) -> tuple[str, ...]:

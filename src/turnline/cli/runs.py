@@ -13,7 +13,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from turnline.cli.options import FIELD, AsJson, Folder, LogAddress, Output, Since, run
+from turnline.cli.options import (
+    FIELD,
+    After,
+    AsJson,
+    Asked,
+    CreatedSince,
+    CreatedUntil,
+    Folder,
+    Labels,
+    Limit,
+    LogAddress,
+    OfFlow,
+    OfParticipant,
+    Output,
+    Since,
+    run,
+)
 from turnline.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -41,21 +57,46 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
+class Retried(StrEnum):
+    """What a retry of many is for."""
+
+    FAILED = Status.FAILED.value
+    STUCK = Status.STUCK.value
+
+
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id; `list` shows them.")]
 
 
 @app.command("list", epilog="Example: turnline runs list --flow lead_processing --dir examples/leads")
 def list_runs(
     *,
-    flow: Annotated[str | None, typer.Option(help="Only those of this flow.")] = None,
     status: Annotated[Status | None, typer.Option(help="Only those of this status.")] = None,
-    limit: Annotated[int, typer.Option(help="How many, the newest.", min=1)] = 50,
+    since: CreatedSince = None,
+    until: CreatedUntil = None,
+    label: Labels = None,
+    participant: OfParticipant = None,
+    flow: OfFlow = None,
+    limit: Limit = 50,
+    after: After = None,
     log: LogAddress = None,
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """List runs, the newest last. Those below another run are not in it."""
-    run(_verbs(log, directory, as_json=as_json).list_runs(flow, status, limit))
+    """List runs, the newest first. Those below another run are not in it.
+
+    The index of the log answers. Only failed and stuck runs that are listed are read, to say why.
+    """
+    asked = Asked(
+        status=status,
+        since=since,
+        until=until,
+        labels=label,
+        participant=participant,
+        flow=flow,
+        limit=limit,
+        after=after,
+    )
+    run(_verbs(log, directory, as_json=as_json).list_runs(asked))
 
 
 @app.command(epilog="Example: turnline runs show 06sdq...")
@@ -94,24 +135,60 @@ def why(
     run(_verbs(log, directory, as_json=as_json).why(run_id, seq))
 
 
-@app.command(epilog="Example: turnline runs retry 06sdq... --step save --dir examples/leads")
+@app.command(epilog="Example: turnline runs cancel 06sdq... 06sdr... --dir examples/leads")
+def cancel(
+    run_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The runs' ids.")],
+    *,
+    log: LogAddress = None,
+    directory: Folder = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Cancel runs: close them, and what is open below them. The log notes that an operator did.
+
+    Each is cancelled on its own. Exits with 1 if one of them could not be.
+    """
+    run(_verbs(log, directory, as_json=as_json).cancel(run_ids))
+
+
+@app.command(epilog="Example: turnline runs retry --status failed --flow lead_processing --since 24h --yes")
 def retry(
-    run_id: RunId,
+    run_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The run's id; `list` shows them.")
+    ] = None,
     *,
     step: Annotated[str | None, typer.Option(help="From which step; else from the last one.")] = None,
     by: Annotated[
         str | None,
         typer.Option("--as", help="The user of the new run (`_user_id`); else it has none, as with `run`."),
     ] = None,
+    status: Annotated[
+        Retried | None, typer.Option(help="Without an ID: retry every run of this status; see --yes.")
+    ] = None,
+    since: CreatedSince = None,
+    until: CreatedUntil = None,
+    label: Labels = None,
+    flow: OfFlow = None,
+    limit: Limit = 50,
+    yes: Annotated[bool, typer.Option("--yes", help="Retry them. Without it, they are only listed.")] = False,
     log: LogAddress = None,
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Start a run that goes on from a step of one that is over. Waits until it rests.
+    """Start a run that continues from a step of one that is over. Waits until it rests.
 
     A run that is stuck resumes itself, after its last recorded line.
+
+    With --status it retries many: those that the filters leave, the newest first, without those that were
+    retried before. It continues after a run that fails, and exits with 1 if one did.
     """
-    run(_verbs(log, directory, as_json=as_json).retry(run_id, step, by))
+    asked = Asked(status=status, since=since, until=until, labels=label, flow=flow, limit=limit)
+    verbs = _verbs(log, directory, as_json=as_json)
+    if run_id is not None and asked == Asked() and not yes:
+        run(verbs.retry(run_id, step, by))
+    elif run_id is None and step is None and status is not None:
+        run(verbs.retry_all(asked, by, is_sure=yes))
+    else:
+        raise typer.BadParameter("Give an ID, or --status with filters. A step belongs to an ID.")
 
 
 @app.command(epilog="Example: turnline runs fork 06sdq... --at 9")

@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +22,7 @@ from urllib.parse import quote, urlencode
 import typer
 
 from turnline import tracing
+from turnline.cli.options import read_age
 from turnline.errors import BadKey, LogUnavailable, MissingExtra, TurnlineError
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from turnline.flow.project import Project
     from turnline.server.access import OpenAuthenticator
     from turnline.server.live import Fingerprint, LiveApp
+    from turnline.server.retention import Retain
     from turnline.server.runtime import Runtime
     from turnline.server.settings import ServerSettings
 
@@ -60,6 +63,20 @@ Grace = Annotated[
         help="Seconds that requests, and then steps and turns, may take to end after SIGTERM. What is left "
         "is released, and goes on in another process.",
         min=0,
+    ),
+]
+RetainFor = Annotated[
+    str,
+    typer.Option(
+        "--retain",
+        metavar="AGE",
+        help="Prune runs and channels that closed longer ago, such as 90d. Their ids stay taken.",
+    ),
+]
+RetainArchive = Annotated[
+    Path | None,
+    typer.Option(
+        "--retain-archive", metavar="FOLDER", help="With --retain: export them into this folder first."
     ),
 ]
 SocketNumber = Annotated[int | None, typer.Option("--socket", hidden=True, help="Of a worker.")]
@@ -103,6 +120,8 @@ def serve(
     access_log: AccessLog = False,
     workers: WorkerCount = 1,
     grace: Grace = 10.0,
+    retain: RetainFor = "",
+    retain_archive: RetainArchive = None,
     socket_number: SocketNumber = None,
 ) -> None:
     """Serve a project's flows, channels and studio over HTTP. Until SIGTERM or Ctrl-C."""
@@ -121,6 +140,7 @@ def serve(
     from turnline.server.origin import known_names
     from turnline.server.runtime import runtime_of
 
+    retained = _check_retain(retain, retain_archive)
     files = fingerprint(directory.resolve())
     project = load_project(directory)
     try:
@@ -138,6 +158,8 @@ def serve(
         words += [*(["--no-reload"] if no_reload else []), *(["--access-log"] if access_log else [])]
         words += [word for name in allow_host or [] for word in ("--allow-host", name)]
         words += [word for one in trusted_proxy or [] for word in ("--trusted-proxy", one)]
+        words += ["--retain", retain] if retain else []
+        words += ["--retain-archive", str(retain_archive)] if retain_archive else []
         command = [sys.executable, "-m", "turnline", "serve", str(directory), "--host", host]
         command += ["--grace", str(grace), *words, "--socket"]
         address = log or project.log_address
@@ -147,12 +169,22 @@ def serve(
     provider = tracing.export(os.environ)
     if access_log:
         _print_requests()
-    site = _Site(directory, project, place, files=files, log=log, grace=grace)
+    site = _Site(directory, project, place, files=files, log=log, grace=grace, retain=retained)
     try:
         asyncio.run(site.serve(dev=dev, is_live=dev and not no_reload, access_log=access_log))
     finally:
         if provider is not None:
             provider.shutdown()
+
+
+def _check_retain(age: str, archive: Path | None) -> tuple[timedelta, Path | None] | None:
+    """Return what is pruned, and the folder that gets it first. Raises `BadParameter`."""
+    if archive is not None and not (age and archive.is_dir()):
+        found = f"{archive} is not a folder" if age else "there is no --retain"
+        raise typer.BadParameter(
+            f"{found}; expected --retain AGE and a folder", param_hint="--retain-archive"
+        )
+    return (read_age(age, "--retain"), archive) if age else None
 
 
 class _Place(NamedTuple):
@@ -206,6 +238,7 @@ class _Site:
         files: Fingerprint,
         log: str | None,
         grace: float,
+        retain: tuple[timedelta, Path | None] | None = None,
     ) -> None:
         from turnline.log.memory import MemoryLog
 
@@ -215,6 +248,7 @@ class _Site:
         self._place = place
         self._log_address = log or project.log_address
         self._grace = grace
+        self._retain = retain
 
         self._memory = MemoryLog()
         """The log of a project that has none on a disk: it stays when the project is reloaded."""
@@ -273,7 +307,9 @@ class _Site:
         from turnline.server.settings import ServerSettings
         from turnline.server.ws_settings import PRESENCES_PER_USER, WsSettings
 
-        runtime = runtime_of(project, log_address=self._log_address, grace_seconds=self._grace)
+        runtime = runtime_of(
+            project, log_address=self._log_address, grace_seconds=self._grace, retain=self._retention()
+        )
         if self._log_address == self._memory.address:
             runtime.open_log = lambda: self._memory
         limits = project.settings.limits
@@ -288,6 +324,16 @@ class _Site:
         title = project.settings.name or TITLE
         app = create_app(runtime, authenticator=self._opened, settings=settings, title=title)
         return runtime, app, settings
+
+    def _retention(self) -> Retain | None:
+        from turnline.log.records import looking_at_log
+        from turnline.server.retention import Retain
+
+        if self._retain is None:
+            return None
+        age, archive = self._retain
+        open_records = partial(looking_at_log, self._log_address)
+        return Retain(age=age, archive=archive, open_records=open_records, tell=typer.echo)
 
     def _check_reload(self, project: Project) -> None:
         """Refuse another log, and what would lose rows that are only in memory."""

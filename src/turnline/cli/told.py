@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from turnline.errors import BadAnswer, TurnlineError, UnknownChannel, UnknownRun
+from turnline.errors import BadAnswer, ChannelPruned, TurnlineError, UnknownChannel, UnknownRun
 
 
 def told(error: TurnlineError) -> str:
     """Return the error as one line for a terminal."""
     match error:
+        case ChannelPruned():
+            return str(error)
+        case UnknownRun(__cause__=ChannelPruned() as cause):
+            return str(cause)
         case UnknownChannel():
             return f"no channel {error.name!r} is on this log; `turnline channels list` lists them."
         case UnknownRun():

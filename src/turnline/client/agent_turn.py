@@ -22,7 +22,7 @@ from turnline.agent.journal import Entry
 from turnline.agent.messages import Message, MessageFile, ModelReply, UserMessage
 from turnline.agent.performer import OnProgress, stream_words
 from turnline.agent.round import Outcome, ToolAnswer, ToolAttempt
-from turnline.agent.tool_result import CallPaused, ToolOutput, failure
+from turnline.agent.tool_result import ToolOutput, failure
 from turnline.client.channel import update_context
 from turnline.client.link import Seat
 from turnline.client.plugin import NO_PLUGIN, NetworkPlugin
@@ -31,7 +31,7 @@ from turnline.client.turn import TurnChannel
 from turnline.core import event_types as ev, views
 from turnline.core.adapters import WorkflowAdapter
 from turnline.core.channel import ChannelSpec
-from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.envelope import JsonObject
 from turnline.core.event_types import JSON, body_of
 from turnline.core.parts import files_of
 from turnline.core.routing import Handoff, packet
@@ -40,7 +40,7 @@ from turnline.errors import AgentError, TurnlineError
 from turnline.turns.files import load_files, name_files
 from turnline.turns.journal import TurnJournal, entries
 from turnline.turns.people import People
-from turnline.turns.work import Done, Paused, Work
+from turnline.turns.work import Done, Work
 
 _YOUR_TURN: Final = UserMessage(text="(It is your turn.)")
 _WORKFLOWS: Final = WorkflowAdapter()
@@ -66,24 +66,6 @@ class LiveState:
             self._state = state
 
 
-class LiveChannel(TurnChannel):
-    """The channel of an agent's turn. What is sent through it is in `live` at once."""
-
-    def __init__(self, seat: Seat, work: Work, live: LiveState) -> None:
-        super().__init__(seat, work)
-        self._live = live
-
-    async def send(self, *args: Any, **kwargs: Any) -> Envelope:
-        """See `Channel.send`."""
-        envelope = await super().send(*args, **kwargs)
-        await self.refresh()
-        return envelope
-
-    async def refresh(self) -> None:
-        """Show the turn's tools the state as it is now."""
-        self._live.refresh(await self.state())
-
-
 class AgentTurns:
     """Takes an agent's turns, on every channel it is on."""
 
@@ -100,16 +82,10 @@ class AgentTurns:
         self._conversations.pop(channel_id, None)
         self._summaries.forget(channel_id)
 
-    async def __call__(self, work: Work) -> Done | Paused:
-        """Do the round, and return the packet, or what the round waits for."""
-        try:
-            return await self._do_round(work)
-        except CallPaused as waits:
-            return waits.paused
-
-    async def _do_round(self, work: Work) -> Done:
+    async def __call__(self, work: Work) -> Done:
+        """Do the round, and return the packet. Raises `CallPaused` for what the round waits for."""
         state, live = work.state, LiveState(work.state)
-        channel = LiveChannel(self._seat, work, live)
+        channel = TurnChannel(self._seat, work, on_change=live.refresh)
         journal = _LiveJournal(work, channel)
         spec = state.spec
         nobody = NO_PERSON_BELOW if spec.parent_id is not None else ""
@@ -117,7 +93,7 @@ class AgentTurns:
         people = People(work, spec.people, self._seat.read_next, asks_above=above, nobody=nobody)
         shown, spent = await self._summaries.shown(work)
         talk = replace(
-            self._conversation(work.channel_id),
+            self._conversations.get(work.channel_id) or self._begin(work.channel_id),
             messages=spoken(shown, await load_files(self._seat, work.channel_id, shown)),
             key=work.key,
             tools=self._plugin.tools_for(self._agent),
@@ -169,10 +145,8 @@ class AgentTurns:
         is_heard = self._seat.is_heard(channel_id)
         return stream_words(partial(self._seat.tell_text, channel_id)) if is_heard else None
 
-    def _conversation(self, channel_id: str) -> Conversation:
-        if channel_id not in self._conversations:
-            self._conversations[channel_id] = self._agent.conversation()
-        return self._conversations[channel_id]
+    def _begin(self, channel_id: str) -> Conversation:
+        return self._conversations.setdefault(channel_id, self._agent.conversation())
 
 
 def spoken(messages: Sequence[views.Message], files: Sequence[list[MessageFile]]) -> tuple[Message, ...]:
@@ -212,7 +186,7 @@ def routing_tools(state: State) -> frozenset[str]:
 class _LiveJournal(TurnJournal):
     """Keeps the state that tools see up to date with what the round records."""
 
-    def __init__(self, work: Work, channel: LiveChannel) -> None:
+    def __init__(self, work: Work, channel: TurnChannel) -> None:
         super().__init__(work.lines, work.record, work.add_file)
         self._channel = channel
 

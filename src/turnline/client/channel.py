@@ -183,9 +183,11 @@ class Channel:
                 yield envelope
                 if envelope.event_type == EV_CHANNEL_CLOSED:
                     return
-            read = self._seat.read_next if reading.is_end else self._seat.read
-            last, reading = reading, await read(self.channel_id, reading.seq)
-            if last.is_end and not reading.envelopes:
+            seq, was_end = reading.seq, reading.is_end
+            del reading  # It would stay in memory until something comes.
+            read = self._seat.read_next if was_end else self._seat.read
+            reading = await read(self.channel_id, seq)
+            if was_end and not reading.envelopes:
                 return
 
     async def stream_with_text(self, *, since: int = 0) -> AsyncIterator[Envelope | TurnText]:

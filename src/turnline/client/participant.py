@@ -414,7 +414,7 @@ class AgentClient(ParticipantClient):
         is_first = not self._callbacks
         super().on_envelope(callback)
         if is_first and self._engine is not None:
-            for channel_id, floor in self._engine.unplayed.items():
+            for channel_id, floor in self._engine.waiting.items():
                 self._inbox.wake(channel_id, floor.seq, floor.seq)
         return callback
 
@@ -433,7 +433,7 @@ class AgentClient(ParticipantClient):
 
         self._perform = perform_here
         if self._engine is not None:
-            self._engine.wake_unplayed()
+            self._engine.wake_waiting()
 
     @property
     def _performer(self) -> Perform | None:

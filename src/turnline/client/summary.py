@@ -50,7 +50,7 @@ class Summaries:
             return await work.messages(), Usage()
         known, window = await self._last(work.channel_id), view.window(spec)
         last = last_shown(work.state, work.units)
-        found = await read_after(work.read, work.channel_id, known.upto, last)
+        found = await read_after(work.port.read, work.channel_id, known.upto, last)
         lines = [one for one in found if one.event_type in SUBSTANTIVE]
         usage = Usage()
         if len(lines) > 2 * window and not work.units:  # The round has begun with what it was shown (N7a).

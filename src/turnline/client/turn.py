@@ -11,17 +11,19 @@ from turnline.client.channel import Channel
 from turnline.client.link import Seat
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.routing import packet
+from turnline.core.state import State
 from turnline.core.views import Message
-from turnline.turns.journal import TurnJournal
 from turnline.turns.work import Done, Paused, Perform, Work, read_after
 
 
 class TurnChannel(Channel):
     """The channel of a turn. What is sent through it is part of the turn."""
 
-    def __init__(self, seat: Seat, work: Work) -> None:
+    def __init__(self, seat: Seat, work: Work, *, on_change: Callable[[State], None] | None = None) -> None:
+        """`on_change` gets the channel's state after each send."""
         super().__init__(seat, work.channel_id, claim=work.claim.seq)
         self._work = work
+        self._on_change = on_change
 
     def _call(self) -> str:
         return current_call.get()
@@ -29,8 +31,14 @@ class TurnChannel(Channel):
     async def send(self, *args: Any, **kwargs: Any) -> Envelope:
         """See `Channel.send`."""
         envelope = await super().send(*args, **kwargs)
-        self._work.write.has_sign = True
+        self._work.signs.ring()
+        await self.refresh()
         return envelope
+
+    async def refresh(self) -> None:
+        """Show the turn's tools the state as it is now."""
+        if self._on_change is not None:
+            self._on_change(await self.state())
 
 
 class Turn:
@@ -48,17 +56,13 @@ class Turn:
         """Who sees the turn's packet and hears its words, by id or name: None is everyone. Set it first."""
         self._seat = seat
         self._work = work
-        self._journal: TurnJournal | None = None
-        """What the turn has recorded; made by the first `once`."""
 
     async def once(self, key: str, fn: Callable[[], Any]) -> Any:
         """Run `fn` and record its JSON result. After a crash, return the recorded result instead (N4).
 
         Raises `OnceKeyReused` for a key that was used before in this performance of the turn.
         """
-        if self._journal is None:
-            self._journal = TurnJournal(self._work.lines, self._work.record)
-        return await self._journal.once(key, fn)
+        return await self._work.journal.once(key, fn)
 
     @property
     def lines(self) -> list[Envelope]:

@@ -1,6 +1,6 @@
 """What a person has not pulled yet, of all channels.
 
-    put -> [ at most UNREAD_ENVELOPES envelopes ] -> get
+    put -> [ at most UNREAD_ENVELOPES envelopes, and UNREAD_BYTES ] -> get
        \\-> a place per channel -> read again from the log, once there is room
 
 Rule 1: `put` never waits. Somebody who never pulls costs a place per channel: no task, no envelopes.
@@ -19,6 +19,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from turnline.core.envelope import Envelope
+from turnline.core.json import size_of
 from turnline.core.views import concerns
 from turnline.errors import TurnlineError
 from turnline.hub.retry import retry
@@ -28,7 +29,9 @@ from turnline.log.base import Bell
 logger = logging.getLogger(__name__)
 
 UNREAD_ENVELOPES: Final = 1000
-"""So many wait in memory to be pulled; of what comes after them a place on the log is kept."""
+"""Envelopes buffered per person. Beyond this only the place is kept, and the rest is read from the log."""
+UNREAD_BYTES: Final = 1024 * 1024
+"""Data buffered per person. The envelope that passes it is the last one."""
 
 
 class Source(Protocol):
@@ -45,10 +48,19 @@ class Source(Protocol):
 class Unread:
     """Envelopes that wait to be pulled, in memory as far as there is room."""
 
-    def __init__(self, source: Callable[[], Source], *, room: int = UNREAD_ENVELOPES) -> None:
+    def __init__(
+        self,
+        source: Callable[[], Source],
+        *,
+        room: int = UNREAD_ENVELOPES,
+        room_bytes: int = UNREAD_BYTES,
+    ) -> None:
         self._source = source
         self._room = room
-        self._waiting: deque[Envelope] = deque()
+        self._room_bytes = room_bytes
+        self._waiting: deque[tuple[Envelope, int]] = deque()
+        """Envelopes, and the bytes of their data."""
+        self._bytes = 0
         self._bell = Bell()
         self._error: TurnlineError | None = None
         self._places: dict[str, tuple[int, int]] = {}
@@ -63,10 +75,14 @@ class Unread:
         """How many envelopes are held; never more than there is room for."""
         return len(self._waiting)
 
+    @property
+    def _has_room(self) -> bool:
+        return self.in_memory < self._room and self._bytes < self._room_bytes
+
     def put(self, envelope: Envelope) -> None:
         """Take in an envelope, or its place."""
         place = self._places.get(envelope.channel_id)
-        if place is None and self.in_memory < self._room:
+        if place is None and self._has_room:
             self._add(envelope)
             return
         behind = envelope.seq - 1 if place is None else place[0]
@@ -78,8 +94,10 @@ class Unread:
             if self._error is not None:
                 raise self._error
             await self._bell.wait(self._bell.rung)
-        envelope = self._waiting.popleft()
-        if self._places and self.in_memory <= self._room // 2 and self._refilling is None:
+        envelope, size = self._waiting.popleft()
+        self._bytes -= size
+        is_half_empty = self.in_memory <= self._room // 2 and self._bytes <= self._room_bytes // 2
+        if self._places and is_half_empty and self._refilling is None:
             self._refilling = asyncio.create_task(self._refill())
         return envelope
 
@@ -96,7 +114,7 @@ class Unread:
 
     async def _refill(self) -> None:
         try:
-            while self._places and self.in_memory < self._room:
+            while self._places and self._has_room:
                 await self._read_on(next(iter(self._places)))
         finally:
             self._refilling = None
@@ -113,15 +131,20 @@ class Unread:
         self._take(channel_id, reading)
 
     def _add(self, envelope: Envelope) -> None:
-        self._waiting.append(envelope)
+        size = size_of(envelope.event_data)
+        self._waiting.append((envelope, size))
+        self._bytes += size
         self._bell.ring()
 
     def _take(self, channel_id: str, reading: Reading) -> None:
         """Take in what there is room for, and move the channel's place behind it."""
         behind, up_to = self._places[channel_id]
         known = [one for one in reading.envelopes if one.seq <= up_to]  # What is beyond is still to be put.
-        taken = known[: max(self._room - self.in_memory, 0)]
-        for envelope in taken:
+        taken = list[Envelope]()
+        for envelope in known:
+            if not self._has_room:
+                break
+            taken.append(envelope)
             if concerns(envelope, self._source().agent_id):
                 self._add(envelope)
         if len(taken) == len(known):

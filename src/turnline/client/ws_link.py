@@ -150,7 +150,7 @@ class WsLink:
     def woken(self, wake: Wake) -> None:
         if wake.seat in self._seats:
             receiver, place = self._seats[wake.seat]
-            place.note(wake.notice.channel_id, wake.notice.seq)
+            place.note(wake.notice)
             receiver.wake(wake.notice)
 
     def heard(self, words: Text) -> None:

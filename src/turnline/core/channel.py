@@ -248,7 +248,12 @@ class ChannelRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     origin: str = ""
     """The channel that it is a fork of."""
     speaker_id: str = ""
+    last_speaker_id: str = ""
+    turn_count: int = 0
+    user_key: str = ""
+    """The user who started a run, or made the fork that continues it, as `user_key_of` names them."""
     waiting_for: str = ""
+    """What an open channel waits for; `person` as soon as a question is open."""
     waits_for: list[str] = []
     """The participants that an open channel waits for: see `core.views`."""
     waits_for_children: bool = False
@@ -264,6 +269,11 @@ class ChannelRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_closed(self) -> bool:
         return self.closed_at is not None
 
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a run of a flow that nothing else opened."""
+        return bool(self.flow) and not self.parent_id
+
 
 class ChannelFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which channels a list shows. Every field that is set has to hold."""
@@ -274,12 +284,15 @@ class ChannelFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_run: bool | None = None
     """Whether it is a run of a flow that nothing else opened."""
     labels: dict[str, str] = {}
-    participant: str = ""
+    participants: list[str] = []
+    """All of these are on it, by id."""
     parent_id: str = ""
     origin: str = ""
     speaker_id: str = ""
     waiting_for: list[str] = []
     """One of these."""
+    is_waiting: bool | None = None
+    """Whether it waits for anything."""
     close_codes: list[str] = []
     """One of these."""
     but_close_codes: list[str] = []
@@ -289,6 +302,11 @@ class ChannelFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When it was created: from `since` on, and before `until`."""
     due: datetime | None = None
     """Something falls due by then."""
+
+
+def user_key_of(user_id: object) -> str:
+    """Return what stands for a user in the index: a digest, for an index keeps no text about a person."""
+    return _digest(str(user_id)) if user_id else ""
 
 
 def age(row: ChannelRow) -> tuple[datetime, str]:
@@ -311,9 +329,10 @@ def matches(row: ChannelRow, where: ChannelFilter) -> bool:
     return (
         same
         and where.is_closed in (None, row.is_closed)
-        and where.is_run in (None, bool(row.flow) and not row.parent_id)
+        and where.is_run in (None, row.is_run)
+        and where.is_waiting in (None, bool(row.waiting_for))
         and where.labels.items() <= row.labels.items()
-        and (not where.participant or where.participant in row.participants)
+        and set(where.participants) <= set(row.participants)
         and (not where.waiting_for or row.waiting_for in where.waiting_for)
         and (not where.close_codes or row.close_code in where.close_codes)
         and row.close_code not in where.but_close_codes

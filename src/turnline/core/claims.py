@@ -66,8 +66,6 @@ MAX_ONCE_UNITS: Final = 1_000
 """Results of `once` that one turn records. More work belongs into turns or steps of its own."""
 MAX_PAUSES: Final = 1_000
 """Pauses of one turn in a row, with nothing recorded, asked or answered between them."""
-LEASE_SECONDS: Final = 60.0
-"""How long a worker elsewhere may be silent before it is replaced."""
 
 TakeTurn = Callable[[Batch[Any], Envelope], None]
 """Decides where the floor goes after an envelope, and adds it with all that follows."""

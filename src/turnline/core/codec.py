@@ -12,26 +12,32 @@ proves the rest (Y1). The salt keeps a digest from being compared with guesses o
 Structure stays as long as the channel: the chain covers it, and rules need it. An event type without a row in
 `STRUCTURE` is all content, so what an application writes can be erased.
 
+Each line has a head for good, so heads are short: MessagePack, in which a text of `WORDS` stands as its
+number, and an id that a hub has drawn as its 16 bytes.
+
 Rule 1: what was written is never encoded again, so moving a log keeps its hashes.
 
 Rule 2: a line of another schema version is refused. Its content is never guessed.
+
+Rule 3: `WORDS` only grows, at its end. A number that was written stands for its word forever.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.msgpack import Ext
 
 from turnline.core import event_types as ev
 from turnline.core.channel import ID_PATTERN
 from turnline.core.directory import EV_PARTICIPANT_REGISTERED, EV_PARTICIPANT_REMOVED
-from turnline.core.envelope import SCHEMA_VERSION, Basis, Close, Decision, Envelope, JsonObject
+from turnline.core.envelope import SCHEMA_VERSION, Basis, Close, Decision, Envelope, JsonObject, Rest, Speak
 from turnline.core.json import is_number
 from turnline.errors import CorruptRecord
 
@@ -66,7 +72,7 @@ class Kept(Envelope, frozen=True, kw_only=True):
 class Structure(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The structure of an envelope. The record has its id and its seq, and the channel is known."""
 
-    v: int
+    v: int = SCHEMA_VERSION
     sender: str = field(name="from")
     type: str
     at: datetime
@@ -75,13 +81,14 @@ class Structure(Struct, frozen=True, omit_defaults=True, kw_only=True):
     cause: str | None = None
     priority: int = 0
     decision: Decision | None = None
+    """Without its texts, which are content."""
     trace: str | None = None
     digest: bytes = b""
     """Of the payload; empty: the line has no content."""
 
 
-class Content(Struct, frozen=True, omit_defaults=True):
-    """What of an envelope can be erased."""
+class Content(Struct, frozen=True, array_like=True):
+    """What of an envelope can be erased. On a log it is a JSON array, without the empty fields at its end."""
 
     data: JsonObject = {}
     condition: str = ""
@@ -93,7 +100,6 @@ class Content(Struct, frozen=True, omit_defaults=True):
 _NOTHING: Final = Content()
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Envelope)
-_structure_decoder = msgspec.json.Decoder(Structure)
 _content_decoder = msgspec.json.Decoder(Content)
 
 
@@ -111,7 +117,7 @@ def encode(envelope: Envelope) -> bytes:
 
 def decode(body: bytes) -> Envelope:
     """Return the envelope that `encode` wrote. Raises `ValueError`, also for another schema version."""
-    _check_version(body)
+    _check_version(_version_decoder.decode(body).v)
     return _decoder.decode(body)
 
 
@@ -184,12 +190,11 @@ def without_content(envelope: Envelope) -> Envelope:
 
 def read_structure(head: bytes) -> Structure:
     """Return the structure in `head`. Raises `ValueError`, also for another schema version."""
-    _check_version(head)
-    return _structure_decoder.decode(head)
+    _check_version(version_of(head))
+    return unpack_head(head)
 
 
-def _check_version(body: bytes) -> None:
-    version = _version_decoder.decode(body).v
+def _check_version(version: int) -> None:
     if version != SCHEMA_VERSION:
         raise ValueError(
             f"its schema version is {version}, this program reads {SCHEMA_VERSION}; "
@@ -200,9 +205,8 @@ def _check_version(body: bytes) -> None:
 def _encode(envelope: Envelope, salt: bytes) -> tuple[bytes, bytes | None]:
     data, rest = split(envelope.event_type, envelope.event_data)
     decision, content = _split_decision(envelope.decision, rest)
-    payload = None if content is _NOTHING else salt + _encoder.encode(content)
+    payload = None if content is _NOTHING else salt + _encode_content(content)
     structure = Structure(
-        v=SCHEMA_VERSION,
         sender=envelope.sender_id,
         type=envelope.event_type,
         at=envelope.created_at,
@@ -214,7 +218,14 @@ def _encode(envelope: Envelope, salt: bytes) -> tuple[bytes, bytes | None]:
         trace=envelope.traceparent,
         digest=b"" if payload is None else sha256(payload).digest(),
     )
-    return _encoder.encode(structure), payload
+    return pack_head(structure), payload
+
+
+def _encode_content(content: Content) -> bytes:
+    fields = [content.data, content.condition, content.target, content.reason]
+    while not fields[-1]:
+        fields.pop()
+    return _encoder.encode(fields)
 
 
 def _split_decision(decision: Decision | None, rest: JsonObject) -> tuple[Decision | None, Content]:
@@ -407,5 +418,208 @@ def erased_lines(envelope: Envelope) -> list[tuple[int, int]]:
     return [(one[0], one[1]) for one in lines if _is_range(one)]
 
 
+def ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
+    """Return ascending numbers as ranges: 4, 7, 8, 9 is (4, 4), (7, 9)."""
+    found = list[tuple[int, int]]()
+    for seq in seqs:
+        if found and found[-1][1] == seq - 1:
+            found[-1] = (found[-1][0], seq)
+        else:
+            found.append((seq, seq))
+    return found
+
+
 def _is_range(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(isinstance(one, int) for one in value)  # noqa: PLR2004
+
+
+# The head of a record: the structure of a line, packed.
+
+WORDS: Final = (
+    *("hub", "packet", "turn.claimed", "text", "turn.model", "turn.tool", "turn.once", "turn.renewed"),
+    *("turn.released", "turn.paused", "turn.resumed", "turn.abandoned", "turn.failed", "context.set"),
+    *("channel.invite", "channel.ack", "channel.reject", "channel.opened", "channel.forked", "channel.child"),
+    *("channel.closed", "channel.expired", "expectation.violated", "timer.fired", "human.requested"),
+    *("human.answered", "task.started", "task.progress", "task.completed", "task.failed", "payload.erased"),
+    *("participant.registered", "participant.removed"),
+    *("speak", "close", "rest", "initial", "transition", "default", "handoff", "finish", "max_turns"),
+    *("out_of_steps", "retry", "resume", "adapter", "empty_reply", "agent_turns", "turn_failed"),
+    *("agent_id", "turn", "worker", "lease_seconds", "alone", "replaces", "heard", "routing", "kind"),
+    *("usage", "requests", "input_tokens", "output_tokens", "cost", "entry", "type", "call_id", "attempt"),
+    *("call", "channel_id", "creator_id", "participants", "invited", "takes_turns", "played_by", "asks"),
+    *("knobs", "flow", "name", "digest", "at", "pins", "parent_id", "forked_from", "traceparent", "log"),
+    *("reason", "by", "for", "awaiting", "child", "parent", "run", "seq", "pause", "request_id", "position"),
+    *("expires", "group", "seconds", "until", "times_out", "questions", "children", "key", "event", "error"),
+    *("claims", "format", "summary", "upto", "lines"),
+)
+"""Texts that heads repeat, the frequent ones first: a number up to 127 takes one byte."""
+
+_ID_BYTES: Final = 16
+_ID_CHARACTERS: Final = 26
+_OWN_ID: Final = re.compile(r"[0-9a-v]{25}[048cgkos]")
+"""16 bytes in base 32 with the digits 0 to v, without padding; the last digit has two bits to spare."""
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
+_PAIRS: Final = [one + other for one in _DIGITS for other in _DIGITS]
+"""Two digits for each number of ten bits."""
+_SHIFTS: Final = range(120, -1, -10)
+_LONG_INTEGER: Final = 1
+"""The kind of a MessagePack extension: the digits of a number of more than 64 bits."""
+
+_HOLDERS: Final = frozenset({dict, list})
+
+
+class _Names(dict[int | str, Any]):
+    """A text or number -> what stands for it; a text that is not there stands for itself."""
+
+    def __missing__(self, key: int | str) -> str:
+        if isinstance(key, str):
+            return key
+        raise ValueError(f"found {key!r} where a text or the number of one is expected")
+
+
+_TEXTS: Final = _Names(enumerate(WORDS))
+_NUMBERS: Final = _Names((word, number) for number, word in enumerate(WORDS))
+
+
+class _Packed(Struct, array_like=True, frozen=True):
+    version: int
+    type: int | str
+    sender: int | str
+    at: datetime
+    data: dict[int | str, Any] | None
+    """None if it is empty."""
+    to: list[str] | None
+    cause: Any
+    """Bytes: the id of `pack_id`."""
+    decision: tuple[int | str, str | None, int | str, int | None] | None
+    """Its kind, whom it names or why it closes, and the kind and index of its basis."""
+    digest: bytes | None
+    priority: int
+    trace: str | None
+
+
+class _HeadVersion(Struct, array_like=True):
+    version: int
+
+
+def _read_extension(code: int, body: memoryview) -> int:
+    if code != _LONG_INTEGER:
+        raise ValueError(f"found the extension {code}, expected {_LONG_INTEGER}")
+    return int(bytes(body))
+
+
+_head_encoder = msgspec.msgpack.Encoder()
+_head_decoder = msgspec.msgpack.Decoder(_Packed, ext_hook=_read_extension)
+_head_version_decoder = msgspec.msgpack.Decoder(_HeadVersion)
+
+
+def pack_head(structure: Structure) -> bytes:
+    """Return a structure as the bytes that a log keeps."""
+    packed = _Packed(
+        structure.v,
+        _NUMBERS[structure.type],
+        _NUMBERS[structure.sender],
+        structure.at,
+        _rename(structure.data, _NUMBERS) if structure.data else None,
+        structure.to,
+        None if structure.cause is None else pack_id(structure.cause),
+        None if structure.decision is None else _pack_decision(structure.decision),
+        structure.digest or None,
+        structure.priority,
+        structure.trace,
+    )
+    try:
+        return _head_encoder.encode(packed)
+    except OverflowError:  # MessagePack has no number of more than 64 bits.
+        return _head_encoder.encode(msgspec.structs.replace(packed, data=_wrap(packed.data)))
+
+
+def version_of(head: bytes) -> int:
+    """Return the schema version of a head. Raises `ValueError`."""
+    return _head_version_decoder.decode(head).version
+
+
+def unpack_head(head: bytes) -> Structure:
+    """Return the structure in a head. Raises `ValueError`."""
+    packed = _head_decoder.decode(head)
+    return Structure(
+        v=packed.version,
+        sender=_TEXTS[packed.sender],
+        type=_TEXTS[packed.type],
+        at=packed.at,
+        data=_rename(packed.data, _TEXTS) if packed.data else {},
+        to=packed.to,
+        cause=unpack_id(packed.cause) if isinstance(packed.cause, bytes) else _expect(packed.cause, str),
+        priority=packed.priority,
+        decision=None if packed.decision is None else _unpack_decision(*packed.decision),
+        trace=packed.trace,
+        digest=packed.digest or b"",
+    )
+
+
+def pack_id(text: str) -> bytes | str:
+    """Return an id that a hub has drawn as its 16 bytes, and what follows it; any other id as it is."""
+    if _OWN_ID.match(text) is None:
+        return text
+    drawn = int(text[:_ID_CHARACTERS], 32) >> 2
+    return drawn.to_bytes(_ID_BYTES) + text[_ID_CHARACTERS:].encode()
+
+
+def unpack_id(body: bytes) -> str:
+    """Return the id that `pack_id` made these bytes of. Bytes of no id give a text that is no line's id."""
+    return write_id(int.from_bytes(body[:_ID_BYTES])) + body[_ID_BYTES:].decode(errors="replace")
+
+
+def write_id(number: int) -> str:
+    """Return 128 bits as 26 digits that sort as the numbers do; two digits at a time, for speed."""
+    number <<= 2  # 26 digits have 130 bits.
+    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
+
+
+def _pack_decision(decision: Decision) -> tuple[int | str, str | None, int | str, int | None]:
+    by = _NUMBERS[decision.by.kind], decision.by.index
+    match decision:
+        case Speak(agent_id=agent_id):
+            return _NUMBERS["speak"], agent_id, *by
+        case Close(reason=reason):
+            return _NUMBERS["close"], reason, *by
+        case Rest():
+            return _NUMBERS["rest"], None, *by
+
+
+def _unpack_decision(kind: int | str, about: str | None, by_kind: int | str, index: int | None) -> Decision:
+    by = Basis(kind=_TEXTS[by_kind], index=index)
+    match _TEXTS[kind]:
+        case "speak":
+            return Speak(about or "", by)
+        case "close":
+            return Close(about or "", by)
+        case "rest":
+            return Rest(by)
+        case other:
+            raise ValueError(f"found a decision of the kind {other!r}")
+
+
+def _rename(value: Any, names: _Names) -> Any:
+    """Return a value with other keys in its objects."""
+    if type(value) is dict:
+        # Most values hold nothing: this is asked for each line of a log that is read.
+        return {
+            names[key]: _rename(one, names) if type(one) in _HOLDERS else one for key, one in value.items()
+        }
+    return [_rename(one, names) for one in value] if type(value) is list else value
+
+
+def _wrap(value: Any) -> Any:
+    """Replace each integer by an extension, which any size fits into."""
+    if type(value) is dict:
+        return {key: _wrap(one) for key, one in value.items()}
+    if type(value) is list:
+        return [_wrap(one) for one in value]
+    return Ext(_LONG_INTEGER, str(value).encode()) if type(value) is int else value
+
+
+def _expect(value: Any, kind: type) -> Any:
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f"found {type(value).__name__}, expected {kind.__name__}")
+    return value

@@ -27,7 +27,7 @@ from turnline.core.channel import ChannelState
 from turnline.core.envelope import SCHEMA_VERSION, Close, Decision, Draft, Envelope, JsonObject, Rest, Speak
 from turnline.core.event_types import HUB
 from turnline.core.json import ids_of, is_number, moment_of, seconds_of
-from turnline.core.state import KEPT_SAID, RETRY, Claim, Pause, Question, State
+from turnline.core.state import KEPT_SAID, LEASE_SECONDS, RETRY, Claim, Pause, Question, State
 from turnline.core.transitions import speaker_of
 from turnline.core.variables import applied
 
@@ -195,7 +195,7 @@ def _claimed(state: S, envelope: Envelope) -> S:
         envelope_id=envelope.envelope_id,
         agent_id=str(data.get("agent_id", "")),
         worker=str(data.get("worker", "")),
-        lease_seconds=_seconds(data.get("lease_seconds")),
+        lease_seconds=_seconds(data.get("lease_seconds", LEASE_SECONDS)),
         alone=data.get("alone") is True,
     )
     # While a person is asked, no claim counts. From the third on, only a claim made alone does (N3).

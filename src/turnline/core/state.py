@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState
+from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState, user_key_of
 from turnline.core.codec import is_code
-from turnline.core.envelope import JsonObject
+from turnline.core.envelope import Draft, JsonObject
 from turnline.core.undo import Write
 
 KEPT_SAID: Final = 64
@@ -31,8 +31,12 @@ LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 PERSON: Final = "person"
 EVENT: Final = "event"
 """What a turn waits for that others have to bring."""
+CHILDREN: Final = "children"
+"""The turn waits until a channel below closes."""
 RETRY: Final = "retry"
 """The turn failed and waits for its next attempt, which starts from the beginning."""
+USER_KEY: Final = "_user_id"
+"""The private variable that names the user of a run."""
 STUCK: Final = "stuck"
 """The turn killed its worker again and again. It waits for an operator's retry (N3)."""
 
@@ -51,6 +55,10 @@ def ends_at(at: datetime, seconds: float | None, moment: datetime | None) -> dat
     return min((one for one in (after, moment) if one is not None), default=None)
 
 
+LEASE_SECONDS: Final = 60.0
+"""How long a worker elsewhere may be silent before it is replaced, unless its claim says otherwise."""
+
+
 class Claim(Struct, frozen=True, kw_only=True):
     """The note on the log that somebody works on the current turn."""
 
@@ -62,6 +70,19 @@ class Claim(Struct, frozen=True, kw_only=True):
     lease_seconds: float
     alone: bool = False
     """The worker started nothing else beside this turn, so a crash is the turn's own (N3)."""
+
+    def draft(
+        self, event_type: str, data: JsonObject, audience: list[str] | None = None, *, envelope_id: str = ""
+    ) -> Draft:
+        """Return the draft of a line of the turn. Without an id it gets one when it is written."""
+        return Draft(
+            envelope_id=envelope_id,
+            sender_id=self.agent_id,
+            event_type=event_type,
+            event_data=data,
+            audience=audience,
+            claim=self.seq,
+        )
 
 
 class Pause(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -247,7 +268,7 @@ def row_of(state: State, deadline: datetime | None, waits_for: list[str]) -> Cha
     """
     spec = state.spec
     is_open = not state.is_over
-    waits = waiting_for(state) or (PERSON if has_open_question(state) else "")
+    is_asking = has_open_question(state) and not state.is_stuck
     flow = spec.knobs.get("flow") if spec.is_flow_run else None
     return ChannelRow(
         channel_id=spec.channel_id,
@@ -263,7 +284,10 @@ def row_of(state: State, deadline: datetime | None, waits_for: list[str]) -> Cha
         parent_id=spec.parent_id or "",
         origin=spec.forked_from.channel if spec.forked_from else "",
         speaker_id=(state.expected_next_speaker or "") if is_open else "",
-        waiting_for=waits if is_open else "",
+        last_speaker_id=state.last_speaker_id or "",
+        turn_count=state.turn_count,
+        user_key=user_key_of(state.private_vars.get(USER_KEY)),
+        waiting_for=(PERSON if is_asking else waiting_for(state)) if is_open else "",
         waits_for=waits_for,
         waits_for_children=is_open and state.pause is not None and bool(state.pause.children),
         forked_for=state.forked_for,

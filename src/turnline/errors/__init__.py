@@ -35,10 +35,12 @@
     │   └── InviteTimeout
     ├── BadSpec                   what `open` was given does not describe a channel
     │   └── BadGraph              the graph is not one
+    ├── BadQuery                  a list was asked for something that cannot be
     ├── BadExpression             an expression does not parse, or may not be evaluated
     ├── UnknownName               a name nobody registered
     │   ├── UnknownParticipant
     │   └── UnknownChannel
+    │       └── ChannelPruned     the channel was here; only its id is left
     ├── UnknownFile               a line has no such file
     ├── NameTaken                 a name that is registered or attached already
     ├── ChannelQuarantined        one channel cannot be read; every other one works
@@ -105,8 +107,11 @@
         ├── DuplicateEnvelope     the channel has an envelope with this id already
         ├── CorruptRecord         bytes that are not what was written
         ├── BadExport             a file is not an export of a log, or not all of one
+        ├── OriginInUse           a fork reads a channel that was to be pruned
+        ├── PruneRefused          a prune cannot be done as it was asked
         ├── ImportRefused         an import cannot take a channel
         │   ├── ChannelDiffers    the log has another channel of the same id
+        │   ├── ArchiveDiffers    a pruned channel is not in the file as it was pruned
         │   └── ChannelGuarded    the channel says that it is of this log, and the file is not trusted
         └── LogUnavailable        the storage failed; nothing is known to be written
             └── DataUnavailable   the data models' own database did
@@ -148,6 +153,7 @@ from turnline.errors.base import (
 from turnline.errors.channels import (
     BadExpression as BadExpression,
     BadGraph as BadGraph,
+    BadQuery as BadQuery,
     BadSpec as BadSpec,
     ChannelQuarantined as ChannelQuarantined,
     ClientClosed as ClientClosed,
@@ -181,6 +187,7 @@ from turnline.errors.links import (
     RemoteFailed as RemoteFailed,
 )
 from turnline.errors.logs import (
+    ArchiveDiffers as ArchiveDiffers,
     BadExport as BadExport,
     ChannelDiffers as ChannelDiffers,
     ChannelGuarded as ChannelGuarded,
@@ -190,8 +197,11 @@ from turnline.errors.logs import (
     LogConflict as LogConflict,
     LogError as LogError,
     LogUnavailable as LogUnavailable,
+    OriginInUse as OriginInUse,
+    PruneRefused as PruneRefused,
 )
 from turnline.errors.names import (
+    ChannelPruned as ChannelPruned,
     NameTaken as NameTaken,
     UnknownChannel as UnknownChannel,
     UnknownFile as UnknownFile,

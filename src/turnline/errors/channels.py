@@ -54,6 +54,16 @@ class BadSpec(TurnlineError):
         super().__init__(f"{field} is {found}; expected {expected}. {outcome}")
 
 
+class BadQuery(TurnlineError):
+    """What a list was asked for cannot be: a time, a label, or where the page begins."""
+
+    def __init__(self, field: str, *, found: str, expected: str) -> None:
+        self.field = field
+        self.found = found
+        self.expected = expected
+        super().__init__(f"{field} is {found}; expected {expected}.")
+
+
 class BadGraph(BadSpec):
     """A transition graph cannot be one."""
 

@@ -60,6 +60,23 @@ class BadExport(LogError):
         super().__init__(f"line {line} of the export is damaged: {because}. Export the log again.")
 
 
+class OriginInUse(LogError):
+    """A fork reads lines of a channel that was to be pruned; nothing was pruned."""
+
+    def __init__(self, channel_id: str, *, fork: str) -> None:
+        self.channel_id = channel_id
+        self.fork = fork
+        super().__init__(f"channel {channel_id!r} stays: its fork {fork!r} reads its lines.")
+
+
+class PruneRefused(LogError):
+    """A prune cannot be done as it was asked; nothing was deleted."""
+
+    def __init__(self, because: str) -> None:
+        self.because = because
+        super().__init__(f"nothing was pruned: {because}.")
+
+
 class ImportRefused(LogError):
     """An import cannot take a channel, or the rest of one."""
 
@@ -77,6 +94,18 @@ class ChannelDiffers(ImportRefused):
         super().__init__(
             f"channel {channel_id!r} is there already, and differs at seq {seq}: found {found}, expected "
             f"{expected}. Import into an empty log, or leave this channel out with --channel.",
+            channel_id=channel_id,
+            seq=seq,
+        )
+
+
+class ArchiveDiffers(ImportRefused):
+    """A file has other lines of a pruned channel than those that were pruned; nothing was written."""
+
+    def __init__(self, channel_id: str, *, seq: int, found: str, expected: str) -> None:
+        super().__init__(
+            f"channel {channel_id!r} was pruned from this log, and the file does not have it as it was: "
+            f"found {found}, expected {expected}. Import the archive that was written when it was pruned.",
             channel_id=channel_id,
             seq=seq,
         )

@@ -46,6 +46,18 @@ class UnknownFile(TurnlineError):
         super().__init__(f"line {seq} of channel {channel_id!r} has no file {index}. It may be erased.")
 
 
+class ChannelPruned(UnknownChannel):
+    """The channel was on this log and was pruned. Its id is never used again."""
+
+    def __init__(self, channel_id: str) -> None:
+        TurnlineError.__init__(
+            self,
+            f"Channel {channel_id!r} was pruned: only its id is left on this log, and it cannot be opened "
+            "again. Import its archive with `turnline log import`, or choose another id.",
+        )
+        self.what, self.name, self.known = "channel", channel_id, ()
+
+
 class NameTaken(TurnlineError):
     """A name that is registered or attached already."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from turnline.agent.failures import is_bug, report_failure
 from turnline.agent.performer import OnProgress, stream_words
+from turnline.agent.tool_result import CallPaused
 from turnline.agent.variables import masked
 from turnline.core import event_types as ev
 from turnline.core.envelope import Envelope, JsonObject
@@ -52,7 +53,7 @@ from turnline.flow.steps.below import Below
 from turnline.flow.trust import TrustKey
 from turnline.flow.trusted_runs import TrustedRuns
 from turnline.flow.verdict import STEP_FAILED, RunError, verdict
-from turnline.flow.work import PerformStep, Services, StepResult, StepWork, UnitOfWork, WorkTimeout
+from turnline.flow.work import PerformStep, Services, StepResult, StepWork, WorkTimeout
 from turnline.hub.hub import Hub
 from turnline.hub.request import OpenRequest
 from turnline.hub.retry import retry
@@ -62,9 +63,9 @@ from turnline.log.base import Bell
 from turnline.threads import off_the_loop
 from turnline.turns.children import perform_target
 from turnline.turns.engine import ERROR_CHARACTERS, OVER, Engine
-from turnline.turns.journal import TurnJournal, entries
+from turnline.turns.journal import entries
 from turnline.turns.people import AskedGroup, People
-from turnline.turns.work import Done, Paused, Perform, Read, Work, WritePacket
+from turnline.turns.work import Done, Paused, Perform, Read, Work
 
 DRIVER: Final = "flows"
 """The name of the participant that opens runs and plays their steps."""
@@ -151,27 +152,29 @@ class Driver:
 
     def _heard(self, line: Envelope) -> None:
         """A line of any channel has landed. Cancel the step of a run that has closed, and tell who waits."""
-        if self._has_stopped:
+        is_over = line.event_type == ev.EV_CHANNEL_CLOSED
+        is_awaited = self._bells and line.event_type in (ev.EV_TURN_PAUSED, ev.EV_HUMAN_REQUESTED)
+        if self._has_stopped or self._engine is None or not (is_over or is_awaited):
             return
-        if line.event_type == ev.EV_CHANNEL_CLOSED and self._engine is not None:
+        if is_over:
             self._engine.cancel(line.channel_id)
-            self._begin(partial(self._ended, line.channel_id))
-        elif line.event_type in (ev.EV_TURN_PAUSED, ev.EV_HUMAN_REQUESTED) and self._bells:
-            self._begin(partial(self._ring, line.channel_id))
-
-    def _begin(self, work: Callable[[], Awaitable[None]]) -> None:
-        async def until_closed() -> None:
-            with suppress(HubClosed):  # The next process finds on the log what is left to do.
-                await work()
-
-        task = asyncio.create_task(until_closed())
+        task = asyncio.create_task(self._tell(line.channel_id, is_over=is_over))
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 
-    async def _ended(self, channel_id: str) -> None:
-        """A channel has closed. What is below it is closed by the hub."""
-        self._tell_failure(await self._read(channel_id))
-        await self._ring(channel_id)
+    async def _tell(self, channel_id: str, *, is_over: bool) -> None:
+        """Report a run that has failed; tell those who wait for a run, or for one above it.
+
+        The hub closes what is below it. If the hub has closed, the next process finds the rest on the log.
+        """
+        above: str | None = channel_id
+        with suppress(TurnlineError):
+            if is_over:
+                self._tell_failure(await self._read(channel_id))
+            while above is not None:
+                if (bell := self._bells.get(above)) is not None:
+                    bell.ring()
+                above = (await self._read(above)).spec.parent_id
 
     async def _read(self, channel_id: str) -> State:
         return await retry(self.hub.clock, partial(self.hub.state, channel_id), f"{channel_id} is not read")
@@ -191,18 +194,6 @@ class Driver:
         if error is not None and error.type != CANCELLED:
             self._on_failed(state, error)
 
-    async def _ring(self, channel_id: str) -> None:
-        """Tell those who wait for the run, or for one above it."""
-        parent: str | None = channel_id
-        while parent is not None:
-            bell = self._bells.get(parent)
-            if bell is not None:
-                bell.ring()
-            try:
-                parent = (await self._read(parent)).spec.parent_id
-            except TurnlineError:
-                return
-
     # A step.
 
     def _performer_of(self, speaker: str) -> Perform | None:
@@ -216,32 +207,7 @@ class Driver:
             raise ChannelClosed(work.channel_id, reason=CANCELLED)
         self._took.add(work.channel_id)
         step_work = await self._step_work(work, knob)
-        ended = await attempt(step_work, self._perform[type(step_work.step)])
-        if isinstance(ended, Paused) and ended.reason == "children":
-            ended = dataclasses.replace(ended, children=work.children.seen_open)
-        return self._outcome(step_work, ended)
-
-    def _outcome(self, work: StepWork[Any], ended: StepResult | Paused) -> Done | Paused:
-        """Return how the turn ends; where the step's database work does not land, that is its end (F5)."""
-        if isinstance(ended, Paused):
-            return ended
-
-        def otherwise(error: Exception) -> Done | Paused:
-            return self._outcome(work, settle(work, failed(work, error)))
-
-        around = None if ended.commit is None else partial(self._write_with, ended.commit)
-        return Done(data=packet_of(ended), around=around, otherwise=otherwise)
-
-    async def _write_with(self, unit: UnitOfWork, write: WritePacket) -> None:
-        """Write the packet with the step's database work."""
-        try:
-            if self.services.data is not None and self.services.data.shares_log:
-                await write(unit)
-            else:
-                await unit.commit_alone()
-                await write(None)
-        finally:
-            await unit.close()
+        return await attempt(step_work, self._perform[type(step_work.step)], work)
 
     async def _step_work(self, work: Work, knob: RunKnob) -> StepWork[Any]:
         assert self._seat is not None
@@ -264,16 +230,18 @@ class Driver:
             elapsed_seconds=elapsed,
             services=await self._services_for(state, flow, knob.digest),
             children=Below(
-                children=work.children,
+                work.port,
+                channel_id,
+                work.turn,
+                prefix=f"{tries}-" if tries > 1 else "",
                 definitions=self.definitions,
                 trusted_runs=self._trusted_runs,
                 state_of=self.hub.state,
                 run=state,
                 knob=knob,
                 step=step.id,
-                prefix=f"{tries}-" if tries > 1 else "",
             ),
-            journal=TurnJournal(work.lines, work.record, work.add_file),
+            journal=work.journal,
             recorded=entries(history),
             sleep=self.hub.clock.sleep,
             dropped=partial(self.note_dropped, channel_id),
@@ -359,28 +327,50 @@ def _this_attempt(lines: list[Envelope]) -> tuple[int, list[Envelope]]:
 # An attempt at a step.
 
 
-async def attempt(work: StepWork[Any], perform: PerformStep) -> StepResult | Paused:
-    """Return how the step ended, or that it waits."""
-    when = work.step.when
-    if when is not None and not await _holds(when, work.public):
-        return StepResult(body=f"passed over: {when}")
+async def attempt(work: StepWork[Any], perform: PerformStep, turn: Work) -> Done | Paused:
+    """Perform the step, and write its packet with its database work. Return how the turn ended.
+
+    What the step raises, and what keeps its packet from landing, is how the step ended (F5).
+    """
+    when, unit = work.step.when, None
+    is_due = when is None or await _holds(when, work.public)
     try:
         async with work.within:
-            done = await perform(work)
+            done = await _perform(work, perform) if is_due else StepResult(body=f"passed over: {when}")
         if isinstance(done, Paused):
             return _within_its_time(work, done)
-    except NOT_THE_STEPS:
-        raise
-    except Exception as error:
-        done = failed(work, work.took_too_long if work.within.has_expired else error)
-    else:
+        unit = done.commit
         if done.signal in ERRORS:
             reason = done.private.get("_last_error") or f"it ended with the signal {done.signal!r}"
             report_failure(_step_of(work), None, masked(str(reason), _hidden(work)))
-    settled = settle(work, done)
-    if settled is not done and done.commit is not None:
-        await done.commit.close()
-    return settled
+        settled = settle(work, done)
+        if isinstance(settled, StepResult):
+            await _commit(work, settled, turn)
+            return Done(is_written=True)
+    except NOT_THE_STEPS:
+        raise
+    except Exception as error:
+        settled = settle(work, failed(work, work.took_too_long if work.within.has_expired else error))
+    finally:
+        if unit is not None:
+            await unit.close()
+    return settled if isinstance(settled, Paused) else Done(data=packet_of(settled))
+
+
+async def _perform(work: StepWork[Any], perform: PerformStep) -> StepResult | Paused:
+    try:
+        return await perform(work)
+    except CallPaused as waits:
+        return waits.paused
+
+
+async def _commit(work: StepWork[Any], done: StepResult, turn: Work) -> None:
+    """Write the packet with the step's database work: in one transaction where the log can (F7)."""
+    unit, data = done.commit, work.services.data
+    joins = data is not None and data.shares_log
+    if unit is not None and not joins:
+        await unit.commit_alone()
+    await turn.write(ev.EV_PACKET, packet_of(done), within=unit if joins else None)
 
 
 async def _holds(when: str, context: JsonObject) -> bool:

@@ -11,15 +11,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from turnline.agent.timeouts import within
 from turnline.core import event_types as ev
+from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.json import normalised, size_of
 from turnline.core.lifecycle import CANCELLED
-from turnline.core.state import EVENT, PERSON, STUCK, Question, State, WorkflowState
+from turnline.core.state import CHILDREN, EVENT, PERSON, STUCK, USER_KEY, Question, State, WorkflowState
 from turnline.errors import (
+    ChannelPruned,
     ChannelQuarantined,
     NotDue,
     NotStuck,
@@ -34,10 +37,37 @@ from turnline.flow.context import from_outside
 from turnline.flow.definition.flow import Flow, digest
 from turnline.flow.driver import Driver
 from turnline.flow.run import RunKnob, first_private, request_for, run_knob
-from turnline.flow.verdict import Verdict, stuck_error, verdict
+from turnline.flow.verdict import (
+    FILTERS,
+    STATUSES,
+    RunError,
+    RunStatus,
+    Verdict,
+    row_status,
+    stuck_error,
+    verdict,
+)
+from turnline.log.walks import EVERY, list_rows, narrow, read_page
 from turnline.threads import off_the_loop
 
-_PAGE: Final = 256
+RETRY_OF: Final = "retry_of"
+"""The label of a run that continues another one: that one's id."""
+
+
+class ListedRun(Struct, frozen=True):
+    """A run in a list."""
+
+    row: ChannelRow
+    status: RunStatus
+    error: RunError | None
+
+
+class RunPage(Struct, frozen=True):
+    """Some runs, the newest first."""
+
+    runs: list[ListedRun]
+    next: str | None
+    """What the next page comes after; None at the end."""
 
 
 class Runs:
@@ -94,6 +124,8 @@ class Runs:
         """Return what the run's channel adds up to. Raises `UnknownRun` for what is no run."""
         try:
             state = await self._hub.state(run_id)
+        except ChannelPruned as error:
+            raise UnknownRun(run_id) from error
         except (UnknownChannel, ChannelQuarantined):
             raise UnknownRun(run_id) from None
         is_ours = state.creator_id == self._driver.agent_id and run_knob(state) is not None
@@ -132,25 +164,34 @@ class Runs:
                     return await self.verdict_of(state)
                 await bell.wait(seen)
 
-    async def runs(
-        self, *, flow: str | None = None, status: str | None = None, after: str = "", limit: int = 50
-    ) -> list[WorkflowState]:
-        """Return top-level runs after the id `after`, which sorts by time; of one flow or status if given."""
-        found: list[WorkflowState] = []
-        while len(found) < limit:
-            heads = await self._hub.log.channels(after=after, limit=_PAGE)
-            for head in heads:
-                after = head.channel_id
-                with suppress(UnknownRun):
-                    state = await self.state(head.channel_id)
-                    is_wanted = flow in (None, state.spec.labels.get("flow"))
-                    if state.spec.parent_id is not None or not is_wanted:
-                        continue
-                    if status in (None, (await self.verdict_of(state)).status):
-                        found.append(state)
-            if len(heads) < _PAGE:
-                break
-        return found[:limit]
+    async def page(
+        self, where: ChannelFilter = EVERY, *, status: str = "", after: str = "", limit: int = 50
+    ) -> RunPage:
+        """Return top-level runs, the newest first: all, or those of a filter and a status.
+
+        The index answers (Y7). Only failed and stuck runs that are listed are read, to say why. `after` is
+        the `next` of the page before. Raises `BadQuery`, and `UnknownName` for a status that there is not.
+        """
+        if status not in FILTERS:
+            raise UnknownName("status", status, STATUSES)
+
+        async def fits(row: ChannelRow) -> bool:
+            is_ours = row.creator_id == self._driver.agent_id
+            return is_ours and status in ("", await self._status_of(row))
+
+        page = await read_page(
+            self._hub.lines, narrow(where, FILTERS[status]), after=after, limit=limit, fits=fits
+        )
+        return RunPage([await self.listed(row) for row in page.rows], page.next)
+
+    async def listed(self, row: ChannelRow) -> ListedRun:
+        """Return what a list shows of a run."""
+        status, error = await self._status_of(row), None
+        if status in ("failed", "stuck"):
+            error = RunError(type=row.close_code or status, message="", step=row.last_speaker_id or None)
+            with suppress(UnknownRun):
+                error = (await self.verdict(row.channel_id)).error
+        return ListedRun(row, status, error)
 
     async def lines(self, run_id: str, *, after: int = 0) -> list[Envelope]:
         """Return the run's lines behind `after`. They hold private keys; `flow.events` shows them."""
@@ -161,16 +202,11 @@ class Runs:
         return await self._hub.wait_beyond(run_id, seq)
 
     async def cancel(self, run_id: str, *, by: str = "") -> None:
-        """Close the run and its whole tree. Raises `RunConflict` if it is over.
-
-        The run closes first, so nothing can be started below it any more.
-        """
+        """Close the run and its whole tree. Raises `RunConflict` if it is over."""
         state = await self.state(run_id)
         if state.is_over:
             raise RunConflict(run_id, because="is over")
-        below = self._hub.tree.open_below(run_id)
-        await self._hub.write(run_id, ev.EV_CHANNEL_CLOSED, {"reason": CANCELLED, "by": by or "operator"})
-        await self._hub.tree.close(below)
+        await self._hub.tree.end(run_id, reason=CANCELLED, by=by or "operator")
 
     async def retry(self, run_id: str, *, step: str | None = None, user_id: str | None = None) -> str:
         """Resume a stuck run, or start one that continues from a step of a run that is over.
@@ -196,12 +232,12 @@ class Runs:
             raise RunConflict(run_id, because=f"is part of the run {top!r}; retry that one")
         flow = await self._driver.definitions.get(knob.digest)
         before = await self._before(state, step)
-        private = {key: value for key, value in before.private_vars.items() if key != "_user_id"}
-        private |= {} if user_id is None else {"_user_id": user_id}
+        private = {key: value for key, value in before.private_vars.items() if key != USER_KEY}
+        private |= {} if user_id is None else {USER_KEY: user_id}
         is_untrusted = not await self._driver.is_trusted(state)
-        knob = msgspec.structs.replace(knob, private=private, retry_of=run_id, is_untrusted=is_untrusted)
+        knob = replace(knob, private=private, retry_of=run_id, is_untrusted=is_untrusted)
         start = before.expected_next_speaker or ""
-        labels = {**state.spec.labels, "retry_of": run_id}
+        labels = {**state.spec.labels, RETRY_OF: run_id}
         request = request_for(flow, knob, before.context_vars, labels=labels, start=start)
         return await self._driver.open(request)
 
@@ -248,12 +284,28 @@ class Runs:
                 found += await self._stuck_below(await self.state(child))
         return found
 
+    async def _status_of(self, row: ChannelRow) -> RunStatus:
+        """Return where a run stands. It is read only if the index knows of a stuck channel below it."""
+        status = row_status(row)
+        if status != "waiting" or not row.waits_for_children or not await self._has_stuck_below(row):
+            return status
+        with suppress(UnknownRun):
+            return (await self.verdict(row.channel_id)).status
+        return status
+
+    async def _has_stuck_below(self, row: ChannelRow) -> bool:
+        where = ChannelFilter(parent_id=row.channel_id, is_closed=False)
+        if await self._hub.lines.rows(replace(where, waiting_for=[STUCK]), limit=1):
+            return True
+        below = await list_rows(self._hub.lines, replace(where, waiting_for=[CHILDREN]))
+        return any([await self._has_stuck_below(one) for one in below])
+
     async def _waits(self, state: State, patience: float | None) -> bool:
         """Whether the run waits for somebody, or for longer than a caller does."""
         pause = state.pause
         if pause is None:
             return bool(await self.open_questions(state))
-        if pause.reason == "children":
+        if pause.reason == CHILDREN:
             below = [await self._hub.state(one) for one in pause.children]
             waiting = [await self._waits(one, patience) for one in below if not one.is_over]
             return bool(waiting) and all(waiting)

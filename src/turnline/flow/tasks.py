@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from turnline.core import event_types as ev
-from turnline.core.channel import ChannelState
+from turnline.core.channel import ChannelFilter
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.json import normalised
 from turnline.core.state import PERSON, State
@@ -19,6 +19,7 @@ from turnline.flow.run import run_knob, step_of, steps_at
 from turnline.flow.runs import Runs
 from turnline.flow.steps.human import read_answer
 from turnline.flow.task import ANSWER, Task, form_of, question_of, question_task, run_of, task_of
+from turnline.log.walks import list_rows
 
 
 class Tasks:
@@ -32,9 +33,10 @@ class Tasks:
     async def list(self, *, groups: Sequence[str] | None = None) -> list[Task]:
         """Return what waits for a person: all of it, or what these groups may answer."""
         found: list[Task] = []
-        for one in await self._hub.list_channels(agent_id=self._driver.agent_id, state=ChannelState.ACTIVE):
-            with suppress(UnknownRun):  # A channel that others opened is not asked for tasks.
-                found += await self._tasks(await self._runs.state(one.channel_id))
+        for row in reversed(await list_rows(self._hub.lines, ChannelFilter(waiting_for=[PERSON]))):
+            if row.creator_id == self._driver.agent_id:  # A channel that others opened is not asked.
+                with suppress(UnknownRun):
+                    found += await self._tasks(await self._runs.state(row.channel_id))
         return [task for task in found if _is_for(task.group, groups)]
 
     async def of_run(self, run_id: str) -> Sequence[Task]:

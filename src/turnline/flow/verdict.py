@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import Final, Literal, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.envelope import JsonObject
 from turnline.core.lifecycle import CANCELLED
 from turnline.core.router import OUT_OF_STEPS
-from turnline.core.state import WorkflowState, has_open_question
+from turnline.core.state import CHILDREN, STUCK, WorkflowState, has_open_question
 from turnline.flow.context import public
 
 COMPLETED: Final = "completed"
@@ -25,7 +27,19 @@ TURN_STUCK: Final = "turn_stuck"
 """A step that ended its process again and again waits for an operator's retry (N3)."""
 
 RunStatus = Literal["running", "waiting", "stuck", "succeeded", "failed"]
-STATUSES: Final = get_args(RunStatus)
+STATUSES: Final[tuple[RunStatus, ...]] = get_args(RunStatus)
+
+_RUNS: Final = ChannelFilter(is_run=True)
+_OPEN_RUNS: Final = ChannelFilter(is_run=True, is_closed=False)
+FILTERS: Final[dict[str, ChannelFilter]] = {
+    "": _RUNS,
+    "running": replace(_OPEN_RUNS, is_waiting=False),
+    "waiting": replace(_OPEN_RUNS, is_waiting=True),
+    "stuck": replace(_OPEN_RUNS, waiting_for=[STUCK, CHILDREN]),
+    "succeeded": ChannelFilter(is_run=True, is_closed=True, close_codes=[COMPLETED]),
+    "failed": ChannelFilter(is_run=True, is_closed=True, but_close_codes=[COMPLETED]),
+}
+"""Status -> what the index is asked for; "": every run. A run that waits for a stuck one is stuck as well."""
 
 
 class RunError(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -59,6 +73,15 @@ def verdict(state: WorkflowState) -> Verdict:
         given = state.private_vars.get("_response_status")
         return Verdict(status="succeeded", data=data, http_status=given if isinstance(given, int) else 200)
     return Verdict(status="failed", data=data, error=_error(state))
+
+
+def row_status(row: ChannelRow) -> RunStatus:
+    """Return where a run stands, as the index has it. It knows nothing of stuck runs below."""
+    if row.is_closed:
+        return "succeeded" if row.close_code == COMPLETED else "failed"
+    if row.waiting_for == STUCK:
+        return "stuck"
+    return "waiting" if row.waiting_for else "running"
 
 
 def public_error(state: WorkflowState, told: Verdict, *, reference: str) -> RunError | None:

@@ -123,6 +123,10 @@ class StepChildren(Protocol):
         """Open a conversation between registered agents."""
         ...
 
+    def id_of(self, place: str) -> str:
+        """Return the id of the child at a place."""
+        ...
+
     async def state(self, place: str) -> State | None:
         """Return the child's state, or None if there is no child at this place."""
         ...

@@ -17,6 +17,7 @@ from turnline.core import event_types as ev
 from turnline.core.envelope import Envelope
 from turnline.hub.timers import Clock, NewId
 from turnline.log.base import Bell, Log
+from turnline.log.pruning import Pruned
 from turnline.log.system_channel import SystemChannel, SystemLine
 
 logger = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ AUDIT_CHANNEL: Final = "_audit"
 _LINES_PER_APPEND: Final = 256
 MAX_PENDING_LINES: Final = 10_000
 """Lines kept while the log cannot be written; what comes beyond them is counted, and the count is told."""
+PRUNED_NAMED: Final = 100
+"""Top channels of pruned trees that one line names."""
 AUDITED: Final = {
     ev.EV_CHANNEL_OPENED: "channel_opened",
     ev.EV_CHANNEL_FORKED: "channel_forked",
@@ -74,6 +77,12 @@ class AuditLog:
             facts = {key: value for key, value in envelope.event_data.items() if key in _AUDITED_FACTS}
             what = AUDITED[envelope.event_type]
             self.note(what, channel_id=envelope.channel_id, seq=envelope.seq, **facts)
+
+    def note_pruned(self, done: Pruned, before: datetime) -> None:
+        """Write down what was pruned (Y3)."""
+        facts = {"trees": done.trees[:PRUNED_NAMED], "channels": done.channels, "records": done.records}
+        at = before.isoformat(timespec="seconds")
+        self.note("pruned", closed_before=at, archive=done.archive, **facts)
 
     async def flush(self) -> None:
         """Wait until everything noted so far is on the log."""

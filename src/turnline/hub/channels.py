@@ -7,6 +7,9 @@ Rule 2: a channel that cannot be read is quarantined: touching it raises, and
 every other channel works. The first touch finds out.
 
 Rule 3: everything in an entry is computed from the log. Forgetting one costs a read.
+
+Rule 4: memory that turns have used and freed goes back to the system. The allocator of glibc keeps it by
+itself: a small thing that stays in use above it is enough.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ from asyncio import Future, Task
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, Final
+from functools import lru_cache, partial
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Struct
@@ -31,13 +34,14 @@ from turnline.core.fold import FOLD_VERSION
 from turnline.core.state import State
 from turnline.errors import (
     BadSpec,
+    ChannelPruned,
     ChannelQuarantined,
     CorruptRecord,
     LogUnavailable,
     UnknownChannel,
     UnknownName,
 )
-from turnline.log.base import Bell, Log, Snapshots
+from turnline.log.base import Bell, Log, Prunes, Snapshots
 from turnline.log.joined import Transaction
 
 RECENT_ENVELOPES: Final = 64
@@ -95,7 +99,9 @@ class Entry:
         self.bell = Bell()
         self.counted_bytes = 0
         """What the cache counts for it."""
-        self._recent: deque[tuple[int, bytes]] = deque()
+        self.passed_bytes = 0
+        """Of lines that came since the cache looked last."""
+        self._recent: list[tuple[int, bytes]] = []  # An empty deque takes 600 bytes more.
         self._recent_bytes = 0
         self._state_bytes = 0
         self._new_bytes = 0
@@ -138,7 +144,7 @@ class Entry:
     def advance(self, state: State, envelopes: Iterable[Envelope]) -> None:
         """Take over what is on the log now, and wake whoever waits for it."""
         self.state, self.is_over = state, state.is_over
-        self._remember(envelopes)
+        self._remember(codec.encode_all(envelopes))
         if self._new_bytes > max(self._state_bytes, MEASURED_BYTES):
             self.measure(len(msgspec.json.encode(state)))
         self.bell.ring()
@@ -160,17 +166,22 @@ class Entry:
         self._recent.clear()
         self._recent_bytes = 0
 
-    def _remember(self, envelopes: Iterable[Envelope]) -> None:
-        for seq, encoded in codec.encode_all(envelopes):
+    def _remember(self, lines: Iterable[tuple[int, bytes]]) -> None:
+        for seq, encoded in lines:
             body = bytes(memoryview(encoded))  # A copy: the encoder's own has up to 1.5 times the memory.
             self._recent.append((seq, body))
             self._recent_bytes += len(body)
             self._new_bytes += len(body)
+            self.passed_bytes += len(body)
         while len(self._recent) > RECENT_ENVELOPES or self._recent_bytes > RECENT_BYTES:
-            self._recent_bytes -= len(self._recent.popleft()[1])
+            self._recent_bytes -= len(self._recent.pop(0)[1])
 
 
 CACHE_BYTES: Final = 64 * 1024 * 1024
+GIVE_BACK_BYTES: Final = 16 * 1024 * 1024
+"""Lines that pass before memory is given back. A turn uses several times the bytes of the lines it reads."""
+GIVE_BACK_SECONDS: Final = 5.0
+"""Between two times at least: giving back 100 MB takes 20 ms."""
 LOOKS_PER_ENTRY: Final = 32
 """So many are looked at to find some to forget: where more are in use than fit, none pays for all of them."""
 SNAPSHOT_EVERY: Final = 256
@@ -196,6 +207,7 @@ class Channels:
         *,
         cache_bytes: int = CACHE_BYTES,
         on_quarantine: Callable[[str, Exception], None] | None = None,
+        trim: Callable[[], None] | None = None,
     ) -> None:
         self.quarantined: dict[str, Exception] = {}
         """The channels that are known to be damaged; one that was not touched is not among them."""
@@ -204,6 +216,7 @@ class Channels:
         self._snapshots = log if isinstance(log, Snapshots) else None
         self.adapters = adapters
         self._cache_bytes = cache_bytes
+        self._trim = trim or trim_heap
         self._bytes = 0
         """Of all entries, as they were counted when they were last used."""
         self._open: OrderedDict[str, Entry] = OrderedDict()
@@ -213,6 +226,9 @@ class Channels:
         self._wanted: Counter[str] = Counter()
         """Channel -> how many wait until it is read. Until they have it, it is not forgotten again."""
         self._saving: set[asyncio.Task[None]] = set()
+        self._passed_bytes = 0
+        """Of lines since memory was given back."""
+        self._giving_back: asyncio.TimerHandle | None = None
         self._told: dict[str, int] = {}
         """Open channel that is not in memory -> the `told_seq` that its entry gets."""
 
@@ -230,6 +246,10 @@ class Channels:
         self._bytes += entry.counted_bytes
         for entries in (self._over, self._open):
             self._forget_idle(entries, entry.channel_id)
+        self._passed_bytes += entry.passed_bytes
+        entry.passed_bytes = 0
+        if self._passed_bytes >= GIVE_BACK_BYTES and self._giving_back is None:
+            self._give_back_later()
 
     def _forget_idle(self, entries: OrderedDict[str, Entry], but: str) -> None:
         for _ in range(min(LOOKS_PER_ENTRY, len(entries))):
@@ -242,6 +262,16 @@ class Channels:
             self._remove(name)
             if not oldest.is_over:
                 self._told[name] = oldest.told_seq
+
+    def _give_back_later(self) -> None:
+        self._passed_bytes = 0
+        self._giving_back = asyncio.get_running_loop().call_later(GIVE_BACK_SECONDS, self._give_back)
+
+    def _give_back(self) -> None:
+        self._giving_back = None
+        self._trim()
+        if self._passed_bytes:  # The last time comes when it is quiet.
+            self._give_back_later()
 
     def _remove(self, channel_id: str) -> None:
         entry = self._open.pop(channel_id, None) or self._over.pop(channel_id, None)
@@ -357,6 +387,8 @@ class Channels:
 
     async def settle(self) -> None:
         """Wait for the snapshots that are being saved."""
+        if self._giving_back is not None:
+            self._giving_back.cancel()
         while self._saving:
             await asyncio.wait(set(self._saving))
 
@@ -392,6 +424,8 @@ class Channels:
         envelopes = self._log.read(channel_id)
         first = await anext(envelopes, None)
         if first is None:
+            if isinstance(self._log, Prunes) and await self._log.tombstone(channel_id) is not None:
+                raise ChannelPruned(channel_id)
             raise UnknownChannel(channel_id)
         adapter, state = self.begin(first)
         entry = Entry(adapter, state)
@@ -421,3 +455,20 @@ class Channels:
         entry.snapshot_seq = seq
         entry.measure(len(snapshot.state))
         return entry
+
+
+def trim_heap() -> None:
+    """Give free memory back to the system, where the allocator can be asked to (glibc)."""
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@lru_cache(maxsize=1)
+def _malloc_trim() -> Callable[[int], int] | None:
+    import ctypes  # noqa: PLC0415  Few programs come here.
+
+    try:
+        return cast("Callable[[int], int]", ctypes.CDLL(None).malloc_trim)
+    except (OSError, AttributeError):
+        return None

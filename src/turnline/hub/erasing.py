@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnline.core import event_types as ev
-from turnline.core.codec import is_code, without_content
+from turnline.core.codec import is_code, ranges, without_content
 from turnline.core.envelope import SCHEMA_VERSION, Envelope
 from turnline.core.parts import files_of
 from turnline.core.state import State
@@ -78,6 +78,11 @@ class Erasing:
         for one in reversed(tree):
             done[one] = await self._erase(one, uses, by=by, reason=reason, lines=lines)
         return Erasure(channels={name: count for name, count in done.items() if count})
+
+    def forget(self, channel_id: str) -> None:
+        """Forget what is in memory of a channel that was erased, or pruned (Y3)."""
+        self._channels.forget(channel_id)
+        self._hub.tree.forget(channel_id)
 
     async def _refuse_open_above(self, state: State) -> None:
         below = state
@@ -177,8 +182,7 @@ class Erasing:
         state = reduce(adapter.fold, left[1:], state)
         row = row_for(adapter, state)
         await self._hub.lines.erase(channel_id, note, after=note.seq - 1, row=row, blobs=blobs)
-        self._channels.forget(channel_id)
-        self._hub.tree.forget(channel_id)
+        self.forget(channel_id)
         self._hub.audit_log.note("erased", channel_id=channel_id, seq=note.seq)
 
     def _note(self, last: Envelope, seqs: list[int], *, by: str, reason: str) -> Envelope:
@@ -201,17 +205,6 @@ class Erasing:
             if first <= inherited:
                 because = f"its first {inherited} lines are those of the channel it is a fork of; erase those"
                 raise EraseRefused(channel_id, because=because)
-
-
-def ranges(seqs: Sequence[int]) -> list[Range]:
-    """Return ascending numbers as ranges: 4, 7, 8, 9 is (4, 4), (7, 9)."""
-    found = list[Range]()
-    for seq in seqs:
-        if found and found[-1][1] == seq - 1:
-            found[-1] = (found[-1][0], seq)
-        else:
-            found.append((seq, seq))
-    return found
 
 
 def _open(open_one: str, channel_id: str) -> str:

@@ -44,6 +44,7 @@ class Following:
         clock: Clock,
         found: Callable[[Entry], None],
         is_open: Callable[[str], bool],
+        pruned: Callable[[str], None],
     ) -> None:
         self._log = log
         self._channels = channels
@@ -56,6 +57,8 @@ class Following:
         """Told of a channel that was not in memory, or that nobody has been told of."""
         self._is_open = is_open
         """Says whether this hub knows a channel as open."""
+        self._pruned = pruned
+        """Forgets a channel that is not on the log any more."""
 
     async def run(self, position: int) -> None:
         """Follow what stands behind `position`; while the log cannot be read, try again."""
@@ -83,6 +86,8 @@ class Following:
     async def _look(self, head: Head) -> None:
         if head.channel_id == DIRECTORY_CHANNEL:
             await self._directory.hydrate()
+        elif head.is_pruned:
+            self._pruned(head.channel_id)
         elif not head.channel_id.startswith("_"):
             await self._opening.settled(head.channel_id)
             entry = self._channels.cached(head.channel_id)

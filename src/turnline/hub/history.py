@@ -164,6 +164,7 @@ class History:
     async def _check(self, channel_id: str, seq: int) -> None:
         head = None if channel_id.startswith("_") else await self._lines.head(channel_id)
         if head is None:
+            await self._channels.get(channel_id)  # It says whether the channel was pruned.
             raise UnknownChannel(channel_id)
         if not 1 <= seq <= head.seq:
             raise UnknownName("line", str(seq), (f"1 to {head.seq}",), do=f"That is all of {channel_id!r}.")

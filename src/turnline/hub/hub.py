@@ -23,13 +23,7 @@ from turnline import tracing
 from turnline.core import event_types as ev
 from turnline.core.adapter import AnyAdapter
 from turnline.core.adapters import built_in
-from turnline.core.channel import (
-    ChannelMetadata,
-    ChannelRow,
-    ChannelSpec,
-    ChannelState,
-)
-from turnline.core.claims import LEASE_SECONDS
+from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState
 from turnline.core.codec import encode as encode_line
 from turnline.core.directory import DIRECTORY_CHANNEL, RECLAIMED
 from turnline.core.envelope import Draft, Envelope, JsonObject
@@ -44,7 +38,7 @@ from turnline.core.governance import (
 )
 from turnline.core.graph import TransitionGraph
 from turnline.core.json import size_of
-from turnline.core.state import State, metadata_of
+from turnline.core.state import LEASE_SECONDS, State, metadata_of
 from turnline.core.variables import MAX_CONTEXT_BYTES
 from turnline.core.views import unclaimed_floor
 from turnline.errors import (
@@ -81,6 +75,7 @@ from turnline.log.base import Log
 from turnline.log.forks import reading, with_forks
 from turnline.log.joined import Transaction
 from turnline.log.rows import rebuild_rows
+from turnline.log.walks import EVERY, STATUSES, has_status, list_rows
 from turnline.threads import off_the_loop
 
 logger = logging.getLogger(__name__)
@@ -156,7 +151,8 @@ class Hub:
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
         self.files = Files(self, options)
-        self.erase = Erasing(self, self._channels).erase
+        erasing = Erasing(self, self._channels)
+        self.erase, self.forget_pruned = erasing.erase, erasing.forget
         self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire, self.files)
         lease_seconds, process = options.get("lease_seconds", LEASE_SECONDS), options.get("process", worker)
         self.turns = Turns(self, lease_seconds=lease_seconds, process=process)
@@ -409,17 +405,29 @@ class Hub:
         state: ChannelState | str | None = None,
         waiting_for: str | None = None,
     ) -> list[ChannelMetadata]:
-        """List channels: all, or those of one participant, one status, or one kind of pause (`"stuck"`)."""
+        """List channels, the oldest first: all, or those of one participant (by id or name), status or pause.
+
+        The index chooses them (Y7); those that are listed are read. For pages see `log.walks`.
+        """
         self._check_open()
-        wanted = None if state is None else ChannelState(state)
-        closed = None if wanted is None else wanted in (ChannelState.CLOSED, ChannelState.EXPIRED)
+        status = "" if state is None else ChannelState(state).value
+        where = STATUSES[status] if status else EVERY
+        if waiting_for is not None:
+            where = msgspec.structs.replace(where, waiting_for=[waiting_for])
+        if agent_id is not None:
+            where = msgspec.structs.replace(where, participants=await self.find_ids([agent_id]))
         found = []
-        for head in await self.lines.channels(closed=closed):
-            if head.channel_id.startswith(OWN_PREFIX):
-                continue
-            with suppress(ChannelQuarantined):
-                found.append(metadata_of(await self.state(head.channel_id)))
-        return [one for one in found if _matches(one, agent_id, wanted, waiting_for)]
+        for row in reversed(await list_rows(self.lines, where)):
+            if has_status(row, status):
+                with suppress(ChannelQuarantined, UnknownChannel):
+                    found.append(metadata_of(await self.state(row.channel_id)))
+        return found
+
+    async def find_ids(self, names: Iterable[str]) -> list[str]:
+        """Return the participant ids of these names. One that is not registered is taken for an id."""
+        await self._directory.learn(wanted := list(names))
+        known = {one: self._directory.known.find(one) for one in wanted}
+        return [name if found is None else found.agent_id for name, found in known.items()]
 
     # Time.
 
@@ -482,6 +490,7 @@ class Hub:
                 clock=self.clock,
                 found=self._found,
                 is_open=self._open.__contains__,
+                pruned=self.forget_pruned,
             )
             self._tasks.append(asyncio.create_task(following.run(position)))
 
@@ -691,10 +700,3 @@ async def _compile_aside(graph: object) -> None:
     if isinstance(graph, dict):
         with suppress(Exception):  # The next reader of the graph says what is wrong with it.
             await asyncio.to_thread(TransitionGraph.loads, graph)
-
-
-def _matches(
-    channel: ChannelMetadata, agent_id: str | None, status: ChannelState | None, waiting_for: str | None
-) -> bool:
-    is_member = agent_id is None or any(agent_id in (one.agent_id, one.name) for one in channel.participants)
-    return is_member and status in (None, channel.status) and waiting_for in (None, channel.waiting_for)

@@ -13,10 +13,12 @@ from contextlib import suppress
 from msgspec import Struct
 
 from turnline.core import event_types as ev
+from turnline.core.channel import ChannelFilter
 from turnline.core.envelope import Envelope
 from turnline.core.study.tasks import Task, fold_task
 from turnline.errors import CorruptRecord
 from turnline.log.base import Log
+from turnline.log.walks import list_rows
 
 
 class Observed(Struct, frozen=True, kw_only=True):
@@ -31,10 +33,9 @@ class Observed(Struct, frozen=True, kw_only=True):
 async def observed(log: Log, agent_id: str) -> Observed:
     """Count what is on the log. Reads every channel that `agent_id` takes part in, from its first line."""
     seen: Counter[str] = Counter()
-    for head in await log.channels():
-        if not head.channel_id.startswith("_"):  # The hub's own.
-            with suppress(CorruptRecord):  # What stands before the damage counts.
-                await _count(seen, log, head.channel_id, agent_id)
+    for row in await list_rows(log, ChannelFilter(participants=[agent_id])):
+        with suppress(CorruptRecord):  # What stands before the damage counts.
+            await _count(seen, log, row.channel_id, agent_id)
     return Observed(**seen)
 
 
@@ -42,8 +43,6 @@ async def _count(seen: Counter[str], log: Log, channel_id: str, agent_id: str) -
     tasks: dict[str, Task] = {}
     try:
         async for envelope in log.read(channel_id):
-            if envelope.event_type == ev.EV_CHANNEL_INVITE and not _takes_part(envelope, agent_id):
-                return
             fold_task(tasks, envelope)
             seen.update(_turn(envelope, agent_id))
     finally:
@@ -58,8 +57,3 @@ def _turn(envelope: Envelope, agent_id: str) -> list[str]:
     is_own = envelope.event_type in ev.SUBSTANTIVE and envelope.sender_id == agent_id
     is_turn = envelope.decision is not None and envelope.decision.by.kind != "initial"
     return ["turns"] if is_own and is_turn else []
-
-
-def _takes_part(invitation: Envelope, agent_id: str) -> bool:
-    members = invitation.event_data.get("participants", [])
-    return any(member.get("agent_id") == agent_id for member in members)

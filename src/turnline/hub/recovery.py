@@ -23,14 +23,13 @@ from turnline.hub.channels import Channels
 from turnline.hub.delivery import Delivery
 from turnline.hub.retry import retry
 from turnline.log.base import Head
+from turnline.log.walks import list_rows
 
 if TYPE_CHECKING:
     from turnline.hub.hub import Hub
 
 READ_AT_ONCE: Final = 16
 """Channels that are read together for a participant that attaches."""
-ROWS_PER_PAGE: Final = 1_000
-"""Rows of the index that are read at once when the hub is opened."""
 
 
 class Recovery:
@@ -52,12 +51,8 @@ class Recovery:
 
     async def list_open(self, heads: Sequence[Head]) -> list[ChannelRow]:
         """Return the rows of the open channels, the oldest first. One that has no row is read."""
-        rows, after, is_last = dict[str, ChannelRow](), None, False
-        while not is_last:
-            where = ChannelFilter(is_closed=False)
-            page = await self._hub.lines.rows(where, after=after, limit=ROWS_PER_PAGE)
-            rows |= {row.channel_id: row for row in page}
-            after, is_last = page[-1] if page else None, len(page) < ROWS_PER_PAGE
+        listed = await list_rows(self._hub.lines, ChannelFilter(is_closed=False))
+        rows = {row.channel_id: row for row in listed}
         for head in heads:
             if not _is_current(rows.get(head.channel_id), head):
                 with suppress(UnknownChannel, ChannelQuarantined):

@@ -110,7 +110,7 @@ class Seat:
         self._has_left = False
         self.registration = registration
         self.agent_id = registration.agent_id
-        self.worker = worker or hub.turns.process.join(f"{registration.agent_id}-{hub.new_id()[-8:]}")
+        self.worker = worker or hub.turns.process.join(hub.new_id()[-8:])
 
     @property
     def _hub(self) -> Hub:
@@ -300,35 +300,22 @@ class Seat:
         """Return whether the worker of a turn gets a line: the hub's, and what it or the speaker may see."""
         return line.sender_id == ev.HUB or visible_to(line, speaker) or visible_to(line, self.agent_id)
 
-    async def write(
-        self,
-        channel_id: str,
-        claim: Claim,
-        event_type: str,
-        data: JsonObject,
-        *,
-        audience: list[str] | None = None,
-        within: Transaction | None = None,
-        envelope_id: str = "",
-    ) -> None:
+    async def write(self, channel_id: str, draft: Draft, *, within: Transaction | None = None) -> None:
         """Write a line of a turn that this participant takes, for itself or for one that it plays.
 
         A sign of life is not written where no other process looks for one. What the turn has come to is
         written until the log takes it, or it would be done twice; with a transaction it is rolled back.
         """
+        event_type = draft.event_type
         is_hubs = event_type in TURN_LINES
         if not is_hubs and event_type not in OWN_LINES:
             expected = f"a line of a turn: {', '.join(sorted(TURN_LINES | OWN_LINES))}"
             raise BadDraft("event_type", found=repr(event_type)[:80], expected=expected)
-        draft = Draft(
-            envelope_id=envelope_id or self._hub.new_id(),
-            sender_id=ev.HUB if is_hubs else claim.agent_id,
-            event_type=event_type,
-            event_data=data if event_type != ev.EV_TURN_FAILED else _failure(claim, data),
-            audience=[] if is_hubs and event_type != ev.EV_TURN_FAILED else audience,
-            claim=claim.seq,
-            claimant=self.agent_id,
-        )
+        draft = replace(draft, envelope_id=draft.envelope_id or self._hub.new_id(), claimant=self.agent_id)
+        if event_type == ev.EV_TURN_FAILED:
+            draft = replace(draft, sender_id=ev.HUB, event_data=_failure(draft))
+        elif is_hubs:
+            draft = replace(draft, sender_id=ev.HUB, audience=[])
         if event_type == ev.EV_TURN_RENEWED and not self._hub.follows:
             check_claim(await self._hub.state(channel_id), draft)
             return
@@ -371,9 +358,9 @@ class Seat:
             raise NotParticipant(entry.channel_id, sender=self.agent_id, participants=names)
 
 
-def _failure(claim: Claim, data: JsonObject) -> JsonObject:
+def _failure(draft: Draft) -> JsonObject:
     """Return why a turn failed. Only the hub says that participants are absent."""
-    return {"agent_id": claim.agent_id, "error": data.get("error", {})}
+    return {"agent_id": draft.sender_id, "error": draft.event_data.get("error", {})}
 
 
 def _peer(one: Registration) -> Peer:

@@ -29,6 +29,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
+from turnline.core.codec import write_id
 from turnline.core.envelope import Envelope
 from turnline.core.expectations import Deadline
 from turnline.core.state import State
@@ -67,9 +68,6 @@ NewId = Callable[[], str]
 
 _CHANCE_BITS: Final = 80
 _SECRET_BYTES: Final = 16
-_DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
-_PAIRS: Final = [first + second for first in _DIGITS for second in _DIGITS]
-_SHIFTS: Final = range(120, -1, -10)
 
 
 def sortable_ids(clock: Clock) -> NewId:
@@ -82,15 +80,9 @@ def sortable_ids(clock: Clock) -> NewId:
         value = (milliseconds << _CHANCE_BITS) | secrets.randbits(_CHANCE_BITS)
         # Two ids of one millisecond, or a clock set back: count on from the last one.
         last = value if value > last else last + 1
-        return _write_base32(last)
+        return write_id(last)
 
     return new_id
-
-
-def _write_base32(number: int) -> str:
-    """Return 128 bits as 26 digits that sort as the numbers do; two digits at a time, for speed."""
-    number <<= 2  # 26 digits have 130 bits.
-    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
 
 
 def secret_id() -> str:

@@ -217,6 +217,16 @@ class Tree:
             return found.is_over and found.spec.parent_id == parent_id
         return False
 
+    async def end(self, channel_id: str, *, reason: str, by: str) -> tuple[Envelope, ...]:
+        """Close a channel, and what is open below it. Raises `ChannelClosed`. Return the lines that close it.
+
+        The channel closes first, so nothing can be opened below it any more.
+        """
+        below = self.open_below(channel_id)
+        lines = await self._hub.write(channel_id, ev.EV_CHANNEL_CLOSED, {"reason": reason, "by": by})
+        await self.close(below)
+        return lines
+
     async def close_if_cut_off(self, channel_id: str) -> bool:
         """Close the channel if one above has closed or the turn it is below has ended; return whether so."""
         state = await self._hub.state(channel_id)

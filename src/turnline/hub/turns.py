@@ -31,11 +31,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from turnline.core import event_types as ev
-from turnline.core.claims import LEASE_SECONDS, MAX_CLAIMS
+from turnline.core.claims import MAX_CLAIMS
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.event_types import EV_TURN_CLAIMED
 from turnline.core.fold import SUSPECT_CLAIMS
-from turnline.core.state import Claim, State
+from turnline.core.state import LEASE_SECONDS, Claim, State
 from turnline.core.views import Floor
 from turnline.errors import ClaimLost, NotStuck, TurnTaken
 from turnline.hub import worker
@@ -106,12 +106,7 @@ class Turns:
             return state.claim
         if self._hub.follows:
             self._let_others(state, agent_id, worker)
-        data: JsonObject = {
-            "agent_id": agent_id,
-            "worker": worker,
-            "turn": turn,
-            "lease_seconds": self._lease_seconds,
-        }
+        data = self._claim_data(agent_id, worker, turn)
         if alone:
             data["alone"] = True
         if state.claim is not None and self._can_replace(state):
@@ -141,17 +136,19 @@ class Turns:
             alone=alone,
         )
 
+    def _claim_data(self, agent_id: str, worker: str, turn: int) -> JsonObject:
+        data: JsonObject = {"agent_id": agent_id, "worker": worker, "turn": turn}
+        return data if self._lease_seconds == LEASE_SECONDS else data | {"lease_seconds": self._lease_seconds}
+
     def draft_claim(self, channel_id: str, floor: Floor, worker: str, envelope_id: str) -> Draft | None:
         """Return the draft of a claim that rides with the floor; None where another process is preferred."""
         if self._hub.follows and self.workers.first_for(channel_id, floor.speaker, worker) != worker:
             return None
-        data: JsonObject = {"agent_id": floor.speaker, "worker": worker, "turn": floor.turn}
-        data["lease_seconds"] = self._lease_seconds
         return Draft(
             envelope_id=envelope_id,
             sender_id=ev.HUB,
             event_type=ev.EV_TURN_CLAIMED,
-            event_data=data,
+            event_data=self._claim_data(floor.speaker, worker, floor.turn),
             audience=[],
         )
 

@@ -16,13 +16,14 @@ from datetime import datetime
 from threading import Lock
 from typing import Final, Protocol, runtime_checkable
 
+import msgspec
 from msgspec import Struct
 
 from turnline.core.channel import ChannelFilter, ChannelRow
-from turnline.core.codec import erased_lines
+from turnline.core.codec import Record, erased_lines
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_PAYLOAD_ERASED
-from turnline.errors import CorruptRecord
+from turnline.errors import ArchiveDiffers, CorruptRecord
 from turnline.log.joined import SharedDatabase, Transaction
 from turnline.threads import call_in
 
@@ -41,6 +42,24 @@ class Head(Struct, frozen=True, kw_only=True):
     """Whether the last envelope is `channel.closed`, after which nothing is ever appended."""
     position: int
     """Where the last append stands among all appends of this log; what `tail` goes on from."""
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether a tail says so that the channel was pruned. A list of channels has no such head."""
+        return self.closed and self.seq == 0
+
+
+class Tombstone(Struct, frozen=True, kw_only=True):
+    """What is left of a channel that was pruned (Y3)."""
+
+    channel_id: str
+    seq: int
+    """How many lines it had."""
+    hash: bytes
+    """The hash of the last one."""
+    pruned_at: datetime
+    erased: list[tuple[int, int]] = []
+    """Lines whose content was erased before, as ranges. No import brings it back."""
 
 
 class Index(Protocol):
@@ -118,6 +137,10 @@ class Log(Index, Protocol):
 
         `closed=False` lists only open ones and costs only those.
         """
+        ...
+
+    async def end(self) -> int:
+        """Return the position from which `tail` tells what is appended from now on; 0 for an empty log."""
         ...
 
     def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
@@ -210,6 +233,79 @@ class Erases(Protocol):
     async def compact(self) -> None:
         """Make deleted bytes disappear from the storage's files. Raises `LogUnavailable` if it cannot."""
         ...
+
+
+@runtime_checkable
+class Prunes(Protocol):
+    """The ability to remove closed channels and to remember their ids (Y3). Every log of ours has it.
+
+    From its tombstone on, a channel is in no list and has no lines, and an append to it raises
+    `ChannelPruned`. A tail tells of it once (`Head.is_pruned`). Its lines are deleted later, in steps.
+    """
+
+    async def prune(self, tombstones: Sequence[Tombstone]) -> None:
+        """Write tombstones: all of them or, where there are no transactions, one after the other.
+
+        A channel that never was here gets one as well; one that has a tombstone keeps it. Raises
+        `LogConflict` for a channel that is open or does not end as its tombstone says, and `OriginInUse`
+        for one that a fork reads which has no tombstone, and is not among these.
+        """
+        ...
+
+    async def delete_pruned(self, *, limit: int) -> int:
+        """Delete at most `limit` lines of pruned channels. Return how many; 0 when nothing is left.
+
+        Where lines are deleted by the channel, a step may delete more than `limit`.
+        """
+        ...
+
+    async def tombstone(self, channel_id: str) -> Tombstone | None:
+        """Return the tombstone of a channel, or None."""
+        ...
+
+    async def tombstones(self, *, after: str = "", limit: int) -> list[Tombstone]:
+        """Return tombstones of channels after `after`, by id."""
+        ...
+
+    async def restore(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        """Write lines of a pruned channel again, in parts. Nobody sees them before the last part.
+
+        The part that ends as the tombstone says makes the channel visible and drops the tombstone.
+        A part after line 0 begins again. Raises `LogConflict` if the parts so far end elsewhere, and
+        `ArchiveDiffers` if the lines are not those that were pruned, or there is no tombstone.
+        """
+        ...
+
+
+_tombstones: Final = msgspec.json.Decoder(Tombstone)
+
+
+def write_tombstone(tombstone: Tombstone) -> bytes:
+    """Return a tombstone as logs keep it."""
+    return msgspec.json.encode(tombstone)
+
+
+def read_tombstone(body: bytes) -> Tombstone:
+    """Return what a log keeps of a pruned channel. Raises `CorruptRecord`."""
+    try:
+        return _tombstones.decode(body)
+    except ValueError as error:  # msgspec's decoding errors are ValueErrors.
+        raise CorruptRecord(
+            "?", seq=0, because=f"the tombstone of a pruned channel is damaged: {error}"
+        ) from error
+
+
+def check_restored(tombstone: Tombstone | None, channel_id: str, last: Record) -> bool:
+    """Return whether a part of a pruned channel is the last one. Raises `ArchiveDiffers`."""
+    if tombstone is None:
+        raise ArchiveDiffers(channel_id, seq=last.seq, found="no tombstone", expected="a pruned channel")
+    if last.seq < tombstone.seq:
+        return False
+    if (last.seq, last.hash) != (tombstone.seq, tombstone.hash):
+        found = f"{last.seq} lines that end with {last.hash.hex()}"
+        expected = f"the {tombstone.seq} lines that were pruned, which end with {tombstone.hash.hex()}"
+        raise ArchiveDiffers(channel_id, seq=last.seq, found=found, expected=expected)
+    return True
 
 
 @runtime_checkable

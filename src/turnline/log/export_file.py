@@ -3,7 +3,8 @@
     header      the format and its version; where the log was; which data models it has rows of
     row         one row of a data model; all of them come before the first channel
     channel     a channel begins: how many records it has, and the hash of the last
-    record      its channel, seq, id, hash, and its exact bytes, as text
+    record      its channel, seq, id, hash and exact bytes; `structure` is what its head says, for people
+    tombstone   a channel that was pruned: how many records it had, and the hash of the last
     left_out    a channel that could not be read to its end, and why
     file        a file of a tree of channels begins (Y6): its root, digest and size; all of them come last
     chunk       some of its bytes
@@ -18,15 +19,17 @@ Rule 2: memory is bounded: a channel is given out in parts (`Part`), never as a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from hashlib import blake2b, sha256
 from typing import BinaryIO, Final
 
 import msgspec
 from msgspec import Struct
 
-from turnline.core.codec import Kept, Record
+from turnline.core.codec import Kept, Record, Structure, read_structure
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadExport, CorruptRecord
+from turnline.log.base import Tombstone
 from turnline.log.blobs import CHUNK_BYTES
 from turnline.log.chain import Chain
 
@@ -81,7 +84,9 @@ class RecordLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rec
     seq: int
     id: str
     hash: str
-    head: str
+    structure: Structure
+    """The head, for people. A file in which it says something else than the head is refused."""
+    head: bytes
     payload: bytes | None = None
     """Absent: the line has no content, or it was erased."""
 
@@ -100,6 +105,16 @@ class ChunkLine(Struct, frozen=True, kw_only=True, tag="chunk", tag_field="line"
     data: bytes
 
 
+class TombstoneLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="tombstone", tag_field="line"):
+    """A channel that was pruned."""
+
+    channel: str
+    records: int
+    hash: str
+    pruned_at: datetime
+    erased: list[tuple[int, int]] = []
+
+
 class LeftOut(Struct, frozen=True, kw_only=True, tag="left_out", tag_field="line"):
     """A channel that is not in the file."""
 
@@ -116,10 +131,11 @@ class End(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="end", tag_
     left_out: int
     digest: str
     rows: int = 0
+    tombstones: int = 0
     files: int = 0
 
 
-Line = Header | RowLine | ChannelLine | RecordLine | FileLine | ChunkLine | LeftOut | End
+Line = Header | RowLine | ChannelLine | RecordLine | TombstoneLine | FileLine | ChunkLine | LeftOut | End
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
@@ -132,6 +148,8 @@ class Part(Struct, frozen=True, kw_only=True):
     envelopes: list[Kept]
     line: int
     """Where the first of them stands."""
+    end: ChannelLine
+    """How the file says that the channel ends. It is checked with the last part."""
 
 
 class Rows(Struct, frozen=True, kw_only=True):
@@ -153,7 +171,7 @@ class FilePiece(Struct, frozen=True, kw_only=True):
         return self.start + len(self.data) == self.file.size
 
 
-Piece = Header | Rows | Part | FilePiece | LeftOut | End
+Piece = Header | Rows | Part | FilePiece | Tombstone | LeftOut | End
 
 
 class ExportWriter:
@@ -162,7 +180,7 @@ class ExportWriter:
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
         self._digest = blake2b(digest_size=DIGEST_BYTES)
-        self.channels = self.records = self.left_out = self.rows = self.files = 0
+        self.channels = self.records = self.left_out = self.rows = self.tombstones = self.files = 0
 
     def begin(self, *, source: str, exported_at: str, models: Sequence[ModelHead] = ()) -> None:
         header = Header(
@@ -186,8 +204,21 @@ class ExportWriter:
                 seq=record.seq,
                 id=record.envelope_id,
                 hash=record.hash.hex(),
-                head=record.head.decode(),
+                structure=read_structure(record.head),
+                head=record.head,
                 payload=record.payload,
+            )
+        )
+
+    def tombstone(self, one: Tombstone) -> None:
+        self.tombstones += 1
+        self._line(
+            TombstoneLine(
+                channel=one.channel_id,
+                records=one.seq,
+                hash=one.hash.hex(),
+                pruned_at=one.pruned_at,
+                erased=one.erased,
             )
         )
 
@@ -210,6 +241,7 @@ class ExportWriter:
                 left_out=self.left_out,
                 rows=self.rows,
                 files=self.files,
+                tombstones=self.tombstones,
                 digest=self._digest.hexdigest(),
             )
         )
@@ -234,7 +266,7 @@ class _Reading:
         self._bytes = 0
         """Of the last line."""
         self._channels: set[str] = set()
-        self._records = self._left_out = self._rows = self._files = 0
+        self._records = self._left_out = self._rows = self._tombstones = self._files = 0
         self._models: set[str] = set()
 
     def pieces(self) -> Iterator[Piece]:
@@ -254,6 +286,8 @@ class _Reading:
             match line:
                 case ChannelLine():
                     yield from self._channel(line)
+                case TombstoneLine():
+                    yield self._tombstone(line)
                 case LeftOut():
                     self._left_out += 1
                     yield line
@@ -292,16 +326,30 @@ class _Reading:
         self._channels.add(line.channel)
         chain = Chain(line.channel)
         while chain.seq < line.records:
-            yield self._part(chain, line.records)
+            yield self._part(chain, line)
         if chain.hash.hex() != line.hash:
             raise self._bad(f"the channel {line.channel!r} ends with another hash than it was said to")
 
-    def _part(self, chain: Chain, end: int) -> Part:
+    def _tombstone(self, line: TombstoneLine) -> Tombstone:
+        if line.channel in self._channels:
+            raise self._bad(f"the channel {line.channel!r} was there before")
+        self._channels.add(line.channel)
+        self._tombstones += 1
+        return Tombstone(
+            channel_id=line.channel,
+            seq=line.records,
+            hash=self._hash(line.hash),
+            pruned_at=line.pruned_at,
+            erased=line.erased,
+        )
+
+    def _part(self, chain: Chain, said: ChannelLine) -> Part:
+        end = said.records
         records: list[Record] = []
         envelopes: list[Kept] = []
         first, size = self._number + 1, 0
         while chain.seq < end and size < PART_BYTES and len(records) < PART_RECORDS:
-            record = self._record(chain, end)
+            record, shown = self._record(chain, end)
             try:
                 envelopes.append(chain.keep(record))
                 if chain.seq == end:
@@ -309,22 +357,26 @@ class _Reading:
             except CorruptRecord as error:
                 because = f"record {error.seq} of channel {chain.channel_id!r}: {error.because}"
                 raise self._bad(because) from error
+            if read_structure(record.head) != shown:
+                raise self._bad("its `structure` says something else than its head")
             records.append(record)
             size += record.size
         self._records += len(records)
-        return Part(channel_id=chain.channel_id, records=records, envelopes=envelopes, line=first)
+        return Part(channel_id=chain.channel_id, records=records, envelopes=envelopes, line=first, end=said)
 
-    def _record(self, chain: Chain, end: int) -> Record:
+    def _record(self, chain: Chain, end: int) -> tuple[Record, Structure]:
         line = self._next()
         if not isinstance(line, RecordLine) or line.channel != chain.channel_id:
             raise self._bad(f"expected record {chain.seq + 1} of the {end} of channel {chain.channel_id!r}")
+        hash_ = self._hash(line.hash)
+        record = Record(seq=line.seq, envelope_id=line.id, head=line.head, hash=hash_, payload=line.payload)
+        return record, line.structure
+
+    def _hash(self, text: str) -> bytes:
         try:
-            hash_ = bytes.fromhex(line.hash)
+            return bytes.fromhex(text)
         except ValueError:
             raise self._bad("its hash is not one") from None
-        return Record(
-            seq=line.seq, envelope_id=line.id, head=line.head.encode(), hash=hash_, payload=line.payload
-        )
 
     def _file_pieces(self, line: FileLine) -> Iterator[FilePiece]:
         self._files += 1
@@ -344,8 +396,9 @@ class _Reading:
                 return
 
     def _check_end(self, line: End) -> None:
-        found = (len(self._channels), self._records, self._left_out, self._rows, self._files)
-        if found != (line.channels, line.records, line.left_out, line.rows, line.files):
+        channels = len(self._channels) - self._tombstones
+        found = (channels, self._records, self._left_out, self._rows, self._tombstones, self._files)
+        if found != (line.channels, line.records, line.left_out, line.rows, line.tombstones, line.files):
             expected = f"{line.channels}, {line.records}, {line.rows} and {line.files}"
             raise self._bad(
                 f"found {found[0]} channels, {found[1]} records, {found[3]} rows and {found[4]} files, "

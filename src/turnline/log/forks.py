@@ -30,7 +30,17 @@ from turnline.core.codec import erased_lines
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_FORKED, EV_PAYLOAD_ERASED
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
-from turnline.log.base import Blob, Erases, Head, JoinsTransactions, Log, Snapshots, check_append
+from turnline.log.base import (
+    Blob,
+    Erases,
+    Head,
+    JoinsTransactions,
+    Log,
+    Prunes,
+    Snapshots,
+    Tombstone,
+    check_append,
+)
 from turnline.log.joined import SharedDatabase, Transaction
 
 SUFFIX: Final = "-fork"
@@ -142,6 +152,9 @@ class ForkingLog:
     async def without_row(self, *, after: str = "", limit: int) -> list[str]:
         return await self._inner.without_row(after=after, limit=limit)
 
+    async def end(self) -> int:
+        return await self._inner.end()
+
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         async with reading(self._inner.tail(after=after)) as heads:
             async for head in heads:
@@ -167,6 +180,28 @@ class ForkingLog:
             raise LogUnavailable(self.address, because="it cannot erase")
         own = replace(_shift_lines(note, -before), seq=note.seq - before)
         await inner.erase(channel_id, own, after=after - before, row=row, blobs=blobs)
+
+    # What is pruned and restored are a channel's own lines: see `Prunes`.
+
+    async def prune(self, tombstones: Sequence[Tombstone]) -> None:
+        await self._prunes().prune(tombstones)
+
+    async def delete_pruned(self, *, limit: int) -> int:
+        return await self._prunes().delete_pruned(limit=limit)
+
+    async def tombstone(self, channel_id: str) -> Tombstone | None:
+        return await self._inner.tombstone(channel_id) if isinstance(self._inner, Prunes) else None
+
+    async def tombstones(self, *, after: str = "", limit: int) -> list[Tombstone]:
+        return await self._prunes().tombstones(after=after, limit=limit)
+
+    async def restore(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        await self._prunes().restore(channel_id, envelopes, after=after)
+
+    def _prunes(self) -> Prunes:
+        if not isinstance(self._inner, Prunes):
+            raise LogUnavailable(self.address, because="it cannot prune")
+        return self._inner
 
     async def compact(self) -> None:
         if isinstance(self._inner, Erases):
@@ -203,6 +238,9 @@ class ForkingLog:
         return [replace(one, seq=one.seq - origin.seq) for one in envelopes]
 
     async def _numbered_on(self, head: Head) -> Head:
+        if head.is_pruned:
+            self._origins.pop(head.channel_id, None)
+            return head
         try:
             origin = await self.origin(head.channel_id)
         except CorruptRecord:  # Whoever reads the channel is told; whoever lists channels sees it (E5).

@@ -1,7 +1,7 @@
 """The index of channels in tables (Y7): what is written of a row, and how a page is asked for.
 
     heads     one row for each channel, with the columns of `COLUMNS`
-    labels    (label, created, channel), and members (participant, created, channel): for lists
+    tags      (tag, created, channel): a tag is a label or a participant of a channel
 
 SQLite and PostgreSQL have the same tables and ask the same questions; a `Dialect` has the differences.
 
@@ -11,7 +11,10 @@ full. So it costs what it shows, however many channels there are.
 Rule 2: a condition on several values is one walk for each value, merged. A condition that excludes
 values is the walks of the values that are left.
 
-Rule 3: a text that is long or holds a NUL stands in a column as its digest, so that any row can be kept.
+Rule 3: the close code of a run stands in its column with a mark before it, so that the walk of a code passes
+runs only, or none.
+
+Rule 4: a text that is long or holds a NUL stands in a column as its digest, so that any row can be kept.
 The row itself is kept as JSON, whole.
 """
 
@@ -35,13 +38,14 @@ COLUMNS: Final = (
     *("speaker", "waiting", "deadline", "code", "row"),
 )
 FIXED_COLUMNS: Final = 5
-"""The first columns, and the labels and members, never change; the others do with each append."""
+"""The first columns, and the tags, never change; the others do with each append."""
 MAX_KEY_BYTES: Final = 200
+_RUN_MARK: Final = "+"
+"""Stands before the close code of a run, in no close code. A run that was closed without one has it alone."""
 
 INDEXES: Final = """
-CREATE INDEX IF NOT EXISTS {0}heads_created ON {0}heads (created, channel) WHERE created IS NOT NULL;
-CREATE INDEX IF NOT EXISTS {0}heads_open ON {0}heads (created, channel)
-    WHERE NOT closed AND created IS NOT NULL;
+CREATE INDEX IF NOT EXISTS {0}heads_created ON {0}heads (created, channel);
+CREATE INDEX IF NOT EXISTS {0}heads_open ON {0}heads (created, channel) WHERE NOT closed;
 CREATE INDEX IF NOT EXISTS {0}heads_runs ON {0}heads (created, channel) WHERE flow <> '' AND parent = '';
 CREATE INDEX IF NOT EXISTS {0}heads_flow ON {0}heads (flow, created, channel) WHERE flow <> '';
 CREATE INDEX IF NOT EXISTS {0}heads_parent ON {0}heads (parent, created, channel) WHERE parent <> '';
@@ -51,9 +55,9 @@ CREATE INDEX IF NOT EXISTS {0}heads_closed_uncoded ON {0}heads (created, channel
 CREATE INDEX IF NOT EXISTS {0}heads_speaker ON {0}heads (speaker, created, channel) WHERE speaker <> '';
 CREATE INDEX IF NOT EXISTS {0}heads_waiting ON {0}heads (waiting, created, channel) WHERE waiting <> '';
 CREATE INDEX IF NOT EXISTS {0}heads_deadline ON {0}heads (deadline) WHERE deadline IS NOT NULL;
-CREATE INDEX IF NOT EXISTS {0}heads_without_row ON {0}heads (channel) WHERE created IS NULL;
 """
-"""Closed channels have no speaker, pause or deadline: the last indexes hold open channels only."""
+"""Closed channels have no speaker, pause or deadline: the last indexes hold open channels only.
+`heads_created` also finds the channels without a row, whose `created` is NULL."""
 
 _CODES: Final = """
 WITH RECURSIVE found (code) AS (
@@ -72,10 +76,6 @@ _decoder = msgspec.json.Decoder(ChannelRow)
 Condition = tuple[str, list[SqlValue]]
 """SQL, and the values of its parameters."""
 _NEVER: Final[Sequence[Condition]] = (("FALSE", []),)
-_UNCODED: Final[Sequence[Condition]] = (
-    ("h.code = '' AND NOT h.closed", []),
-    ("h.code = '' AND h.closed", []),
-)
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
@@ -108,18 +108,14 @@ def columns_of(row: ChannelRow) -> tuple[SqlValue, ...]:
         micros(row.created_at),
         *map(_key, texts),
         deadline,
-        _key(row.close_code),
+        _code_of(row),
         _encoder.encode(row),
     )
 
 
-def labels_of(row: ChannelRow) -> list[str]:
-    """Return the row's labels as the table of labels has them."""
-    return [_label(*one) for one in row.labels.items()]
-
-
-def members_of(row: ChannelRow) -> list[str]:
-    return list(dict.fromkeys(map(_key, row.participants)))
+def tags_of(row: ChannelRow) -> list[str]:
+    """Return the row's labels and participants as the table of tags has them."""
+    return [*(_label(*one) for one in row.labels.items()), *map(_member, dict.fromkeys(row.participants))]
 
 
 def read_row(body: bytes | None) -> ChannelRow | None:
@@ -135,7 +131,7 @@ def read_rows(bodies: Iterable[bytes | None]) -> list[ChannelRow]:
     return [row for row in map(read_row, bodies) if row is not None]
 
 
-def contradiction_in(columns: Sequence[SqlValue], labels: Sequence[str], members: Sequence[str]) -> str:
+def contradiction_in(columns: Sequence[SqlValue], tags: Sequence[str]) -> str:
     """Say where the columns and tables differ from the row that is kept; empty if nowhere."""
     if columns[0] is None:
         return ""
@@ -148,8 +144,7 @@ def contradiction_in(columns: Sequence[SqlValue], labels: Sequence[str], members
         for name, found, expected in zip(COLUMNS, columns, columns_of(row), strict=True)
         if name != "row" and found != expected
     ]
-    wrong += ["labels"] if sorted(labels) != sorted(labels_of(row)) else []
-    wrong += ["members"] if sorted(members) != sorted(members_of(row)) else []
+    wrong += ["tags"] if sorted(tags) != sorted(tags_of(row)) else []
     return f"the index has another {', '.join(wrong)} than its own row" if wrong else ""
 
 
@@ -181,8 +176,7 @@ class _Lead(Enum):
     DUE = "deadline"
     FEW = "speaker, waiting, parent or origin"
     OPEN = "open channels"
-    LABEL = "labels"
-    MEMBER = "members"
+    TAG = "tags"
     ANY = "code, flow or created: the database chooses"
 
 
@@ -193,24 +187,22 @@ def _lead(where: ChannelFilter) -> _Lead:
         return _Lead.FEW
     if where.is_closed is False:
         return _Lead.OPEN
-    if where.labels:
-        return _Lead.LABEL
-    return _Lead.MEMBER if where.participant else _Lead.ANY
+    return _Lead.TAG if where.labels or where.participants else _Lead.ANY
 
 
 def _choices(dialect: Dialect, where: ChannelFilter, codes: Sequence[str]) -> Iterator[Sequence[Condition]]:
     """Yield conditions of which one has to hold, each with a walk of its own (Rule 2)."""
     if where.waiting_for:
         yield [_is("waiting", one) for one in dict.fromkeys(where.waiting_for)]
-    excluded = set(where.but_close_codes)
-    wanted = [code for code in dict.fromkeys(where.close_codes) if code not in excluded]
+    excluded = set(_codes(where, where.but_close_codes))
+    wanted = [code for code in _codes(where, where.close_codes) if code not in excluded]
     if where.close_codes and _lead(where) is _Lead.ANY:
-        yield [_is("code", one) for one in wanted] or _NEVER
+        yield [_has_code(one) for one in wanted] or _NEVER
     elif where.close_codes:
         yield [_one_of(f"{dialect.aside}h.code IN", wanted)] if wanted else _NEVER
     elif needs_codes(where):
-        uncoded = [] if "" in excluded else _UNCODED
-        yield [*(_is("code", one) for one in codes if one not in excluded), *uncoded] or _NEVER
+        marked = (one for one in codes if where.is_run in (None, one.startswith(_RUN_MARK)))
+        yield [*(_has_code(one) for one in marked if one not in excluded), *_uncoded(where)] or _NEVER
     elif excluded:
         yield [_one_of("h.code NOT IN", sorted(excluded))]
 
@@ -225,18 +217,13 @@ def _walk(
     """Return the query that walks one B-tree. `{}` stands for a parameter until the end."""
     lead, first = _lead(where), "h"
     tables = [f"{dialect.prefix}heads AS h"]
-    labels = [_label(*one) for one in where.labels.items()]
-    members = [_key(where.participant)] if where.participant else []
-    if lead is _Lead.LABEL:
-        first = "l"
-        tables.insert(0, f"{dialect.prefix}labels AS l")
-        conditions.append(("l.label = {} AND h.channel = l.channel", [labels.pop(0)]))
-    elif lead is _Lead.MEMBER:
-        first = "m"
-        tables.insert(0, f"{dialect.prefix}members AS m")
-        conditions.append(("m.participant = {} AND h.channel = m.channel", [members.pop()]))
-    conditions += [(_has(dialect, "labels", "label", first), [one]) for one in labels]
-    conditions += [(_has(dialect, "members", "participant", first), [one]) for one in members]
+    tags = [_label(*one) for one in where.labels.items()]
+    tags += [_member(one) for one in dict.fromkeys(where.participants)]
+    if lead is _Lead.TAG:
+        first = "t"
+        tables.insert(0, f"{dialect.prefix}tags AS t")
+        conditions.append(("t.tag = {} AND h.channel = t.channel", [tags.pop(0)]))
+    conditions += [(_has(dialect, first), [one]) for one in tags]
     conditions += _terms(dialect, where)
     # What falls due is few: it is found by the deadline, and sorted.
     created = f"({first}.created + 0)" if lead is _Lead.DUE else f"{first}.created"
@@ -274,6 +261,8 @@ def _terms(dialect: Dialect, where: ChannelFilter) -> Iterator[Condition]:
         yield "h.type = {}", [_key(where.type)]
     if where.is_closed is not None:
         yield ("h.closed" if where.is_closed else "NOT h.closed"), []
+    if where.is_waiting is not None:
+        yield f"h.waiting {'<>' if where.is_waiting else '='} ''", []
     if where.is_run is not None:
         run = f"{aside}h.flow <> '' AND h.parent = ''"
         yield (run if where.is_run else f"NOT ({run})"), []
@@ -286,15 +275,42 @@ def _is(column: str, value: str, aside: str = "") -> Condition:
     return f"{aside}h.{column} <> '' AND {aside}h.{column} = {{}}", [_key(value)]
 
 
-def _one_of(column: str, values: Sequence[str]) -> Condition:
-    return f"{column} ({', '.join('{}' for _ in values)})", [_key(one) for one in values]
+def _has_code(code: str) -> Condition:
+    """Return that the column of close codes has this, as it stands there."""
+    return "h.code <> '' AND h.code = {}", [code]
 
 
-def _has(dialect: Dialect, table: str, column: str, first: str) -> str:
+def _uncoded(where: ChannelFilter) -> Iterator[Condition]:
+    """Yield the walks of channels without a close code. A closed run always has its mark (Rule 3)."""
+    if "" in where.but_close_codes:
+        return
+    if where.is_closed is not True:
+        yield "h.code = '' AND NOT h.closed", []
+    if where.is_run is not True:
+        yield "h.code = '' AND h.closed", []
+
+
+def _one_of(column: str, codes: Sequence[str]) -> Condition:
+    return f"{column} ({', '.join('{}' for _ in codes)})", [*codes]
+
+
+def _code_of(row: ChannelRow) -> str:
+    """Return a row's close code as its column has it (Rule 3)."""
+    is_marked = row.is_run and (row.close_code or row.is_closed)
+    return f"{_RUN_MARK if is_marked else ''}{_key(row.close_code)}"
+
+
+def _codes(where: ChannelFilter, codes: Iterable[str]) -> list[str]:
+    """Return how these close codes stand in their column, for what the filter asks about."""
+    marks = {None: ("", _RUN_MARK), True: (_RUN_MARK,), False: ("",)}[where.is_run]
+    return [f"{mark}{_key(code)}" for code in dict.fromkeys(codes) for mark in marks]
+
+
+def _has(dialect: Dialect, first: str) -> str:
     # The OFFSET makes PostgreSQL look it up for each row that is walked. It would join the table otherwise,
     # and a plan that does not know the value reads all channels that have it.
     return (
-        f"EXISTS (SELECT 1 FROM {dialect.prefix}{table} AS one WHERE one.{column} = {{}} "
+        f"EXISTS (SELECT 1 FROM {dialect.prefix}tags AS one WHERE one.tag = {{}} "
         f"AND one.created = {first}.created AND one.channel = {first}.channel LIMIT 1 OFFSET 0)"
     )
 
@@ -308,12 +324,20 @@ def _label(key: str, value: str) -> str:
     return _key(f"{len(key)}:{key}={value}")
 
 
+def _member(participant: str) -> str:
+    """Return the tag of a participant: no label begins so."""
+    return f"@{_key(participant)}"
+
+
 def _key(text: str) -> str:
-    """Return a text as a column has it (Rule 3)."""
+    """Return a text as a column has it (Rule 4)."""
     body = text.encode(errors="surrogatepass")
     if len(body) <= MAX_KEY_BYTES and b"\0" not in body and not text.startswith("~") and _is_text(body):
         return text
     return f"~{blake2b(body, digest_size=24).hexdigest()}"
+
+
+key_of: Final = _key
 
 
 def _is_text(body: bytes) -> bool:

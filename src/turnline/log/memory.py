@@ -8,8 +8,9 @@ object again: `close` lets go of nothing, and several hubs may share one.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Sequence
 from datetime import datetime
+from itertools import count
 from secrets import token_bytes
 from threading import Lock
 
@@ -18,8 +19,8 @@ from msgspec.structs import replace
 from turnline.core.channel import ChannelFilter, ChannelRow, age, matches
 from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, seal_all, unseal
 from turnline.core.envelope import Envelope
-from turnline.errors import DuplicateEnvelope, LogConflict
-from turnline.log.base import Bell, Blob, Erasures, Head, check_append, closes
+from turnline.errors import ChannelPruned, DuplicateEnvelope, LogConflict, OriginInUse
+from turnline.log.base import Bell, Blob, Erasures, Head, Tombstone, check_append, check_restored, closes
 
 
 def _new_salt() -> bytes:
@@ -49,6 +50,9 @@ class MemoryLog:
         """Root -> its blobs, by their ids."""
         self.chunks: dict[tuple[str, str, int], bytes] = {}
         """Root, blob id and number -> what is kept. Public for the same reason."""
+        self._tombstones: dict[str, Tombstone] = {}
+        self._hidden: dict[str, list[Record]] = {}
+        """Lines of pruned channels: not deleted yet, or not all of them restored."""
         self._lock = Lock()
         self._bell = Bell()
 
@@ -57,6 +61,8 @@ class MemoryLog:
     ) -> None:
         check_append(channel_id, envelopes, after=after)
         with self._lock:
+            if row is not None and after == 0 and row.origin in self._tombstones:
+                raise ChannelPruned(row.origin)
             if envelopes:
                 self._append(channel_id, envelopes, after)
                 self._rows.pop(channel_id, None)
@@ -109,10 +115,14 @@ class MemoryLog:
         missing = self._heads.keys() - self._rows.keys()
         return sorted(name for name in missing if name > after and not name.startswith("_"))[:limit]
 
+    async def end(self) -> int:
+        return len(self._appends)
+
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         while True:
             seen = self._bell.rung
-            new = {self._heads[name].position: self._heads[name] for name in self._appends[after:]}
+            ends = map(self._end, self._appends[after:], count(after + 1))
+            new = {head.position: head for head in ends}
             for position in sorted(new):
                 yield new[position]
                 after = position
@@ -168,6 +178,60 @@ class MemoryLog:
     async def compact(self) -> None:
         """Do nothing: there is no file."""
 
+    async def prune(self, tombstones: Sequence[Tombstone]) -> None:
+        with self._lock:
+            new = {one.channel_id: one for one in tombstones if one.channel_id not in self._tombstones}
+            for one in new.values():
+                self._check_prune(one, new)
+            for name, one in new.items():
+                self._hidden[name] = self.records.pop(name, [])
+                for kept in (self._ids, self._heads, self._rows, self._snapshots):
+                    kept.pop(name, None)
+                self._tombstones[name] = one
+                self._appends.append(name)
+        self._bell.ring()
+
+    def _check_prune(self, tombstone: Tombstone, others: Container[str]) -> None:
+        name, head = tombstone.channel_id, self._heads.get(tombstone.channel_id)
+        if head is None:
+            return
+        if not head.closed or (head.seq, self.records[name][-1].hash) != (tombstone.seq, tombstone.hash):
+            raise LogConflict(name, after=tombstone.seq, found=head.seq)
+        for row in self._rows.values():
+            if row.origin == name and row.channel_id not in others:
+                raise OriginInUse(name, fork=row.channel_id)
+
+    async def delete_pruned(self, *, limit: int) -> int:
+        with self._lock:
+            self._hidden = {name: records for name, records in self._hidden.items() if records}
+            records = next(iter(self._hidden.values()), [])
+            deleted = len(records[:limit])
+            del records[:limit]
+            return deleted
+
+    async def tombstone(self, channel_id: str) -> Tombstone | None:
+        return self._tombstones.get(channel_id)
+
+    async def tombstones(self, *, after: str = "", limit: int) -> list[Tombstone]:
+        names = sorted(name for name in self._tombstones if name > after)
+        return [self._tombstones[name] for name in names[:limit]]
+
+    async def restore(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        check_append(channel_id, envelopes, after=after)
+        with self._lock:
+            records = self._hidden.get(channel_id, [])[:] if after else []
+            if len(records) != after:
+                raise LogConflict(channel_id, after=after, found=len(records))
+            previous = records[-1].hash if records else NO_HASH
+            records += seal_all(envelopes, previous, salt=self._new_salt())
+            if not check_restored(self._tombstones.get(channel_id), channel_id, records[-1]):
+                self._hidden[channel_id] = records
+                return
+            self._hidden.pop(channel_id, None)
+            del self._tombstones[channel_id]
+            self._keep(channel_id, records, closed=closes(envelopes[-1].event_type))
+        self._bell.ring()
+
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
         self._snapshots[channel_id] = (seq, bytes(body))
 
@@ -185,6 +249,8 @@ class MemoryLog:
             self._rows[channel_id] = row
 
     def _append(self, channel_id: str, envelopes: Sequence[Envelope], after: int) -> None:
+        if channel_id in self._tombstones:
+            raise ChannelPruned(channel_id)
         records = self.records.get(channel_id, [])
         if len(records) != after:
             raise LogConflict(channel_id, after=after, found=len(records))
@@ -196,12 +262,20 @@ class MemoryLog:
         previous = records[-1].hash if records else NO_HASH
         added = seal_all(envelopes, previous, salt=self._new_salt())
         # From here on nothing can fail, so all of them are kept, or none were.
-        self.records.setdefault(channel_id, records).extend(added)
-        self._ids.setdefault(channel_id, ids).update((r.envelope_id, r.seq) for r in added)
+        self._keep(channel_id, added, closed=closes(envelopes[-1].event_type))
+
+    def _keep(self, channel_id: str, added: list[Record], *, closed: bool) -> None:
+        self.records.setdefault(channel_id, []).extend(added)
+        self._ids.setdefault(channel_id, {}).update((r.envelope_id, r.seq) for r in added)
         self._appends.append(channel_id)
         self._heads[channel_id] = Head(
             channel_id=channel_id,
             seq=added[-1].seq,
-            closed=closes(envelopes[-1].event_type),
+            closed=closed,
             position=len(self._appends),
         )
+
+    def _end(self, channel_id: str, position: int) -> Head:
+        """Return where a channel ends that was appended to at `position`, or pruned since."""
+        found = self._heads.get(channel_id)
+        return found or Head(channel_id=channel_id, seq=0, closed=True, position=position)

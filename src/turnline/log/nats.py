@@ -39,8 +39,8 @@ from uuid import uuid4
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import SALT_BYTES, seal_all, unseal
 from turnline.core.envelope import Envelope
-from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
-from turnline.log.base import Blob, Erasures, Head, check_append
+from turnline.errors import ChannelPruned, CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
+from turnline.log.base import Blob, Erasures, Head, Tombstone, check_append, check_restored
 from turnline.log.nats_address import NatsAddress
 from turnline.log.nats_blobs import NatsBlobs
 from turnline.log.nats_channel import SHORT, Channel, Place
@@ -50,16 +50,19 @@ from turnline.log.nats_message import (
     EXPECTED_POSITION,
     EXPECTED_STREAM,
     MESSAGE_ID,
+    RESTORING,
     Message,
     channel_of,
     head_of,
     headers_of,
     headers_of_row,
+    is_hidden,
     pack,
     summary,
     token,
     unpack,
 )
+from turnline.log.nats_prune import Pruning
 from turnline.log.nats_reader import MAX_FILTERS, Reader
 from turnline.log.nats_rows import RowCache, first_line
 from turnline.log.nats_stream import open_streams
@@ -81,6 +84,7 @@ class Session:
         self.index = Index(self.connection)
         self.blobs = NatsBlobs(self.connection)
         self.rows = RowCache(self.reader, self.index.reader, self._first_line)
+        self.pruning = Pruning(self.connection, self.reader, self.index, self.rows)
         self.durability = ""
         self._channels: OrderedDict[str, Channel] = OrderedDict()
         self._opening = asyncio.Lock()
@@ -109,7 +113,7 @@ class Session:
 
 
 class NatsLog:
-    """See `turnline.log.base.Log`, `Snapshots` and `Blobs`.
+    """See `turnline.log.base.Log`, `Snapshots`, `Blobs` and `Prunes`.
 
     Connects when it is first used. Raises `LogUnavailable` for an address that
     cannot be understood; everything else waits for that first use.
@@ -150,12 +154,15 @@ class NatsLog:
         session = await self._session()
         channel = session.channel(channel_id)
         async with channel.appending:
-            if channel.seq < after or channel.damage or not envelopes:
-                # A channel only grows: one that is known to be longer needs no question.
+            if channel.seq < after or channel.damage or channel.closed or not envelopes:
+                # An open channel only grows: one that is known to be longer needs no question.
                 await channel.catch_up(session.reader)
+            channel.unpruned()
             if channel.seq != after:
                 raise LogConflict(channel_id, after=after, found=channel.seq)
             channel.undamaged()
+            if row is not None and row.origin and not after:
+                await self._refuse_pruned(session, row.origin)
             _refuse_known(channel, envelopes)
             if envelopes:
                 await self._write(session, channel, envelopes, row)
@@ -166,6 +173,8 @@ class NatsLog:
         session = await self._session()
         channel = session.channel(channel_id)
         whole = await channel.catch_up(session.reader)
+        if channel.is_pruned:
+            return
         damage, places, previous = channel.damage, channel.since(after), b""
         erasures = Erasures(channel_id)
         async with aclosing(_messages(session.reader, channel, places, whole)) as messages:
@@ -187,7 +196,7 @@ class NatsLog:
         session = await self._session()
         channel = session.channel(channel_id)
         whole = await channel.catch_up(session.reader)
-        position = channel.ids.get(envelope_id)
+        position = None if channel.is_pruned else channel.ids.get(envelope_id)
         if position is None:
             channel.undamaged()
             return None
@@ -195,6 +204,7 @@ class NatsLog:
         place = channel.behind(position - 1)
         seq = place.first if place else 0
         if message is None:
+            channel.forget()
             raise CorruptRecord(channel_id, seq=seq, because="its message is missing")
         previous, records = unpack(channel_id, message, seq=seq)
         for record in records:
@@ -206,7 +216,7 @@ class NatsLog:
     async def head(self, channel_id: str) -> Head | None:
         session = await self._session()
         last = await session.reader.last(session.channel(channel_id).subject)
-        return None if last is None else head_of(last)
+        return None if last is None or is_hidden(last) else head_of(last)
 
     async def channels(
         self, *, closed: bool | None = None, after: str = "", limit: int | None = None
@@ -219,9 +229,8 @@ class NatsLog:
         for first in range(0, len(wanted), page):
             if limit is not None and len(heads) >= limit:
                 break
-            found = [
-                head_of(last) for last in await session.reader.last_of_each(wanted[first : first + page])
-            ]
+            some = await session.reader.last_of_each(wanted[first : first + page])
+            found = [head_of(last) for last in some if not is_hidden(last)]
             found.sort(key=lambda head: head.channel_id)
             heads += [head for head in found if closed is None or head.closed is closed]
             if closed is False:
@@ -239,6 +248,9 @@ class NatsLog:
 
     async def without_row(self, *, after: str = "", limit: int) -> list[str]:
         return await (await self._session()).rows.without_row(after=after, limit=limit)
+
+    async def end(self) -> int:
+        return await (await self._session()).reader.end()
 
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         """See `Log.tail`. Ends when the log is closed; raises `LogUnavailable` when its servers are away."""
@@ -269,6 +281,41 @@ class NatsLog:
     def outage(self) -> str:
         """See `TellsOutage`."""
         return self._outage
+
+    async def prune(self, tombstones: Sequence[Tombstone]) -> None:
+        with self._told():
+            await (await self._session()).pruning.prune(tombstones)
+
+    async def delete_pruned(self, *, limit: int) -> int:
+        """See `Prunes.delete_pruned`. The servers delete all lines of a channel at once."""
+        with self._told():
+            return await (await self._session()).pruning.delete_pruned()
+
+    async def tombstone(self, channel_id: str) -> Tombstone | None:
+        return await (await self._session()).pruning.tombstone(channel_id)
+
+    async def tombstones(self, *, after: str = "", limit: int) -> list[Tombstone]:
+        return await (await self._session()).pruning.tombstones(after=after, limit=limit)
+
+    async def restore(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        check_append(channel_id, envelopes, after=after)
+        session = await self._session()
+        channel = session.channel(channel_id)
+        with self._told():
+            async with channel.appending:
+                tombstone = await session.pruning.tombstone(channel_id)
+                if tombstone is not None and not after:
+                    await session.index.note_undeleted(channel_id)
+                    await session.pruning.clear(channel_id)
+                await channel.catch_up(session.reader)
+                if tombstone is not None and channel.seq != after:
+                    raise LogConflict(channel_id, after=after, found=channel.seq)
+                records = seal_all(envelopes, channel.hash, salt=token_bytes(SALT_BYTES))
+                if not check_restored(tombstone, channel_id, records[-1]):
+                    await self._write(session, channel, envelopes, None, more={RESTORING: "yes"})
+                    return
+                await self._write(session, channel, envelopes, None)
+                await session.pruning.finish_restore(channel_id, first=channel.places[0].position)
 
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
         with self._told():
@@ -340,8 +387,15 @@ class NatsLog:
                 await session.index.close(head.channel_id)
 
     async def _write(
-        self, session: Session, channel: Channel, envelopes: Sequence[Envelope], row: ChannelRow | None
+        self,
+        session: Session,
+        channel: Channel,
+        envelopes: Sequence[Envelope],
+        row: ChannelRow | None,
+        *,
+        more: dict[str, str] | None = None,
     ) -> None:
+        """Write an append, with `more` headers. Raises `LogConflict`, and `ChannelPruned`."""
         # Others who read may move the channel on while this waits, so all of it is said at once.
         expected = channel.position
         records = seal_all(envelopes, channel.hash, salt=token_bytes(SALT_BYTES))
@@ -351,6 +405,7 @@ class NatsLog:
         headers = (
             headers_of(told)
             | of_row
+            | (more or {})
             | {
                 MESSAGE_ID: f"{token(channel.channel_id)}:{self._writer}:{next(self._appends)}",
                 EXPECTED_POSITION: str(expected),
@@ -362,10 +417,10 @@ class NatsLog:
         if opens:
             await session.index.open(channel.channel_id)
         position = await self._land(session, channel, payload, headers, after=told.first - 1)
-        await channel.landed(told, position=position, behind=expected)
+        await channel.landed(told, position=position, behind=expected, is_pruned=bool(more))
         if row is not None and not of_row:
             await session.index.save_row(row, channel.channel_id, seq=told.last)
-        if told.closed:
+        if told.closed or more:
             await session.index.close(channel.channel_id)
 
     async def _land(
@@ -394,10 +449,17 @@ class NatsLog:
 
     async def _winner(self, session: Session, channel: Channel, expected: int) -> Message | None:
         """Return the message that follows the expected one, as the leader has it."""
+        was_pruned = channel.is_pruned
         await channel.catch_up(session.reader)
+        if not was_pruned:
+            channel.unpruned()
         channel.undamaged()
         place = channel.behind(expected)
         return None if place is None else await session.reader.at(place.position)
+
+    async def _refuse_pruned(self, session: Session, channel_id: str) -> None:
+        if is_hidden(await session.reader.last(session.channel(channel_id).subject)):
+            raise ChannelPruned(channel_id)
 
     async def _refuse_large(self, session: Session, payload: bytes, headers: dict[str, str]) -> None:
         size = len(payload) + sum(len(name) + len(value) + HEADER_BYTES for name, value in headers.items())
@@ -420,6 +482,7 @@ async def _messages(
     for place in places:
         found = whole.get(place.position) or await reader.at(place.position)
         if found is None:
+            channel.forget()
             raise CorruptRecord(channel.channel_id, seq=place.first, because="its message is missing")
         yield found
 

@@ -20,8 +20,8 @@ from typing import Final
 from msgspec import Struct
 
 from turnline.core.codec import NO_HASH
-from turnline.errors import CorruptRecord
-from turnline.log.nats_message import Message, Summary, summary_of, unpack
+from turnline.errors import ChannelPruned, CorruptRecord
+from turnline.log.nats_message import RESTORING, TOMBSTONE, Message, Summary, summary_of, unpack
 from turnline.log.nats_reader import Reader
 
 SHORT: Final = 16
@@ -47,6 +47,9 @@ class Channel:
         """Envelope id -> the position of its append."""
         self.hash = NO_HASH
         self.closed = False
+        self.is_pruned = False
+        self._start = 0
+        """The position of the tombstone that the lines come after; 0 if there was none."""
         self.damage: CorruptRecord | None = None
         """Why nothing behind the last place is known."""
         self.appending = asyncio.Lock()
@@ -58,7 +61,7 @@ class Channel:
 
     @property
     def position(self) -> int:
-        return self.places[-1].position if self.places else 0
+        return self.places[-1].position if self.places else self._start
 
     def since(self, after: int) -> list[Place]:
         """Return the appends that hold what is behind the seq `after`."""
@@ -74,11 +77,22 @@ class Channel:
         if self.damage is not None:
             raise self.damage
 
-    async def landed(self, told: Summary, *, position: int, behind: int) -> None:
+    def unpruned(self) -> None:
+        """Raise `ChannelPruned` if only the channel's tombstone is left."""
+        if self.is_pruned:
+            raise ChannelPruned(self.channel_id)
+
+    def forget(self, start: int = 0) -> None:
+        """Forget all lines; those that are there come after the position `start`."""
+        self.places, self.ids, self.hash = [], {}, NO_HASH
+        self.closed, self.is_pruned, self._start = False, False, start
+
+    async def landed(self, told: Summary, *, position: int, behind: int, is_pruned: bool) -> None:
         """Note this process's own append, unless it has been read back already."""
         async with self._reading:
             if self.position == behind:
                 self._add(told, position)
+                self.is_pruned = is_pruned
 
     async def catch_up(self, reader: Reader) -> dict[int, Message]:
         """Read up to what the leader has. Return the messages that were read whole, by position."""
@@ -120,9 +134,16 @@ class Channel:
             return False
 
     async def _learn(self, message: Message, reader: Reader) -> None:
+        if TOMBSTONE in message.headers:
+            self.forget(message.position)
+            self.is_pruned = True
+            return
         seq = self.seq + 1
         try:
             told = summary_of(message)
+            if told.first == 1 and self.places:  # It was pruned and restored since.
+                self.forget(self._start)
+                seq = 1
         except ValueError as error:
             self.damage = CorruptRecord(self.channel_id, seq=seq, because=str(error))
             return
@@ -133,6 +154,7 @@ class Channel:
         if told.ids is None:
             told = await self._with_ids(told, message, reader)
         self._add(told, message.position)
+        self.is_pruned = RESTORING in message.headers
 
     async def _with_ids(self, told: Summary, message: Message, reader: Reader) -> Summary:
         found = message if message.payload else await reader.at(message.position)

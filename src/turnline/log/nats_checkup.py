@@ -41,7 +41,6 @@ A = TypeVar("A", bound=Answer)
 
 class _Fixed(Struct, frozen=True):
     deny_delete: bool = False
-    deny_purge: bool = False
 
 
 class _More(Answer, frozen=True):

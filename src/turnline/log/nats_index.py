@@ -3,6 +3,8 @@
     <stream>_index.open.<channel>        there before the channel's first append, gone after its last
     <stream>_index.snapshot.<channel>    a cache with checksums of its own
     <stream>_index.row.<channel>         the channel's row, if it was not written with an append
+    <stream>_index.pruned.<channel>      its tombstone, before that on the log; gone after it was restored
+    <stream>_index.undeleted.<channel>   lines of a pruned channel may be left, or not all restored
     <stream>_index.whole                 every open channel is in the index
 
 Rule: whatever is open is in the index, so a list of open channels costs only
@@ -17,6 +19,7 @@ from typing import Final
 
 from turnline.core.channel import ChannelRow
 from turnline.errors import LogUnavailable
+from turnline.log.base import Tombstone, read_tombstone, write_tombstone
 from turnline.log.nats_connection import Answer, Connection, Refused
 from turnline.log.nats_message import SEQ, channel_of, head_of, row_alone_of, token
 from turnline.log.nats_reader import Reader
@@ -79,8 +82,43 @@ class Index:
         if len(payload) + HEADER_BYTES <= await self._connection.max_payload():
             await self._put(f"{self._stream}.row.{token(channel_id)}", payload, headers)
 
+    async def save_tombstone(self, tombstone: Tombstone) -> None:
+        await self._put(self._pruned(tombstone.channel_id), write_tombstone(tombstone), {})
+
+    async def tombstone(self, channel_id: str) -> Tombstone | None:
+        """Return the tombstone of a channel that may have been pruned."""
+        message = await self.reader.last(self._pruned(channel_id))
+        return None if message is None else read_tombstone(message.payload)
+
+    async def drop_tombstone(self, channel_id: str) -> None:
+        await self._purge(self._pruned(channel_id))
+
+    async def pruned_channels(self) -> list[str]:
+        """Return every pruned channel, and perhaps some that are not, by id."""
+        return sorted(map(channel_of, await self.reader.subjects(f"{self._stream}.pruned.*")))
+
+    async def note_undeleted(self, channel_id: str) -> None:
+        await self._put(f"{self._stream}.undeleted.{token(channel_id)}", b"", {})
+
+    async def note_deleted(self, channel_id: str) -> None:
+        await self._purge(f"{self._stream}.undeleted.{token(channel_id)}")
+
+    async def undeleted_channels(self) -> list[str]:
+        return [channel_of(subject) for subject in await self.reader.subjects(f"{self._stream}.undeleted.*")]
+
+    async def forget(self, channel_id: str) -> None:
+        """Forget a channel that was pruned: its snapshot, and its row."""
+        await self.close(channel_id)
+        await self._purge(self._snapshot(channel_id))
+        row = f"{self._stream}.row.{token(channel_id)}"
+        if await self.reader.last(row) is not None:
+            await self._put(row, b"", {})  # A reader that looks for the last row finds one.
+
     async def delete_snapshots(self) -> None:
         await self._purge(f"{self._stream}.snapshot.*")
+
+    def _pruned(self, channel_id: str) -> str:
+        return f"{self._stream}.pruned.{token(channel_id)}"
 
     def _snapshot(self, channel_id: str) -> str:
         return f"{self._stream}.snapshot.{token(channel_id)}"

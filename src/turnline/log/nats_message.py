@@ -4,6 +4,9 @@
     headers    what the append is, so that a list of channels reads no envelopes
     payload    the hash before it, and its records: the same bytes and the same chain as on any backend
 
+A pruned channel has one message in the place of all others: its tombstone. So the server refuses an append
+that expects the subject as it was, or empty.
+
 Rule: an append is one message, so all of it lands or nothing does, and a
 subject's last message says where its channel ends.
 """
@@ -42,6 +45,10 @@ ROW: Final = "Turnline-Row"
 """The channel's row in the index, without labels."""
 LABELLED: Final = "Turnline-Labelled"
 SEQ: Final = "Turnline-Seq"
+TOMBSTONE: Final = "Turnline-Tombstone"
+"""The message stands in the place of a pruned channel (Y3)."""
+RESTORING: Final = "Turnline-Restoring"
+"""The append brings back lines of a pruned channel, and others follow."""
 MAX_ROW_CHARACTERS: Final = 16_000
 """A row that needs more is written alone, after the append."""
 
@@ -191,13 +198,20 @@ def summary_of(message: Message) -> Summary:
     )
 
 
+def is_hidden(last: Message | None) -> bool:
+    """Whether the channel whose last message this is was pruned, and is not restored as a whole."""
+    return last is not None and (TOMBSTONE in last.headers or RESTORING in last.headers)
+
+
 def head_of(message: Message) -> Head:
-    """Return where the channel of `message`, its last one, ends.
+    """Return where the channel of `message`, its last one, ends; for a pruned one a head that says so.
 
     A message that cannot be read is listed as an open channel at seq 0, so that
     whoever touches the channel is told, and nobody else (E5).
     """
     channel_id = channel_of(message.subject)
+    if is_hidden(message):
+        return Head(channel_id=channel_id, seq=0, closed=True, position=message.position)
     try:
         told = summary_of(message)
     except ValueError:

@@ -16,15 +16,17 @@ from msgspec.structs import replace
 from turnline.core.channel import ChannelRow
 from turnline.core.codec import NO_HASH, Record
 from turnline.errors import CorruptRecord
-from turnline.log.base import Blob
+from turnline.log.base import Blob, Tombstone, read_tombstone
 from turnline.log.nats_address import NatsAddress
 from turnline.log.nats_blobs import NatsBlobs
 from turnline.log.nats_channel import SHORT
 from turnline.log.nats_connection import Answer, Connection, Refused, server_version
 from turnline.log.nats_message import (
+    TOMBSTONE,
     Message,
     Summary,
     channel_of,
+    is_hidden,
     row_alone_in,
     row_in,
     summary_of,
@@ -100,16 +102,32 @@ class NatsRecords:
         return cls(connection, found, index_is_whole=whole)
 
     async def channels(self) -> AsyncGenerator[str]:
+        pruned = set(await self._pruned())
         for name in sorted(map(channel_of, await self._reader.subjects(f"{self._stream}.*"))):
-            yield name
+            if name not in pruned or not is_hidden(await self._reader.last(self._subject(name))):
+                yield name
+
+    async def tombstones(self) -> AsyncGenerator[Tombstone]:
+        for name in sorted(await self._pruned()):
+            kept = await self._index.last(f"{self._index.stream}.pruned.{token(name)}")
+            if kept is not None and is_hidden(await self._reader.last(self._subject(name))):
+                yield read_tombstone(kept.payload)
+
+    async def _pruned(self) -> list[str]:
+        """Return the pruned channels, and perhaps others."""
+        if not self._index_is_whole:
+            return []
+        return [channel_of(one) for one in await self._index.subjects(f"{self._index.stream}.pruned.*")]
 
     async def read(self, channel_id: str, *, after: int = 0) -> AsyncGenerator[Record]:
         last = await self._reader.last(self._subject(channel_id))
-        if last is None:
+        if last is None or is_hidden(last):
             return
         read = self._last if self._last.channel_id == channel_id and self._last.seq <= after else _Read()
         async with aclosing(self._messages(channel_id, read.position, last)) as messages:
             async for message in messages:
+                if TOMBSTONE in message.headers:  # It was restored after this.
+                    continue
                 records = _checked(channel_id, message, seq=read.seq + 1, previous=read.hash)
                 for record in records:
                     if record.seq > after:
@@ -119,7 +137,7 @@ class NatsRecords:
 
     async def indexed(self, channel_id: str) -> Indexed | None:
         last = await self._reader.last(self._subject(channel_id))
-        if last is None:
+        if last is None or is_hidden(last):
             return None
         told = _summary(channel_id, last, seq=0)
         listed = not told.closed

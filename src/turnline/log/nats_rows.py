@@ -22,6 +22,7 @@ from bisect import bisect_left, insort
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import datetime
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -33,9 +34,11 @@ from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_FORKED
 from turnline.errors import CorruptRecord
 from turnline.log.nats_message import (
+    TOMBSTONE,
     Message,
     RowHeaders,
     channel_of,
+    is_hidden,
     row_alone_in,
     row_in,
     summary_of,
@@ -44,6 +47,8 @@ from turnline.log.nats_message import (
 )
 from turnline.log.nats_reader import Reader
 
+SUFFIX: Final = "-fork"
+"""What the id of a fork ends with (`log.forks`)."""
 FirstLine = Callable[[str], Awaitable[Envelope | None]]
 """Read a channel's first line."""
 
@@ -54,6 +59,7 @@ class _Entry(Struct, frozen=True, kw_only=True):
     position: int
     seq: int
     row: RowHeaders | None
+    is_pruned: bool = False
 
 
 class RowCache:
@@ -94,8 +100,15 @@ class RowCache:
     async def without_row(self, *, after: str, limit: int) -> list[str]:
         """See `Index.without_row`."""
         await self._catch_up()
-        names = (name for name in self._entries if name > after and not name.startswith("_"))
-        return sorted(name for name in names if self._current(name) is None)[:limit]
+        names = (name for name, entry in self._entries.items() if name > after and not entry.is_pruned)
+        missing = (name for name in names if not name.startswith("_") and self._current(name) is None)
+        return sorted(missing)[:limit]
+
+    async def forks(self) -> dict[str, str]:
+        """Return the channels that were forked, each with a fork of it."""
+        await self._catch_up()
+        rows = ((name, self._current(name)) for name in self._entries if name.endswith(SUFFIX))
+        return {current.row.origin: name for name, current in rows if current and current.row.origin}
 
     def note(self, message: Message, *, behind: int) -> None:
         """Take note of an append that a tail tells, the next one behind a position."""
@@ -139,6 +152,12 @@ class RowCache:
         channel_id = channel_of(message.subject)
         known = self._entries.get(channel_id)
         if known is not None and known.position >= message.position:
+            return
+        if is_hidden(message):
+            entry = _Entry(position=message.position, seq=0, row=None, is_pruned=True)
+            self._entries[channel_id] = entry
+            self._alone.pop(channel_id, None)
+            self._labels.pop(channel_id, None)
             return
         row = row_in(message)
         try:
@@ -185,7 +204,10 @@ class RowCache:
 
 async def first_line(log: Reader, channel_id: str) -> Envelope | None:
     """Return a channel's first line; None if there is none that can be read."""
-    message = await log.following(f"{log.stream}.{token(channel_id)}", after=0)
+    subject = f"{log.stream}.{token(channel_id)}"
+    message = await log.following(subject, after=0)
+    if message is not None and TOMBSTONE in message.headers:
+        message = await log.following(subject, after=message.position)
     if message is None:
         return None
     try:

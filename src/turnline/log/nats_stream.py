@@ -38,8 +38,8 @@ KEPT: Final[dict[str, object]] = {
 }
 LOG: Final = KEPT | {"max_msgs_per_subject": UNLIMITED}
 INDEX: Final = KEPT | {"max_msgs_per_subject": 1}
-FIXED: Final[dict[str, object]] = {"deny_delete": True, "deny_purge": True}
-"""What the log is made with besides; nobody can take it back."""
+FIXED: Final[dict[str, object]] = {"deny_delete": True}
+"""What the log is made with besides; nobody can take it back. It can be purged: `log prune` does (Y3)."""
 
 
 class StreamConfig(Struct, frozen=True):

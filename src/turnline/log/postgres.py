@@ -28,8 +28,8 @@ from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import erased_lines, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, LogUnavailable
-from turnline.log import postgres_reader as queries
-from turnline.log.base import Bell, Blob, Head, check_append
+from turnline.log import postgres_prune as pruning, postgres_reader as queries
+from turnline.log.base import Bell, Blob, Head, Tombstone, check_append
 from turnline.log.joined import SharedDatabase, Statements, Transaction, under_savepoint
 from turnline.log.listing import micros
 from turnline.log.pages import NOTHING, Page, in_order
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class PostgresLog:
-    """See `turnline.log.base.Log`, `Snapshots`, `Blobs`, `Erases` and `JoinsTransactions`.
+    """See `turnline.log.base.Log`, `Snapshots`, `Blobs`, `Erases`, `Prunes` and `JoinsTransactions`.
 
     Connects, and makes the tables if there are none. Raises `LogUnavailable` for a server that does
     not answer or lets nobody in, a standby, and tables that are something else or of another format.
@@ -133,6 +133,30 @@ class PostgresLog:
                 connection.execute(statement)
             work.erase(cast("Statements", connection), lines, blobs)  # Only SQLite asks for `lastrowid`.
 
+    async def prune(self, tombstones: Sequence[Tombstone]) -> None:
+        for one in tombstones:
+            check_names(one.channel_id, ())
+        await self._ask(partial(pruning.prune, tombstones=tombstones))
+        self._committed()
+
+    async def delete_pruned(self, *, limit: int) -> int:
+        return await self._ask(partial(pruning.delete_pruned, limit=limit))
+
+    async def tombstone(self, channel_id: str) -> Tombstone | None:
+        if not is_name(channel_id):
+            return None
+        return await self._ask(partial(queries.tombstone_of, channel_id=channel_id))
+
+    async def tombstones(self, *, after: str = "", limit: int) -> list[Tombstone]:
+        return await self._ask(partial(queries.tombstones, after=after, limit=limit))
+
+    async def restore(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        check_append(channel_id, envelopes, after=after)
+        check_names(channel_id, envelopes)
+        work = partial(pruning.restore, channel_id=channel_id, envelopes=envelopes, after=after)
+        await self._ask(work)
+        self._committed()
+
     async def compact(self) -> None:
         """Write the tables again without what was deleted. Nobody can use the log meanwhile."""
         try:
@@ -183,6 +207,9 @@ class PostgresLog:
 
     async def without_row(self, *, after: str = "", limit: int) -> list[str]:
         return await self._ask(partial(queries.without_row, after=after, limit=limit))
+
+    async def end(self) -> int:
+        return await self._ask(queries.horizon)
 
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         """See `Log.tail`. Waits through an outage; ends when the log is closed."""

@@ -44,7 +44,7 @@ _LANDED: Final = "SELECT hash FROM turnline_records WHERE channel = %s AND seq =
 _FORGET_ROW: Final = "UPDATE turnline_heads SET created = NULL, row = NULL WHERE channel = %s"
 """The next row is written as a first one is, with its labels."""
 _ERASE: Final = "UPDATE turnline_records SET payload = NULL WHERE channel = %s AND seq BETWEEN %s AND %s"
-COMPACTED: Final = ("records", "heads", "labels", "members", "snapshots", "blobs", "chunks")
+COMPACTED: Final = ("records", "heads", "tags", "snapshots", "blobs", "chunks")
 """Tables in which something of a line's content is kept."""
 
 

@@ -16,7 +16,7 @@ from psycopg.errors import DataCorrupted, IndexCorrupted
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import NO_HASH, Record
 from turnline.log import blobs as files
-from turnline.log.base import Blob, Head
+from turnline.log.base import Blob, Head, Tombstone, read_tombstone
 from turnline.log.listing import needs_codes, page_query, read_row, read_rows
 from turnline.log.pages import Page
 from turnline.log.postgres_schema import DIALECT
@@ -41,6 +41,7 @@ LEFT JOIN LATERAL (
         FROM turnline_records,
             LATERAL (SELECT octet_length(head) + coalesce(octet_length(payload), 0) AS size) AS sized
         WHERE channel = %(channel)s AND seq > %(after)s
+            AND NOT EXISTS (SELECT FROM turnline_tombstones AS one WHERE one.channel = %(channel)s)
         ORDER BY seq LIMIT {PAGE_RECORDS}
     ) AS records
 ) AS page ON page.bytes_before < {PAGE_BYTES}
@@ -51,6 +52,7 @@ SELECT record.seq, record.envelope_id, record.head, record.hash, record.payload,
 FROM turnline_records AS record
 LEFT JOIN turnline_records AS before ON before.channel = record.channel AND before.seq = record.seq - 1
 WHERE record.channel = %s AND record.envelope_id = %s
+    AND NOT EXISTS (SELECT FROM turnline_tombstones AS one WHERE one.channel = record.channel)
 """
 _HEAD: Final = "SELECT channel, seq, closed, least(position, %s) FROM turnline_heads"
 _OPEN: Final = {None: "TRUE", False: "NOT closed", True: "closed"}
@@ -152,6 +154,18 @@ async def horizon(connection: AsyncConnection[Row]) -> int:
     """
     ((position,),) = await _rows(connection, "SELECT turnline_horizon()", ())
     return int(position)
+
+
+async def tombstone_of(connection: AsyncConnection[Row], channel_id: str) -> Tombstone | None:
+    query = "SELECT body FROM turnline_tombstones WHERE channel = %s"
+    for (body,) in await _rows(connection, query, (channel_id,)):
+        return read_tombstone(body)
+    return None
+
+
+async def tombstones(connection: AsyncConnection[Row], after: str, limit: int) -> list[Tombstone]:
+    query = "SELECT body FROM turnline_tombstones WHERE channel > %s ORDER BY channel LIMIT %s"
+    return [read_tombstone(body) for (body,) in await _rows(connection, query, (after, limit))]
 
 
 async def snapshot_of(connection: AsyncConnection[Row], channel_id: str) -> tuple[int, bytes] | None:

@@ -12,11 +12,11 @@ from psycopg import AsyncConnection
 from turnline.core.codec import Record
 from turnline.errors import CorruptRecord
 from turnline.log import postgres_reader as queries
-from turnline.log.base import Blob
+from turnline.log.base import Blob, Tombstone
 from turnline.log.listing import COLUMNS, contradiction_in, read_row
 from turnline.log.postgres_reader import DAMAGE, Query, Reader
 from turnline.log.postgres_server import ReadOnlyServer, Row
-from turnline.log.records import Indexed
+from turnline.log.records import Indexed, every_tombstone
 
 PAGE_CHANNELS: Final = 500
 
@@ -30,7 +30,9 @@ WITH RECURSIVE named AS (
         WHERE record.channel > named.channel ORDER BY record.channel LIMIT 1
     ) FROM named WHERE named.channel IS NOT NULL
 )
-SELECT channel FROM (
+SELECT channel,
+    EXISTS (SELECT FROM turnline_tombstones AS one WHERE one.channel = both_of_them.channel)
+FROM (
     (SELECT channel FROM named WHERE channel IS NOT NULL LIMIT {PAGE_CHANNELS})
     UNION
     (SELECT channel FROM turnline_heads WHERE channel > %(after)s ORDER BY channel LIMIT {PAGE_CHANNELS})
@@ -38,8 +40,7 @@ SELECT channel FROM (
 """
 _INDEXED: Final = f"""
 SELECT seq, hash, closed, {", ".join(COLUMNS)},
-    ARRAY (SELECT label FROM turnline_labels AS one WHERE one.channel = head.channel),
-    ARRAY (SELECT participant FROM turnline_members AS one WHERE one.channel = head.channel)
+    ARRAY (SELECT tag FROM turnline_tags AS one WHERE one.channel = head.channel)
 FROM turnline_heads AS head WHERE channel = %s
 """
 _FACTS: Final = """
@@ -63,8 +64,9 @@ class PostgresRecords:
         after: str | None = ""
         while after is not None:
             rows = await self._ask(partial(_rows, query=_CHANNELS, parameters={"after": after}))
-            for (name,) in rows:
-                yield name
+            for name, is_pruned in rows:
+                if not is_pruned:
+                    yield name
             after = rows[-1][0] if rows else None
 
     async def read(self, channel_id: str, *, after: int = 0) -> AsyncGenerator[Record]:
@@ -84,14 +86,14 @@ class PostgresRecords:
 
     async def indexed(self, channel_id: str) -> Indexed | None:
         for found in await self._ask(partial(_rows, query=_INDEXED, parameters=(channel_id,))):
-            seq, hash_, closed, *columns, labels, members = found
+            seq, hash_, closed, *columns, tags = found
             return Indexed(
                 seq=seq,
                 hash=hash_,
                 closed=closed,
                 listed=not closed,
                 row=None if columns[0] is None else read_row(columns[-1]),
-                contradiction=contradiction_in(columns, labels, members),
+                contradiction=contradiction_in(columns, tags),
             )
         return None
 
@@ -100,6 +102,13 @@ class PostgresRecords:
 
     async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
         return await self._ask(partial(queries.chunk, blob=blob, number=number))
+
+    async def tombstones(self) -> AsyncGenerator[Tombstone]:
+        async for one in every_tombstone(self._tombstones):
+            yield one
+
+    async def _tombstones(self, *, after: str, limit: int) -> list[Tombstone]:
+        return await self._ask(partial(queries.tombstones, after=after, limit=limit))
 
     async def damage(self) -> list[str]:
         return []

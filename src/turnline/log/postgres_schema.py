@@ -3,12 +3,13 @@
     turnline_records    the log. (channel, seq) and (channel, envelope_id) are unique; the last
                         record of each append has its position
     turnline_heads      where each channel ends, and its row of the index (Y7); what appends queue up for
-    turnline_labels     label -> channels that have it, and
-    turnline_members    participant -> channels that it is on: for lists
+    turnline_tags       label or participant -> channels that have it: for lists
     turnline_snapshots  a cache with checksums of its own
     turnline_blobs      files of a tree of channels, by the id of its root (Y6), and
     turnline_chunks     their bytes
+    turnline_tombstones what is left of pruned channels (Y3); `has_lines` while records of one are there
     turnline_append     compare-and-append, for many channels in one call
+    turnline_prune      tombstones in the place of channels, all of them or none
     turnline_tail       the appends behind a position, as far as nothing can come between them
 
 They are in the first schema of the connection's `search_path`.
@@ -37,8 +38,8 @@ from psycopg.errors import InsufficientPrivilege
 from turnline.log.listing import Dialect
 
 TABLE_NAMES: Final = frozenset(
-    {"turnline_format", "turnline_records", "turnline_heads", "turnline_labels", "turnline_members"}
-    | {"turnline_snapshots", "turnline_blobs", "turnline_chunks"}
+    {"turnline_format", "turnline_records", "turnline_heads", "turnline_tags", "turnline_snapshots"}
+    | {"turnline_tombstones", "turnline_blobs", "turnline_chunks"}
 )
 DIALECT: Final = Dialect(prefix="turnline_", place="%s", channel="{}")
 FORMAT: Final = 2
@@ -77,21 +78,13 @@ CREATE TABLE turnline_heads (
     code text COLLATE "C",
     row bytea
 ) WITH (fillfactor = 70);
-CREATE INDEX turnline_open_heads ON turnline_heads (channel) WHERE NOT closed;
-CREATE TABLE turnline_labels (
-    label text COLLATE "C" NOT NULL,
+CREATE TABLE turnline_tags (
+    tag text COLLATE "C" NOT NULL,
     created bigint NOT NULL,
     channel text COLLATE "C" NOT NULL,
-    PRIMARY KEY (label, created, channel)
+    PRIMARY KEY (tag, created, channel)
 );
-CREATE INDEX turnline_labels_channel ON turnline_labels (channel);
-CREATE TABLE turnline_members (
-    participant text COLLATE "C" NOT NULL,
-    created bigint NOT NULL,
-    channel text COLLATE "C" NOT NULL,
-    PRIMARY KEY (participant, created, channel)
-);
-CREATE INDEX turnline_members_channel ON turnline_members (channel);
+CREATE INDEX turnline_tags_channel ON turnline_tags (channel);
 CREATE TABLE turnline_snapshots (
     channel text COLLATE "C" PRIMARY KEY,
     seq bigint NOT NULL,
@@ -116,6 +109,13 @@ CREATE TABLE turnline_chunks (
     PRIMARY KEY (blob, number)
 );
 ALTER TABLE turnline_chunks ALTER COLUMN data SET STORAGE EXTERNAL;
+CREATE TABLE turnline_tombstones (
+    channel text COLLATE "C" PRIMARY KEY,
+    position bigint NOT NULL UNIQUE,
+    has_lines boolean NOT NULL,
+    body bytea NOT NULL
+);
+CREATE INDEX turnline_undeleted ON turnline_tombstones (channel) WHERE has_lines;
 """
 
 _FUNCTIONS: Final = r"""
@@ -158,10 +158,15 @@ BEGIN
     END IF;
     horizon := turnline_horizon();
     RETURN QUERY
-        SELECT append.channel, append.seq, head.closed AND head.seq = append.seq, append.position
+        (SELECT append.channel, append.seq, head.closed AND head.seq = append.seq, append.position
         FROM turnline_records AS append JOIN turnline_heads AS head ON head.channel = append.channel
         WHERE append.position > behind AND append.position <= horizon
-        ORDER BY append.position LIMIT at_most;
+        ORDER BY append.position LIMIT at_most)
+        UNION ALL
+        (SELECT one.channel, 0::bigint, true, one.position FROM turnline_tombstones AS one
+        WHERE one.position > behind AND one.position <= horizon
+        ORDER BY one.position LIMIT at_most)
+        ORDER BY 4 LIMIT at_most;
 END $$;
 
 CREATE FUNCTION turnline_append(
@@ -169,15 +174,15 @@ CREATE FUNCTION turnline_append(
     ids text[], hashes bytea[], heads bytea[], payloads bytea[],
     createds bigint[], types text[], flows text[], parents text[], origins text[],
     speakers text[], waitings text[], deadlines bigint[], codes text[], row_bodies bytea[],
-    label_counts integer[], labels text[], member_counts integer[], members text[]
+    tag_counts integer[], tags text[]
 ) RETURNS TABLE (outcome text, found_seq bigint, found_hash bytea, found_id text)
 LANGUAGE plpgsql AS $$
 DECLARE
     low integer := 1;
     high integer;
-    label_low integer := 1;
-    member_low integer := 1;
+    tag_low integer := 1;
     is_new boolean;
+    is_pruned boolean;
     had_row boolean;
     nothing bytea := decode(repeat('00', 32), 'hex');
     place bigint;
@@ -199,11 +204,20 @@ BEGIN
             found_hash := nothing;
         END IF;
         found_id := NULL;
-        IF found_seq = afters[i] THEN
+        is_pruned := false;
+        IF is_new THEN
+            -- A fork holds the channel that it reads, so that it is not pruned meanwhile.
+            PERFORM FROM turnline_heads AS head WHERE head.channel = origins[i] FOR KEY SHARE;
+            SELECT one.channel INTO found_id FROM turnline_tombstones AS one
+            WHERE one.channel IN (channels[i], origins[i]) LIMIT 1;
+            is_pruned := FOUND;
+        END IF;
+        IF found_seq = afters[i] AND NOT is_pruned THEN
             SELECT record.envelope_id INTO found_id FROM turnline_records AS record
             WHERE record.channel = channels[i] AND record.envelope_id = ANY (ids[low:high]) LIMIT 1;
         END IF;
         outcome := CASE
+            WHEN is_pruned THEN 'pruned'
             WHEN found_seq <> afters[i] THEN 'conflict'
             WHEN found_id IS NOT NULL THEN 'duplicate'
             WHEN found_seq > 0 AND NOT EXISTS (
@@ -240,21 +254,52 @@ BEGIN
         IF is_new AND outcome <> 'written' THEN
             DELETE FROM turnline_heads AS head WHERE head.channel = channels[i] AND head.seq = 0;
         ELSIF (outcome = 'row' OR outcome = 'written' AND NOT had_row) AND createds[i] IS NOT NULL THEN
-            -- Labels and members never change: they are written with the first row, and with a row alone.
-            DELETE FROM turnline_labels AS label WHERE label.channel = channels[i];
-            DELETE FROM turnline_members AS member WHERE member.channel = channels[i];
-            INSERT INTO turnline_labels
-            SELECT DISTINCT label, createds[i], channels[i]
-            FROM unnest(labels[label_low:label_low + label_counts[i] - 1]) AS label;
-            INSERT INTO turnline_members
-            SELECT DISTINCT member, createds[i], channels[i]
-            FROM unnest(members[member_low:member_low + member_counts[i] - 1]) AS member;
+            -- Tags never change: they are written with the first row, and with a row alone.
+            DELETE FROM turnline_tags AS one WHERE one.channel = channels[i];
+            INSERT INTO turnline_tags
+            SELECT DISTINCT one, createds[i], channels[i]
+            FROM unnest(tags[tag_low:tag_low + tag_counts[i] - 1]) AS one;
         END IF;
-        label_low := label_low + label_counts[i];
-        member_low := member_low + member_counts[i];
+        tag_low := tag_low + tag_counts[i];
         low := high + 1;
         RETURN NEXT;
     END LOOP;
+END $$;
+
+CREATE FUNCTION turnline_prune(
+    channels text[], seqs bigint[], hashes bytea[], origin_keys text[], bodies bytea[]
+) RETURNS TABLE (bad_channel text, wanted_seq bigint, found_seq bigint, found_fork text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    head turnline_heads%ROWTYPE;
+BEGIN
+    PERFORM turnline_enter();
+    FOR i IN 1 .. cardinality(channels) LOOP
+        -- A channel that is not here is held as well, so that nobody begins it meanwhile.
+        INSERT INTO turnline_heads VALUES (channels[i], 0, '', true, 0) ON CONFLICT DO NOTHING;
+        SELECT * INTO head FROM turnline_heads AS one WHERE one.channel = channels[i] FOR UPDATE;
+        SELECT fork.channel INTO found_fork FROM turnline_heads AS fork
+        WHERE fork.origin <> '' AND fork.origin = origin_keys[i] AND fork.channel <> ALL (channels) LIMIT 1;
+        IF head.seq > 0 AND (found_fork IS NOT NULL OR NOT head.closed
+                OR head.seq <> seqs[i] OR head.hash <> hashes[i]) THEN
+            bad_channel := channels[i];
+            wanted_seq := seqs[i];
+            found_seq := head.seq;
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+    IF bad_channel IS NULL THEN
+        INSERT INTO turnline_tombstones
+        SELECT one.channel, nextval('turnline_positions'), head_of.seq > 0, one.body
+        FROM unnest(channels, bodies) AS one (channel, body)
+        JOIN turnline_heads AS head_of ON head_of.channel = one.channel
+        ON CONFLICT (channel) DO NOTHING;
+        DELETE FROM turnline_heads AS one WHERE one.channel = ANY (channels);
+        DELETE FROM turnline_tags AS one WHERE one.channel = ANY (channels);
+        DELETE FROM turnline_snapshots AS one WHERE one.channel = ANY (channels);
+    ELSE
+        DELETE FROM turnline_heads AS one WHERE one.channel = ANY (channels) AND one.seq = 0;
+    END IF;
 END $$;
 """
 
@@ -264,7 +309,7 @@ SELECT outcome, found_seq, found_hash, found_id FROM turnline_append(
     %b::text[], %b::bytea[], %b::bytea[], %b::bytea[],
     %b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[],
     %b::text[], %b::text[], %b::bigint[], %b::text[], %b::bytea[],
-    %b::integer[], %b::text[], %b::integer[], %b::text[]
+    %b::integer[], %b::text[]
 )
 """
 

@@ -18,10 +18,10 @@ from msgspec import Struct
 from turnline.core.channel import ChannelRow
 from turnline.core.codec import NO_HASH, SALT_BYTES, Record, seal_all
 from turnline.core.envelope import Envelope
-from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogError
+from turnline.errors import ChannelPruned, CorruptRecord, DuplicateEnvelope, LogConflict, LogError
 from turnline.log.base import closes
 from turnline.log.joined import SqlValue
-from turnline.log.listing import COLUMNS, columns_of, labels_of, members_of
+from turnline.log.listing import COLUMNS, columns_of, tags_of
 
 MAX_ENDS: Final = 50_000
 MAX_NAME_BYTES: Final = 1000
@@ -119,9 +119,11 @@ class Append:
         else:
             self._answer.set_exception(outcome)
 
-    def refusal(self, answer: Answer) -> LogError | None:
+    def refusal(self, answer: Answer) -> LogError | ChannelPruned | None:
         """Return why it was not written, or None if it is to be sent again."""
         match answer.outcome:
+            case "pruned":
+                return ChannelPruned(answer.envelope_id or self.channel_id)
             case "conflict":
                 return LogConflict(self.channel_id, after=self.after, found=answer.seq)
             case "duplicate":
@@ -140,8 +142,7 @@ def parameters(works: Sequence[Append]) -> tuple[list[Any], ...]:
     """Return what `turnline_append` is called with."""
     records = [record for work in works for record in work.sent]
     rows = [_NO_COLUMNS if work.row is None else columns_of(work.row) for work in works]
-    labels = [[] if work.row is None else labels_of(work.row) for work in works]
-    members = [[] if work.row is None else members_of(work.row) for work in works]
+    tags = [[] if work.row is None else tags_of(work.row) for work in works]
     return (
         [work.channel_id for work in works],
         [work.after for work in works],
@@ -153,10 +154,8 @@ def parameters(works: Sequence[Append]) -> tuple[list[Any], ...]:
         [record.head for record in records],
         [record.payload for record in records],
         *map(list, zip(*rows, strict=True)),
-        [len(one) for one in labels],
-        [label for one in labels for label in one],
-        [len(one) for one in members],
-        [member for one in members for member in one],
+        [len(one) for one in tags],
+        [tag for one in tags for tag in one],
     )
 
 

@@ -3,6 +3,7 @@
     channels     every channel there is
     read         its records, as they are, unchecked: whoever reads passes them through a `Chain`
     indexed      what the backend's index says of a channel
+    tombstones   what is left of pruned channels
     damage       what the storage itself finds wrong
 
 Rule 1: looking changes nothing and makes nothing. A log that is not there is a `LogUnavailable`.
@@ -13,7 +14,8 @@ it may be ahead of them, and never behind.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -22,8 +24,10 @@ from turnline.core.channel import ChannelRow
 from turnline.core.codec import Record
 from turnline.errors import LogUnavailable, MissingExtra, UnknownName
 from turnline.log.address import PLAIN_SUFFIX
-from turnline.log.base import Blob, Chunks
+from turnline.log.base import Blob, Chunks, Log, Tombstone
 from turnline.log.memory import MemoryLog
+
+PAGE_TOMBSTONES: Final = 1_000
 
 
 class Indexed(Struct, frozen=True, kw_only=True):
@@ -63,6 +67,10 @@ class Records(Chunks, Protocol):
         """Return the complete files of all trees, the oldest first, without their bytes."""
         ...
 
+    def tombstones(self) -> AsyncGenerator[Tombstone]:
+        """Yield what is left of pruned channels, by id. `channels` does not yield those."""
+        ...
+
     async def damage(self) -> list[str]:
         """Return what is wrong with the storage as a whole; none of it belongs to a channel."""
         ...
@@ -72,6 +80,22 @@ class Records(Chunks, Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class TombstonePage(Protocol):
+    """Asks for some tombstones: see `turnline.log.base.Prunes`."""
+
+    async def __call__(self, *, after: str, limit: int) -> list[Tombstone]: ...
+
+
+async def every_tombstone(page: TombstonePage) -> AsyncGenerator[Tombstone]:
+    """Yield all of them, by pages."""
+    after: str | None = ""
+    while after is not None:
+        found = await page(after=after, limit=PAGE_TOMBSTONES)
+        for one in found:
+            yield one
+        after = found[-1].channel_id if found else None
 
 
 class MemoryRecords:
@@ -105,6 +129,10 @@ class MemoryRecords:
     async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
         return await self._log.read_chunk(blob, number)
 
+    async def tombstones(self) -> AsyncGenerator[Tombstone]:
+        async for one in every_tombstone(self._log.tombstones):
+            yield one
+
     async def damage(self) -> list[str]:
         return []
 
@@ -129,6 +157,16 @@ async def open_records(address: str) -> Records:
         _SCHEMES,
         do=f"Or give a file that ends in {PLAIN_SUFFIX!r}.",
     )
+
+
+@asynccontextmanager
+async def looking_at_log(address: str, log: Log) -> AsyncIterator[Records]:
+    """Yield an open log to look at. `address` is where it is, with its password."""
+    records = MemoryRecords(log) if isinstance(log, MemoryLog) else await open_records(address)
+    try:
+        yield records
+    finally:
+        await records.close()
 
 
 async def _memory(address: str) -> Records:

@@ -104,8 +104,8 @@ async def _rebuild(log: ForkingLog, channel_id: str, adapters: Adapters, only_kn
         return 0
     except Exception:  # An adapter's own fault costs this channel only (E5).
         return 0
-    if row is None or (only_known and fold.unknown_type):
-        return 0
+    if row is None or row.channel_id != channel_id or (only_known and fold.unknown_type):
+        return 0  # A first line may name another channel, which has a row of its own.
     with suppress(LogConflict):
         await log.append(channel_id, [], after=seq, row=row)
         return 1

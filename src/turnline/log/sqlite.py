@@ -27,17 +27,21 @@ from turnline.core.codec import unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log import blobs as files, sqlite_reader as queries
-from turnline.log.base import Bell, Blob, Head, check_append
+from turnline.log.base import Bell, Blob, Head, Tombstone, check_append
 from turnline.log.joined import SharedDatabase, SqlValue, Transaction, under_savepoint
 from turnline.log.listing import micros
 from turnline.log.pages import Page, in_order
 from turnline.log.sqlite_file import MOUNTS, SQLITE_RAISES, TABLE_NAMES, Durability, LogFile, reason
 from turnline.log.sqlite_reader import Reader
 from turnline.log.sqlite_work import (
+    MAX_DELETED,
     Append,
     Change,
+    DeletePruned,
     DeleteSnapshots,
     Erase,
+    Prune,
+    Restore,
     SaveSnapshot,
     add_blob,
     delete_blobs,
@@ -53,7 +57,7 @@ T = TypeVar("T")
 
 
 class SqliteLog:
-    """See `turnline.log.base.Log`, `Snapshots`, `Blobs`, `Erases` and `JoinsTransactions`.
+    """See `turnline.log.base.Log`, `Snapshots`, `Blobs`, `Erases`, `Prunes` and `JoinsTransactions`.
 
     Opens the file, or makes it and its folder. Raises `LogUnavailable` for a
     file that is something else, is of another format, cannot be written, or is
@@ -153,12 +157,19 @@ class SqliteLog:
     async def without_row(self, *, after: str = "", limit: int) -> list[str]:
         return await self._ask(partial(queries.without_row, after=after, limit=limit))
 
+    async def end(self) -> int:
+        return await self._ask(queries.last_position)
+
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         """See `Log.tail`. Ends when the log is closed."""
         with self._ends_when_closed():
+            pruned = await self._ask(queries.last_tombstone)
             while not self._closed:
                 seen = self._bell.rung
                 heads = await self._ask(partial(queries.heads_by_position, after=after))
+                for number, channel_id in await self._ask(partial(queries.pruned_since, after=pruned)):
+                    yield Head(channel_id=channel_id, seq=0, closed=True, position=after)
+                    pruned = number
                 for head in heads:
                     yield head
                     after = head.position
@@ -223,6 +234,24 @@ class SqliteLog:
 
     async def compact(self) -> None:
         await asyncio.to_thread(self._file.compact)
+
+    async def prune(self, tombstones: Sequence[Tombstone]) -> None:
+        await self._writer.submit(Prune(tombstones))
+
+    async def delete_pruned(self, *, limit: int) -> int:
+        work = DeletePruned(min(limit, MAX_DELETED))
+        await self._writer.submit(work)
+        return work.deleted
+
+    async def tombstone(self, channel_id: str) -> Tombstone | None:
+        return await self._ask(partial(queries.tombstone_of, channel_id=channel_id))
+
+    async def tombstones(self, *, after: str = "", limit: int) -> list[Tombstone]:
+        return await self._ask(partial(queries.tombstones, after=after, limit=limit))
+
+    async def restore(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        check_append(channel_id, envelopes, after=after)
+        await self._writer.submit(Restore(channel_id, envelopes, after=after))
 
     async def save_snapshot(self, channel_id: str, *, seq: int, body: bytes) -> None:
         await self._writer.submit(SaveSnapshot(channel_id, seq=seq, body=body))

@@ -3,15 +3,17 @@
     names        channel id -> the number that stands for it in the other tables. `mark` is a hash of the id:
                  an id that is damaged is found by it, so its channel is not taken for one that never was
     records      the log. (channel, seq) and (channel, envelope_id) are unique;
-                 position grows with every record of the file and never changes
+                 position grows with every record of the file and never changes.
+                 An envelope id that a hub has drawn is kept as bytes, any other as text (`codec.pack_id`)
     contents     position -> payload. Rows are only added at the end, so no byte of one is copied into a page
                  that a later deletion does not reach (Y2)
     heads        where each channel ends, and its row of the index (Y7); rebuilt from the records when empty
-    labels       label -> channels that have it, and
-    members      participant -> channels that it is on: for lists
+    tags         label or participant -> channels that have it: for lists
     snapshots    by channel id; a cache with checksums of its own
     blobs        files of a tree of channels, by the id of its root (Y6), and
     chunks       their bytes; rows are only added at the end. Both are made with the first file
+    tombstones   channel id -> what is left of a pruned channel (Y3). `channel` is the number of its lines
+                 while some are there: not deleted yet, or not all restored
 
 Their names begin with `turnline_`: a project keeps its own tables in the same file.
 
@@ -50,6 +52,11 @@ APPLICATION_ID: Final = 0x54574C47  # "TWLG"
 FORMAT: Final = 2
 """Of the tables, kept as `user_version`. Not the envelopes' schema version, which each of them carries."""
 
+FILE_PAGE_BYTES: Final = 2048
+"""Of a page of the file. An append changes a page of each B-tree that it writes to, and each such page is
+written twice: with 2 KB an append writes half as much as with 4 KB, and a small log is a third smaller."""
+CHECKPOINT_PAGES: Final = 2000
+"""Pages in the -wal file at which SQLite brings them into the file: 4 MB, as SQLite has it."""
 MAX_LEFTOVER_WAL_BYTES: Final = 64 * 1024 * 1024
 WAL_SWITCH_ATTEMPTS: Final = 100
 WAL_SWITCH_PAUSE_SECONDS: Final = 0.05
@@ -77,7 +84,7 @@ CREATE TABLE turnline_records (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
     channel INTEGER NOT NULL,
     seq INTEGER NOT NULL,
-    envelope_id TEXT NOT NULL,
+    envelope_id BLOB NOT NULL,
     hash BLOB NOT NULL,
     head BLOB NOT NULL,
     UNIQUE (channel, seq),
@@ -87,6 +94,13 @@ CREATE TABLE turnline_contents (
     position INTEGER PRIMARY KEY,
     payload BLOB NOT NULL
 );
+CREATE TABLE turnline_tombstones (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    channel INTEGER,
+    body BLOB NOT NULL
+);
+CREATE INDEX turnline_undeleted ON turnline_tombstones (channel) WHERE channel IS NOT NULL;
 """
 BLOB_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS turnline_blobs (
@@ -127,21 +141,13 @@ CREATE TABLE IF NOT EXISTS turnline_heads (
     code TEXT,
     row BLOB
 );
-CREATE INDEX IF NOT EXISTS turnline_open_heads ON turnline_heads (channel) WHERE NOT closed;
-CREATE TABLE IF NOT EXISTS turnline_labels (
-    label TEXT NOT NULL,
+CREATE TABLE IF NOT EXISTS turnline_tags (
+    tag TEXT NOT NULL,
     created INTEGER NOT NULL,
     channel INTEGER NOT NULL,
-    PRIMARY KEY (label, created, channel)
+    PRIMARY KEY (tag, created, channel)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS turnline_members (
-    participant TEXT NOT NULL,
-    created INTEGER NOT NULL,
-    channel INTEGER NOT NULL,
-    PRIMARY KEY (participant, created, channel)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS turnline_labels_channel ON turnline_labels (channel);
-CREATE INDEX IF NOT EXISTS turnline_members_channel ON turnline_members (channel);
+CREATE INDEX IF NOT EXISTS turnline_tags_channel ON turnline_tags (channel);
 CREATE TABLE IF NOT EXISTS turnline_snapshots (
     channel TEXT PRIMARY KEY,
     seq INTEGER NOT NULL,
@@ -152,16 +158,14 @@ CREATE TABLE IF NOT EXISTS turnline_snapshots (
 DIALECT: Final = Dialect(
     prefix="turnline_",
     place="?",
-    channel="coalesce((SELECT channel FROM turnline_names WHERE id = {}), 0)",
+    channel="coalesce((SELECT channel FROM turnline_names WHERE id = {}), 9223372036854775807)",
     aside="+",
 )
-_CACHE_NAMES: Final = {
-    f"turnline_{name}" for name in ("heads", "open_heads", "labels", "members", "snapshots")
-}
+_CACHE_NAMES: Final = {f"turnline_{name}" for name in ("heads", "heads_open", "tags", "snapshots")}
 _LOG_NAMES: Final = {
-    f"turnline_{name}"
-    for name in ("names", "marks", "records", "contents", "blobs", "blob_roots", "new_blobs", "chunks")
-} | {"turnline_blob_chunks"}
+    *(f"turnline_{name}" for name in ("names", "marks", "records", "contents", "tombstones")),
+    *(f"turnline_{name}" for name in ("blobs", "blob_roots", "new_blobs", "chunks", "blob_chunks")),
+}
 TABLE_NAMES: Final = frozenset(_LOG_NAMES | _CACHE_NAMES)
 _LET: Final = "let this user write the file and its folder"
 _DO: Final = {
@@ -209,6 +213,8 @@ class LogFile:
             f"PRAGMA synchronous = {SYNCHRONOUS[self.durability]}",
             # Only macOS knows it: there a plain fsync leaves the data in the drive's cache.
             f"PRAGMA fullfsync = {int(self.durability == 'power')}",
+            f"PRAGMA page_size = {FILE_PAGE_BYTES}",  # Of a new file; another one keeps its own.
+            f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}",
             f"PRAGMA journal_size_limit = {MAX_LEFTOVER_WAL_BYTES}",
             "PRAGMA secure_delete = ON",  # What is deleted is overwritten with zeros (Y2).
         )

@@ -17,9 +17,9 @@ from threading import Lock, local
 from typing import Final, TypeVar
 
 from turnline.core.channel import ChannelFilter, ChannelRow
-from turnline.core.codec import NO_HASH, Record
+from turnline.core.codec import NO_HASH, Record, pack_id, unpack_id
 from turnline.errors import LogUnavailable
-from turnline.log.base import Blob, Head
+from turnline.log.base import Blob, Head, Tombstone, read_tombstone
 from turnline.log.blobs import CHUNK, blob_of
 from turnline.log.joined import SqlValue
 from turnline.log.listing import needs_codes, page_query, read_row, read_rows
@@ -28,6 +28,8 @@ from turnline.log.sqlite_file import DIALECT, SQLITE_RAISES, LogFile, code
 from turnline.log.sqlite_work import number_of, snapshot_checksum
 
 READERS: Final = 4
+CACHE_KB: Final = 1000
+"""Of pages, for each reader; half of what SQLite takes by itself. The system has them in memory anyway."""
 PAGE_RECORDS: Final = 256
 PAGE_BYTES: Final = 4 * 1024 * 1024
 """A page ends with the record that passes it."""
@@ -42,7 +44,8 @@ def _number(column: str) -> str:
 
 
 _RECORD: Final = (
-    f"{_number('seq')}, {_blob('envelope_id')}, {_blob('head')}, {_blob('hash')}, CAST(payload AS BLOB)"
+    f"{_number('seq')}, typeof(envelope_id) = 'blob', {_blob('envelope_id')}, {_blob('head')}, "
+    f"{_blob('hash')}, CAST(payload AS BLOB)"
 )
 _RECORDS: Final = "turnline_records LEFT JOIN turnline_contents USING (position)"
 _HEAD: Final = ", ".join(
@@ -94,6 +97,7 @@ class Reader:
         if connection is None:
             connection = self._mine.connection = self._file.connect()
             connection.execute("PRAGMA query_only = ON")
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
             with self._lock:
                 self._connections.append(connection)
         return connection
@@ -129,7 +133,7 @@ def record_with(connection: Connection, channel_id: str, envelope_id: str) -> tu
     """Return the record with this id and the hash of the one before it."""
     channel = number_of(connection, channel_id)
     query = f"SELECT {_RECORD} FROM {_RECORDS} WHERE channel = ? AND envelope_id = ?"
-    row = connection.execute(query, (channel, envelope_id)).fetchone()
+    row = connection.execute(query, (channel, pack_id(envelope_id))).fetchone()
     if channel is None or row is None:
         return None
     record = _record(row)
@@ -183,6 +187,11 @@ def without_row(connection: Connection, after: str, limit: int) -> list[str]:
     return [_text(name) for (name,) in connection.execute(query, (after, limit))]
 
 
+def last_position(connection: Connection) -> int:
+    ((position,),) = connection.execute("SELECT coalesce(max(position), 0) FROM turnline_records")
+    return int(position)
+
+
 def heads_by_position(connection: Connection, after: int) -> list[Head]:
     """Return the heads of the channels appended to behind `after`, in the order of their last append."""
     query = f"""
@@ -205,6 +214,29 @@ def chunk(connection: Connection, blob: Blob, number: int) -> bytes | None:
     for (data,) in connection.execute(CHUNK, (number, blob.root, blob.blob_id)):
         return bytes(data)
     return None
+
+
+def tombstone_of(connection: Connection, channel_id: str) -> Tombstone | None:
+    query = f"SELECT {_blob('body')} FROM turnline_tombstones WHERE id = ?"
+    found = connection.execute(query, (channel_id,)).fetchone()
+    return None if found is None else read_tombstone(found[0])
+
+
+def tombstones(connection: Connection, after: str, limit: int) -> list[Tombstone]:
+    query = f"SELECT {_blob('body')} FROM turnline_tombstones WHERE id > ? ORDER BY id LIMIT ?"
+    return [read_tombstone(body) for (body,) in connection.execute(query, (after, limit))]
+
+
+def last_tombstone(connection: Connection) -> int:
+    return int(connection.execute("SELECT coalesce(max(number), 0) FROM turnline_tombstones").fetchone()[0])
+
+
+def pruned_since(connection: Connection, after: int) -> list[tuple[int, str]]:
+    """Return the channels pruned since, with the numbers of their tombstones."""
+    query = (
+        f"SELECT number, id FROM turnline_tombstones WHERE number > ? ORDER BY number LIMIT {PAGE_RECORDS}"
+    )
+    return connection.execute(query, (after,)).fetchall()
 
 
 def snapshot_of(connection: Connection, channel_id: str) -> tuple[int, bytes] | None:
@@ -231,9 +263,10 @@ def _hash_at(connection: Connection, channel: int, seq: int) -> bytes:
     return NO_HASH if row is None else row[0]
 
 
-def _record(row: tuple[int, bytes, bytes, bytes, bytes | None]) -> Record:
-    seq, envelope_id, head, hash_, payload = row
-    return Record(seq=seq, envelope_id=_text(envelope_id), head=head, hash=hash_, payload=payload)
+def _record(row: tuple[int, int, bytes, bytes, bytes, bytes | None]) -> Record:
+    seq, is_packed, cell, head, hash_, payload = row
+    envelope_id = unpack_id(cell) if is_packed else _text(cell)
+    return Record(seq=seq, envelope_id=envelope_id, head=head, hash=hash_, payload=payload)
 
 
 def _head(row: tuple[bytes, int, int, int]) -> Head:

@@ -17,10 +17,10 @@ from urllib.parse import quote
 from turnline.core.codec import Record
 from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log import sqlite_reader as queries
-from turnline.log.base import Blob
+from turnline.log.base import Blob, Tombstone
 from turnline.log.blobs import COMPLETE
 from turnline.log.listing import COLUMNS, contradiction_in, read_row
-from turnline.log.records import Indexed
+from turnline.log.records import Indexed, every_tombstone
 from turnline.log.sqlite_file import MOUNTS, SQLITE_RAISES, check_owner, file_system, reason
 
 BUSY_TIMEOUT_SECONDS: Final = 10.0
@@ -34,7 +34,10 @@ ORDER BY id
 """
 _NAMELESS: Final = """
 SELECT count(*) FROM (SELECT DISTINCT channel FROM turnline_records)
-WHERE channel IS NULL OR channel NOT IN (SELECT channel FROM turnline_names)
+WHERE channel IS NULL OR (
+    channel NOT IN (SELECT channel FROM turnline_names)
+    AND channel NOT IN (SELECT channel FROM turnline_tombstones WHERE channel IS NOT NULL)
+)
 """
 _INDEXED: Final = f"""
 SELECT seq, CAST(hash AS BLOB), closed, channel, {", ".join(COLUMNS)}
@@ -96,6 +99,13 @@ class SqliteRecords:
 
     async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
         return await self._ask(partial(queries.chunk, blob=blob, number=number))
+
+    async def tombstones(self) -> AsyncGenerator[Tombstone]:
+        async for one in every_tombstone(self._tombstones):
+            yield one
+
+    async def _tombstones(self, *, after: str, limit: int) -> list[Tombstone]:
+        return await self._ask(partial(queries.tombstones, after=after, limit=limit))
 
     async def damage(self) -> list[str]:
         try:
@@ -165,10 +175,7 @@ def _indexed(connection: Connection, channel_id: str) -> Indexed | None:
     if found is None:
         return None
     seq, hash_, closed, channel, *columns = found
-    labels, members = (
-        [one for (one,) in connection.execute(f"SELECT {column} FROM {table} WHERE channel = ?", (channel,))]
-        for column, table in (("label", "turnline_labels"), ("participant", "turnline_members"))
-    )
+    tags = connection.execute("SELECT tag FROM turnline_tags WHERE channel = ?", (channel,))
     body = columns[-1] if isinstance(columns[-1], bytes) else None
     return Indexed(
         seq=seq if isinstance(seq, int) else 0,
@@ -176,7 +183,7 @@ def _indexed(connection: Connection, channel_id: str) -> Indexed | None:
         closed=bool(closed),
         listed=not closed,
         row=None if columns[0] is None else read_row(body),
-        contradiction=contradiction_in(columns, labels, members),
+        contradiction=contradiction_in(columns, [tag for (tag,) in tags]),
     )
 
 

@@ -7,6 +7,7 @@ COMMIT whose outcome is unknown, `landed` says which side of it the file is on.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from hashlib import blake2b, sha256
@@ -14,13 +15,13 @@ from secrets import token_bytes
 from typing import Final, Protocol
 
 from turnline.core.channel import ChannelRow
-from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, seal_all
+from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, pack_id, seal_all
 from turnline.core.envelope import Envelope
-from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict
-from turnline.log.base import Blob, closes
+from turnline.errors import ChannelPruned, CorruptRecord, DuplicateEnvelope, LogConflict, OriginInUse
+from turnline.log.base import Blob, Tombstone, check_restored, closes, read_tombstone, write_tombstone
 from turnline.log.blobs import ADD, DELETE, HAS, values_of
 from turnline.log.joined import SqlValue, Statements
-from turnline.log.listing import COLUMNS, FIXED_COLUMNS, columns_of, labels_of, members_of
+from turnline.log.listing import COLUMNS, FIXED_COLUMNS, columns_of, key_of, tags_of
 from turnline.log.sqlite_file import BLOB_TABLES
 
 _HEAD: Final = """
@@ -57,8 +58,24 @@ DELETE FROM turnline_contents WHERE position IN (
     SELECT position FROM turnline_records WHERE channel = ? AND seq BETWEEN ? AND ?
 )
 """
-_LABEL: Final = "INSERT OR IGNORE INTO turnline_labels (label, created, channel) VALUES (?, ?, ?)"
-_MEMBER: Final = "INSERT OR IGNORE INTO turnline_members (participant, created, channel) VALUES (?, ?, ?)"
+_TAG: Final = "INSERT OR IGNORE INTO turnline_tags (tag, created, channel) VALUES (?, ?, ?)"
+
+
+_TOMBSTONE: Final = "SELECT body FROM turnline_tombstones WHERE id = ?"
+_BURY: Final = "INSERT OR IGNORE INTO turnline_tombstones (id, channel, body) VALUES (?, ?, ?)"
+_FORKS: Final = """
+SELECT id FROM turnline_heads JOIN turnline_names USING (channel)
+WHERE origin <> '' AND origin = ? AND id NOT IN (SELECT value FROM json_each(?)) LIMIT 1
+"""
+_FORGET: Final = tuple(
+    f"DELETE FROM turnline_{table} WHERE channel = ?" for table in ("heads", "tags", "names")
+)
+_SOME_OF: Final = "SELECT position FROM turnline_records WHERE channel = ? ORDER BY seq DESC LIMIT ?"
+_DELETE: Final = tuple(
+    f"DELETE FROM turnline_{table} WHERE position IN ({_SOME_OF})" for table in ("contents", "records")
+)
+MAX_DELETED: Final = 1_000
+"""Lines that one transaction deletes."""
 
 
 class Work(Protocol):
@@ -95,25 +112,39 @@ class Append:
 
     def write(self, connection: Statements) -> None:
         channel, seq, previous, has_row = _end(connection, self._channel_id)
+        if channel is None:
+            self._refuse_pruned(connection)
         if seq != self._after:
             raise LogConflict(self._channel_id, after=self._after, found=seq)
         if channel is None and self._envelopes:
             channel = connection.execute(_NAME, (self._channel_id, _mark(self._channel_id))).lastrowid
         if self._envelopes:
-            self._write_records(connection, channel, previous)
+            self._write_lines(connection, channel, previous)
         if self._row is None and has_row:
             connection.execute(_DROP_ROW, (channel,))
         if self._row is not None and channel is not None:
             is_move = has_row and bool(self._envelopes) and not self._replaces_row
             write_row(connection, channel, self._row, is_move=is_move)
 
-    def _write_records(self, connection: Statements, channel: int | None, previous: bytes) -> None:
-        position = None
-        for record in seal_all(self._envelopes, previous, salt=self._salt):
+    def _refuse_pruned(self, connection: Statements) -> None:
+        origin = "" if self._row is None else self._row.origin
+        for name in (self._channel_id, *([origin] if origin else [])):
+            if connection.execute(_TOMBSTONE, (name,)).fetchone() is not None:
+                raise ChannelPruned(name)
+
+    def _write_lines(self, connection: Statements, channel: int | None, previous: bytes) -> None:
+        last, position = self.write_records(connection, channel, previous)
+        is_closed = closes(self._envelopes[-1].event_type)
+        connection.execute(_SET_HEAD, (channel, last.seq, last.hash, is_closed, position))
+
+    def write_records(
+        self, connection: Statements, channel: int | None, previous: bytes
+    ) -> tuple[Record, int | None]:
+        """Write the records. Return the last one and its position."""
+        records, position = seal_all(self._envelopes, previous, salt=self._salt), None
+        for record in records:
             position = self._insert(connection, channel, record)
-            previous = record.hash
-        last = self._envelopes[-1]
-        connection.execute(_SET_HEAD, (channel, last.seq, previous, closes(last.event_type), position))
+        return records[-1], position
 
     def landed(self, connection: Statements) -> bool:
         # All of an append lands or none of it does, so its last envelope speaks for the others.
@@ -122,10 +153,12 @@ class Append:
         last = self._envelopes[-1]
         channel = number_of(connection, self._channel_id)
         query = "SELECT 1 FROM turnline_records WHERE channel = ? AND seq = ? AND envelope_id = ?"
-        return connection.execute(query, (channel, last.seq, last.envelope_id)).fetchone() is not None
+        return (
+            connection.execute(query, (channel, last.seq, pack_id(last.envelope_id))).fetchone() is not None
+        )
 
     def _insert(self, connection: Statements, channel: int | None, record: Record) -> int | None:
-        row = (channel, record.seq, record.envelope_id, record.hash, record.head)
+        row = (channel, record.seq, pack_id(record.envelope_id), record.hash, record.head)
         try:
             position = connection.execute(_INSERT, row).lastrowid
         except sqlite3.IntegrityError as error:
@@ -146,12 +179,9 @@ def write_row(connection: Statements, channel: int, row: ChannelRow, *, is_move:
         connection.execute(_MOVE_ROW, (*columns[FIXED_COLUMNS:], channel))
         return
     connection.execute(_SET_ROW, (*columns, channel))
-    connection.execute("DELETE FROM turnline_labels WHERE channel = ?", (channel,))
-    connection.execute("DELETE FROM turnline_members WHERE channel = ?", (channel,))
-    for label in labels_of(row):
-        connection.execute(_LABEL, (label, columns[0], channel))
-    for member in members_of(row):
-        connection.execute(_MEMBER, (member, columns[0], channel))
+    connection.execute("DELETE FROM turnline_tags WHERE channel = ?", (channel,))
+    for tag in tags_of(row):
+        connection.execute(_TAG, (tag, columns[0], channel))
 
 
 class Erase:
@@ -212,6 +242,105 @@ def delete_blobs(blobs: Sequence[Blob]) -> Change:
         landed=("SELECT 1 FROM turnline_blobs WHERE root = ? AND id = ?", last),
         leaves_row=False,
     )
+
+
+class Prune:
+    """Tombstones in the place of channels; their lines are deleted later."""
+
+    def __init__(self, tombstones: Sequence[Tombstone]) -> None:
+        self._tombstones = tombstones
+
+    def write(self, connection: Statements) -> None:
+        names = json.dumps([one.channel_id for one in self._tombstones])
+        for one in self._tombstones:
+            channel = None
+            if connection.execute(_TOMBSTONE, (one.channel_id,)).fetchone() is None:
+                channel = self._check(connection, one, names)
+            connection.execute(_BURY, (one.channel_id, channel, write_tombstone(one)))
+            for statement in _FORGET if channel is not None else ():
+                connection.execute(statement, (channel,))
+            connection.execute("DELETE FROM turnline_snapshots WHERE channel = ?", (one.channel_id,))
+
+    def _check(self, connection: Statements, one: Tombstone, names: str) -> int | None:
+        """Return the channel's number. Raises `LogConflict` and `OriginInUse`."""
+        channel, seq, hash_, _ = _end(connection, one.channel_id)
+        if channel is None:
+            return None
+        # No cursor outlives its line: one that an error keeps alive would hold up every other writer.
+        query = "SELECT closed FROM turnline_heads WHERE channel = ?"
+        (closed,) = connection.execute(query, (channel,)).fetchone() or (False,)
+        if (seq, hash_) != (one.seq, one.hash) or not closed:
+            raise LogConflict(one.channel_id, after=one.seq, found=seq)
+        fork = connection.execute(_FORKS, (key_of(one.channel_id), names)).fetchone()
+        if fork is not None:
+            raise OriginInUse(one.channel_id, fork=fork[0])
+        return channel
+
+    def landed(self, connection: Statements) -> bool:
+        found = (connection.execute(_TOMBSTONE, (one.channel_id,)).fetchone() for one in self._tombstones)
+        return None not in found
+
+
+class DeletePruned:
+    """Some lines of pruned channels, the last ones first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.deleted = 0
+
+    def write(self, connection: Statements) -> None:
+        self.deleted = 0
+        query = "SELECT channel FROM turnline_tombstones WHERE channel IS NOT NULL LIMIT 1"
+        while not self.deleted and (found := connection.execute(query, ()).fetchone()):
+            self.deleted = delete_lines(connection, found[0], self._limit)
+            if self.deleted < self._limit:
+                statement = "UPDATE turnline_tombstones SET channel = NULL WHERE channel = ?"
+                connection.execute(statement, found)
+
+    def landed(self, connection: Statements) -> bool:
+        return False  # Doing it again is safe.
+
+
+def delete_lines(connection: Statements, channel: int, limit: int) -> int:
+    """Delete the last lines of a channel, with their content. Return how many."""
+    found = connection.execute(f"SELECT count(*) FROM ({_SOME_OF})", (channel, limit)).fetchone()[0]
+    for statement in _DELETE:
+        connection.execute(statement, (channel, limit))
+    return int(found)
+
+
+class Restore:
+    """Lines of a pruned channel under a number that has no name, until the last part gives it its own."""
+
+    def __init__(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
+        self._append = Append(channel_id, envelopes, after=after)
+        self._channel_id = channel_id
+        self._envelopes = envelopes
+        self._after = after
+
+    def write(self, connection: Statements) -> None:
+        query = "SELECT body, channel FROM turnline_tombstones WHERE id = ?"
+        body, channel = connection.execute(query, (self._channel_id,)).fetchone() or (None, None)
+        if not self._after:
+            while channel is not None and delete_lines(connection, channel, MAX_DELETED):
+                pass
+            channel = connection.execute(_NAME, (self._channel_id, _mark(self._channel_id))).lastrowid
+            connection.execute("DELETE FROM turnline_names WHERE channel = ?", (channel,))
+            statement = "UPDATE turnline_tombstones SET channel = ? WHERE id = ?"
+            connection.execute(statement, (channel, self._channel_id))
+        seq, previous = _end_without_head(connection, channel or 0)
+        if seq != self._after:
+            raise LogConflict(self._channel_id, after=self._after, found=seq)
+        last, position = self._append.write_records(connection, channel, previous)
+        if check_restored(None if body is None else read_tombstone(body), self._channel_id, last):
+            name = "INSERT INTO turnline_names (channel, id, mark) VALUES (?, ?, ?)"
+            connection.execute(name, (channel, self._channel_id, _mark(self._channel_id)))
+            is_closed = closes(self._envelopes[-1].event_type)
+            connection.execute(_SET_HEAD, (channel, last.seq, last.hash, is_closed, position))
+            connection.execute("DELETE FROM turnline_tombstones WHERE id = ?", (self._channel_id,))
+
+    def landed(self, connection: Statements) -> bool:
+        return self._append.landed(connection)
 
 
 class SaveSnapshot:
@@ -290,4 +419,4 @@ def _end_without_head(connection: Statements, channel: int) -> tuple[int, bytes]
 
 def _knows(connection: Statements, channel: int | None, envelope_id: str) -> bool:
     query = "SELECT 1 FROM turnline_records WHERE channel = ? AND envelope_id = ?"
-    return connection.execute(query, (channel, envelope_id)).fetchone() is not None
+    return connection.execute(query, (channel, pack_id(envelope_id))).fetchone() is not None

@@ -35,6 +35,8 @@ class LogStats(Struct, frozen=True, kw_only=True):
     address: str
     open: int
     closed: int
+    pruned: int
+    """Channels of which only a tombstone is left."""
     damaged: list[str]
     """Channels that could not be read to their end; what stands before the damage counts."""
     records: int
@@ -58,6 +60,7 @@ async def stats(records: Records, *, progress: Progress = lambda channels, done:
         address=records.address,
         open=counted.open,
         closed=counted.closed,
+        pruned=len([one async for one in records.tombstones()]),
         damaged=counted.damaged,
         records=counted.records,
         bytes=counted.bytes,

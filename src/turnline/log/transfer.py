@@ -16,7 +16,11 @@ Rule 4: marks of trust stay with their log (`flow.trust`): no export has them, n
 Rule 5: rows of data models come first, all of them or none (`flow.data.transfer`). So no line is on a log
 that lacks the rows it was written with, and a file whose rows are refused leaves the log as it was.
 
-Rule 6: files of messages come last. Then every line is fixed that may refer to one. An import takes those of
+Rule 6: tombstones travel, so an id that was pruned stays taken (Y3). A channel that was pruned here is
+restored from a file that has it as a whole, to the same hash, and from no other. A tombstone in a file
+deletes nothing.
+
+Rule 7: files of messages come last. Then every line is fixed that may refer to one. An import takes those of
 channels that the log has; the hub's sweep deletes what no line refers to.
 
 Rule 7: a file that is not trusted adds nothing to a channel of this log (`log.origin`).
@@ -36,8 +40,10 @@ from msgspec import Struct, field
 
 from turnline.core.adapter import Adapters
 from turnline.core.adapters import built_in
+from turnline.core.codec import Record
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.errors import (
+    ArchiveDiffers,
     ChannelDiffers,
     ChannelGuarded,
     CorruptRecord,
@@ -46,7 +52,7 @@ from turnline.errors import (
     RowsRefused,
     UnknownChannel,
 )
-from turnline.log.base import MARK_PREFIX, Blob, Blobs, Log
+from turnline.log.base import MARK_PREFIX, Blob, Blobs, Log, Prunes, Tombstone
 from turnline.log.blobs import CHUNK_BYTES, find_blob, read_blob
 from turnline.log.chain import Chain
 from turnline.log.export_file import (
@@ -107,6 +113,7 @@ class Exported(Struct, frozen=True, kw_only=True):
     rows: int = 0
     files: int = 0
     """Files of messages."""
+    tombstones: int = 0
 
 
 class Imported(Struct, frozen=True, kw_only=True):
@@ -130,6 +137,10 @@ class Imported(Struct, frozen=True, kw_only=True):
     rows_known: int = 0
     files: int = 0
     """Files of messages that were not on the log before."""
+    restored: list[str] = field(default_factory=list)
+    """Channels that had been pruned here."""
+    tombstones: int = 0
+    """Ids of pruned channels that this log did not know."""
 
 
 async def export_log(
@@ -150,18 +161,18 @@ async def export_log(
             writer.row(model, values)
     left_out: list[CorruptRecord] = []
     wanted = set(channels)
-    async for channel_id in records.channels():
-        if channel_id.startswith(MARK_PREFIX) or (channels and channel_id not in wanted):
+    async for channel_id in _named(records, wanted) if channels else records.channels():
+        if channel_id.startswith(MARK_PREFIX):
             continue
-        wanted.discard(channel_id)
         try:
             await _export(records, channel_id, writer)
         except CorruptRecord as error:
             writer.leave_out(channel_id, seq=error.seq, because=error.because)
             left_out.append(error)
         progress(writer.channels, writer.records)
-    if wanted:
-        raise UnknownChannel(min(wanted))
+    if not channels:
+        async for tombstone in records.tombstones():
+            writer.tombstone(tombstone)
     for blob in await records.blobs():
         if not channels or blob.root in channels:
             await _export_file(records, blob, writer)
@@ -171,6 +182,7 @@ async def export_log(
         records=writer.records,
         left_out=left_out,
         rows=writer.rows,
+        tombstones=writer.tombstones,
         files=writer.files,
     )
 
@@ -185,6 +197,21 @@ async def _export_file(records: Records, blob: Blob, writer: ExportWriter) -> No
     writer.file(blob.root, digest=blob.digest, size=blob.size)
     async for chunk in read_blob(records, blob):
         writer.chunk(chunk)
+
+
+async def _named(records: Records, wanted: Collection[str]) -> AsyncIterator[str]:
+    """Yield the channels that are wanted, by id. Raises `UnknownChannel` for one that is not there."""
+    for channel_id in sorted(wanted):
+        if channel_id.startswith(MARK_PREFIX) or not await _is_there(records, channel_id):
+            raise UnknownChannel(channel_id)
+        yield channel_id
+
+
+async def _is_there(records: Records, channel_id: str) -> bool:
+    if await records.indexed(channel_id) is not None:
+        return True
+    async with aclosing(records.read(channel_id)) as found:
+        return await anext(found, None) is not None
 
 
 async def _export(records: Records, channel_id: str, writer: ExportWriter) -> None:
@@ -207,19 +234,11 @@ async def _followed(records: Records, channel_id: str) -> Chain:
     async with aclosing(records.read(channel_id)) as found:
         async for record in found:
             chain.add(record)
-            _check_text(chain, record.head)
     chain.erasures.check()
     if index is not None and index.seq > chain.seq:
         because = f"it is missing, though the channel goes on to {index.seq}"
         raise CorruptRecord(channel_id, seq=chain.seq + 1, because=because)
     return chain
-
-
-def _check_text(chain: Chain, head: bytes) -> None:
-    try:
-        head.decode()
-    except UnicodeDecodeError as error:
-        raise CorruptRecord(chain.channel_id, seq=chain.seq, because=f"it is no text: {error}") from error
 
 
 def check_export(file: BinaryIO) -> End:
@@ -237,17 +256,19 @@ async def import_log(
     *,
     open_rows: OpenRows | None = None,
     is_trusted: bool = False,
+    is_checked: bool = False,
     adapters: Adapters | None = None,
     progress: Progress = lambda channels, done: None,
 ) -> Imported:
     """Bring what is in `file` onto `log`; `there` is the same log, to look at.
 
     Rows of data models go where `open_rows` says; without it, a file that has some is refused.
+    Only a file that `is_checked`, which was read through before, restores channels that were pruned here.
     A file that `is_trusted` may also add to channels of this log. The index gets the rows of channels whose
     type is one of `adapters` (the built-in ones); the others get theirs when their program opens a hub.
     Raises `BadExport`: what came before the bad line is on the log. Raises what `append` raises.
     """
-    taking = _Taking(log, there, None if is_trusted else await names_of(log))
+    taking = _Taking(log, there, None if is_trusted else await names_of(log), is_checked=is_checked)
     pieces = read_export(file)
     rows, files = _TakingRows(open_rows), _TakingFiles(log)
     while (piece := await asyncio.to_thread(_next, pieces)) is not None:
@@ -258,6 +279,8 @@ async def import_log(
             case Part():
                 await taking.take(piece)
                 progress(taking.channels, taking.records)
+            case Tombstone():
+                await taking.bury(piece)
             case LeftOut():
                 taking.left_out.append(piece)
             case FilePiece():
@@ -330,7 +353,9 @@ class _TakingFiles:
 class _Taking:
     """An import under way."""
 
-    def __init__(self, log: Log, there: Records, guarded: Collection[str] | None) -> None:
+    def __init__(
+        self, log: Log, there: Records, guarded: Collection[str] | None, *, is_checked: bool
+    ) -> None:
         """`guarded` are the names of this log; None if the file is trusted."""
         self.left_out: list[LeftOut] = []
         self.channels = self.records = self._written = self._known_before = 0
@@ -343,6 +368,11 @@ class _Taking:
         self._channel_id: str | None = None
         self._known = 0
         self._is_refused = self._is_guarded = False
+        self._is_checked = is_checked
+        self._tombstone: Tombstone | None = None
+        """Of the channel, if it was pruned here and is restored."""
+        self._restored: list[str] = []
+        self._tombstones = 0
 
     def done(self) -> Imported:
         return Imported(
@@ -354,16 +384,21 @@ class _Taking:
             left_out=self.left_out,
             refused=self._refused,
             runs=self._runs,
+            restored=self._restored,
+            tombstones=self._tombstones,
         )
 
     async def take(self, part: Part) -> None:
-        if part.channel_id != self._channel_id:
+        is_first = part.channel_id != self._channel_id
+        if is_first:
             await self._begin(part.channel_id, part.envelopes[0])
         self.records += len(part.records)
         if self._is_refused:
             return
         try:
-            await self._take(part)
+            if is_first and self._tombstone is not None:
+                self._check_archive(self._tombstone, part)
+            await (self._take(part) if self._tombstone is None else self._restore(self._tombstone, part))
         except ImportRefused as error:
             self._is_refused = True
             self._refused.append(error)
@@ -380,9 +415,42 @@ class _Taking:
         self._channel_id = channel_id
         self._known = head.seq if head else 0
         self._is_refused = False
+        self._tombstone = await self._log.tombstone(channel_id) if isinstance(self._log, Prunes) else None
         self._is_guarded = await self._guards(channel_id, first)
         if is_of_a_run(first) and not channel_id.startswith("_"):
             self._runs[channel_id] = 0
+
+    async def bury(self, tombstone: Tombstone) -> None:
+        """Take over that a channel was pruned elsewhere. One that is here stays."""
+        name, log = tombstone.channel_id, self._log
+        if name.startswith("_") or not isinstance(log, Prunes):
+            return
+        if await log.head(name) is None and await log.tombstone(name) is None:
+            await log.prune([tombstone])
+            self._tombstones += 1
+
+    def _check_archive(self, tombstone: Tombstone, part: Part) -> None:
+        """Raise `ArchiveDiffers` unless the file has the channel as it was pruned."""
+        expected = f"{tombstone.seq} records that end with {tombstone.hash.hex()}"
+        found = f"{part.end.records} records that end with {part.end.hash}"
+        if not self._is_checked:
+            found = "standard input, which cannot be read through first"
+            expected = "a file"
+        elif found == expected:
+            return
+        raise ArchiveDiffers(part.channel_id, seq=1, found=found, expected=expected)
+
+    async def _restore(self, tombstone: Tombstone, part: Part) -> None:
+        """Write a part of a channel that was pruned, without content that was erased before."""
+        assert isinstance(self._log, Prunes)
+        lines = [
+            msgspec.structs.replace(one, payload=None) if _is_in(one.seq, tombstone.erased) else one
+            for one in part.envelopes
+        ]
+        await self._log.restore(part.channel_id, lines, after=lines[0].seq - 1)
+        self._written += len(lines)
+        if lines[-1].seq == tombstone.seq:
+            self._restored.append(part.channel_id)
 
     async def _guards(self, channel_id: str, first: Envelope) -> bool:
         if self._guarded is None:
@@ -417,10 +485,19 @@ class _Taking:
         async with aclosing(self._there.read(part.channel_id, after=after)) as found:
             for record in expected:
                 kept = await anext(found, None)
-                if kept != record:
+                if kept != record and not _is_erased_since(kept, record):
                     raise ChannelDiffers(
                         part.channel_id,
                         seq=record.seq,
                         found="nothing" if kept is None else f"{kept.envelope_id!r} ({kept.hash.hex()})",
                         expected=f"{record.envelope_id!r} ({record.hash.hex()})",
                     )
+
+
+def _is_in(seq: int, ranges: Sequence[tuple[int, int]]) -> bool:
+    return any(first <= seq <= last for first, last in ranges)
+
+
+def _is_erased_since(kept: Record | None, record: Record) -> bool:
+    """Whether the log has the record of a file without its content."""
+    return kept is not None and kept == msgspec.structs.replace(record, payload=None)

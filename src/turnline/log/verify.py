@@ -51,6 +51,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     address: str
     channels: int = 0
     records: int = 0
+    pruned: int = 0
+    """Channels of which only a tombstone is left (Y3)."""
     bad: list[BadRecord] = field(default_factory=list)
     storage: list[str] = field(default_factory=list)
     """What is wrong with no channel in particular."""
@@ -68,7 +70,7 @@ async def verify(
     """Look at everything. Raises `LogUnavailable` if that is not possible."""
     bad: list[BadRecord] = []
     not_folded: dict[str, str] = {}
-    channels = done = 0
+    channels = done = pruned = 0
     storage = await records.damage()
     try:
         async for channel_id in records.channels():
@@ -81,14 +83,19 @@ async def verify(
                 not_folded[channel_id] = look.unknown_type
             channels, done = channels + 1, done + look.chain.seq
             progress(channels, done)
+        async for _ in records.tombstones():
+            pruned += 1
     except LogUnavailable as error:
         if not storage:
             raise
+        storage = [*storage, error.because]
+    except CorruptRecord as error:
         storage = [*storage, error.because]
     return Verdict(
         address=records.address,
         channels=channels,
         records=done,
+        pruned=pruned,
         bad=bad,
         storage=storage,
         not_folded=not_folded,

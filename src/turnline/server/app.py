@@ -54,6 +54,7 @@ from turnline.server.house import House, house_of, placed
 from turnline.server.openapi import document
 from turnline.server.operation import Handler, Operation
 from turnline.server.origin import OriginCheck
+from turnline.server.parameters import check_query
 from turnline.server.problems import NOT_FOUND, Answer, log_failed_run
 from turnline.server.runs import RunRoutes
 from turnline.server.runtime import Runtime
@@ -167,7 +168,7 @@ def _routes(house: House, operations: Iterable[Operation], said: JsonObject) -> 
     for one in operations:
         paths[one.shape].append(one)
     for shape in sorted(paths, key=lambda shape: [part == "{}" for part in shape]):
-        handlers = {one.method: placed(house, one.handler) for one in paths[shape]}
+        handlers = {one.method: placed(house, check_query(one)) for one in paths[shape]}
         path = paths[shape][0].path
         yield Route(path, Endpoint(path, handlers, new_id))
 

@@ -14,10 +14,10 @@ import msgspec
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from turnline.core.channel import ChannelSpec
+from turnline.core.channel import ChannelRow, ChannelSpec, user_key_of
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE
-from turnline.core.state import State
+from turnline.core.state import USER_KEY
 from turnline.flow.definition.flow import Flow
 from turnline.flow.run import knob_in
 from turnline.hub.governance import Counts
@@ -166,7 +166,7 @@ class OpenRuns:
         self._per_user = per_user
         self._of_strangers = of_strangers
         self._open: dict[str, tuple[str, str]] = {}
-        """Open run -> its flow, and the user who started it; empty: a caller without a token."""
+        """Open run -> its flow, and the key of the user who started it; empty: a caller without a token."""
         self._of_user = Counts()
         self._counts = Counts()
         """Flow -> its runs that are open, or being started."""
@@ -176,52 +176,52 @@ class OpenRuns:
         if envelope.event_type == EV_CHANNEL_INVITE:
             spec = msgspec.convert(envelope.event_data, ChannelSpec)
             knob = knob_in(spec.knobs)
-            self._add(spec, "" if knob is None else str(knob.private.get("_user_id") or ""))
+            if knob is not None and spec.parent_id is None:
+                user_key = user_key_of(knob.private.get(USER_KEY))
+                self._add(spec.channel_id, spec.creator_id, knob.name, user_key)
         elif envelope.event_type == EV_CHANNEL_CLOSED and envelope.channel_id in self._open:
-            flow, user = self._open.pop(envelope.channel_id)
+            flow, user_key = self._open.pop(envelope.channel_id)
             self._counts[flow] -= 1
-            self._of_user[user] -= 1
+            self._of_user[user_key] -= 1
 
-    def take_over(self, state: State) -> None:
+    def take_over(self, row: ChannelRow) -> None:
         """Count a run that was open before this process began, or that is a fork."""
-        if not state.is_over:
-            self._add(state.spec, str(state.private_vars.get("_user_id") or ""))
+        if not row.is_closed and row.is_run:
+            self._add(row.channel_id, row.creator_id, row.flow, row.user_key)
 
     @contextmanager
     def starting(self, flow: str, user: str = "") -> Iterator[None]:
         """Keep a place for a run that is being started; raises if there is none left."""
-        self._check_user(user)
+        user_key = user_key_of(user)
+        self._check_user(user_key)
         if flow in self._most and self._counts[flow] >= self._most[flow]:
             raise busy(f"{self._most[flow]} runs of {flow!r} are open already", 1)
         if self._in_all is not None and self._counts.total() >= self._in_all:
             raise busy(f"{self._in_all} runs are open already", 1)
         self._counts[flow] += 1
-        self._of_user[user] += 1
+        self._of_user[user_key] += 1
         try:
             yield
         finally:  # Once it is open it is counted as that.
             self._counts[flow] -= 1
-            self._of_user[user] -= 1
+            self._of_user[user_key] -= 1
 
-    def _check_user(self, user: str) -> None:
-        most = self._per_user if user else self._of_strangers
-        if self._of_user[user] >= most:
-            whose = "you have" if user else "callers without a token have"
-            name = "open_runs_per_user" if user else "open_runs_of_strangers"
+    def _check_user(self, user_key: str) -> None:
+        most = self._per_user if user_key else self._of_strangers
+        if self._of_user[user_key] >= most:
+            whose = "you have" if user_key else "callers without a token have"
+            name = "open_runs_per_user" if user_key else "open_runs_of_strangers"
             message = (
                 f"{whose} {most} open runs already ({name}); wait until one has ended, cancel one, "
                 f"or let the operator raise limits.{name} in turnline.yaml."
             )
             raise RequestRefused(TOO_MANY, "too_many_requests", message, headers={"Retry-After": "1"})
 
-    def _add(self, spec: ChannelSpec, user: str) -> None:
-        if not self.driver_id or spec.creator_id != self.driver_id or spec.parent_id is not None:
-            return
-        knob = knob_in(spec.knobs)
-        if knob is not None and spec.channel_id not in self._open:
-            self._open[spec.channel_id] = knob.name, user
-            self._counts[knob.name] += 1
-            self._of_user[user] += 1
+    def _add(self, run_id: str, creator_id: str, flow: str, user_key: str) -> None:
+        if self.driver_id and creator_id == self.driver_id and run_id not in self._open:
+            self._open[run_id] = flow, user_key
+            self._counts[flow] += 1
+            self._of_user[user_key] += 1
 
 
 def busy(because: str, retry_after_seconds: int) -> RequestRefused:

@@ -11,8 +11,8 @@ from turnline.core.envelope import JsonObject
 from turnline.server.operation import MULTIPART, Operation
 
 _JSON: Final = "application/json"
-_EVERY: Final = (401, 403, 429, 503)
-"""What any operation that needs a token may answer."""
+_EVERY: Final = (401, 403, 422, 429, 503)
+"""What any operation that needs a token may answer. 422: also for a parameter that it does not know."""
 
 
 def document(operations: Iterable[Operation], *, title: str) -> JsonObject:

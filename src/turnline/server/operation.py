@@ -41,6 +41,8 @@ class Operation:
     """The other statuses, beside those that every operation has."""
     is_public: bool = False
     media_type: str = "application/json"
+    has_own_query: bool = False
+    """Whether the handler itself checks the names in the query: those of a flow's input."""
 
     @property
     def shape(self) -> tuple[str, ...]:

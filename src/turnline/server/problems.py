@@ -29,8 +29,10 @@ from turnline.errors import (
     AccessBusy,
     BadAnswer,
     BadDraft,
+    BadQuery,
     BadSpec,
     ChannelBusy,
+    ChannelPruned,
     Denied,
     Erased,
     EraseRefused,
@@ -175,6 +177,7 @@ def _unexpected(error: Exception, request_id: str, where: str) -> Answer:
 
 _AGAIN: Final = {"Retry-After": "1"}
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="turnline"'}
+_PRUNED: Final = "a channel or run of this id was here and was pruned. Choose another id or idempotency key."
 _BUSY: Final = "too much is going on; send it again later."
 
 _KNOWN: Final[dict[type[Exception], tuple[int, str, str, dict[str, str]]]] = {
@@ -185,6 +188,7 @@ _KNOWN: Final[dict[type[Exception], tuple[int, str, str, dict[str, str]]]] = {
     AccessBusy: (UNAVAILABLE, "busy", _BUSY, _AGAIN),
     ChannelBusy: (UNAVAILABLE, "busy", _BUSY, _AGAIN),
     UnknownRun: (NOT_FOUND, "not_found", "", {}),
+    ChannelPruned: (CONFLICT, "conflict", _PRUNED, {}),
     UnknownName: (NOT_FOUND, "not_found", "", {}),
     UnknownFile: (NOT_FOUND, "not_found", "", {}),
     RunConflict: (CONFLICT, "conflict", "", {}),
@@ -192,6 +196,7 @@ _KNOWN: Final[dict[type[Exception], tuple[int, str, str, dict[str, str]]]] = {
     TaskExpired: (GONE, "expired", "", {}),
     BadSpec: (TOO_LARGE, "too_large", "", {}),
     BadDraft: (BAD_REQUEST, "bad_request", "", {}),
+    BadQuery: (BAD_REQUEST, "bad_request", "", {}),
     RoutingFailed: (CONFLICT, "conflict", FIXED_TEXTS[RoutingFailed], {}),
     Refused: (CONFLICT, "conflict", "", {}),
     EraseRefused: (CONFLICT, "conflict", "", {}),

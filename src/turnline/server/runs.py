@@ -1,13 +1,14 @@
 """Runs as a resource: look at them, follow them, cancel, retry and wake them (F6).
 
-GET  /runs?flow=&after=&limit=        GET  /runs/{id}
+GET  /runs?status=&since=&until=&label=&participant=&flow=&after=&limit=
+GET  /runs/{id}
 GET  /runs/{id}/events                POST /runs/{id}/events/{name}
 POST /runs/{id}/cancel                POST /runs/{id}/retry {"step"}
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Final
 
 from starlette.requests import Request
@@ -15,18 +16,18 @@ from starlette.responses import Response
 
 from turnline.core.envelope import JsonObject
 from turnline.core.state import LONG_AGO, WorkflowState
-from turnline.errors import UnknownName, UnknownRun
+from turnline.errors import UnknownName
 from turnline.flow.fields import Problem
-from turnline.flow.verdict import STATUSES, Verdict
+from turnline.flow.runs import ListedRun
+from turnline.flow.verdict import STATUSES, RunError, Verdict
 from turnline.server.answers import run_headers, run_links, success
 from turnline.server.auth.principal import Principal
 from turnline.server.body import json_body
-from turnline.server.channels.facts import MOST_READ
 from turnline.server.house import House, run_id_of
 from turnline.server.operation import Operation
-from turnline.server.parameters import cursor, page_size
+from turnline.server.parameters import LIST_PARAMETERS, list_query, page_size
 from turnline.server.problems import CREATED, invalid
-from turnline.server.settings import MOST_IN_A_PAGE, PAGE
+from turnline.server.settings import MOST_IN_A_PAGE
 from turnline.server.stream import Streams
 
 MAX_NAME_CHARACTERS: Final = 200
@@ -41,10 +42,12 @@ class RunRoutes:
 
     async def list_runs(self, request: Request) -> Response:
         await self._house.access.admit(request, "runs.list")
-        limit, after = page_size(request), cursor(request)
-        flow, status = request.query_params.get("flow"), _status(request)
-        found, following = await self._page(flow, status, after, limit)
-        return success({"runs": [summary(state, told) for state, told in found], "next": following})
+        where = await list_query(request, self._house.runtime.hub)
+        status, after = _status(request), request.query_params.get("after", "")
+        page = await self._house.runtime.runs.page(
+            where, status=status, after=after, limit=page_size(request)
+        )
+        return success({"runs": [listed(one) for one in page.runs], "next": page.next})
 
     async def read(self, request: Request) -> Response:
         run_id, who = await self._admitted(request, "runs.read")
@@ -85,25 +88,6 @@ class RunRoutes:
         run_id, who = await self._admitted(request, "runs.stream")
         return await self._streams.answer(request, run_id, who)
 
-    async def _page(
-        self, flow: str | None, status: str | None, after: str, limit: int
-    ) -> tuple[list[tuple[WorkflowState, Verdict]], str | None]:
-        """Runs behind an id, and the id to go on behind. Of other flows' runs it reads one line, once."""
-        found: list[tuple[WorkflowState, Verdict]] = []
-        left = MOST_READ
-        for head in await self._house.runtime.hub.lines.channels(after=after):
-            left -= head.channel_id not in self._house.facts
-            facts = await self._house.facts.of(head.channel_id)
-            is_wanted = facts is not None and facts.is_run and facts.parent_id is None
-            if facts is not None and is_wanted and flow in (None, facts.labels.get("flow")):
-                with suppress(UnknownRun):
-                    state = await self._house.runtime.runs.state(head.channel_id)
-                    told = await self._house.runtime.runs.verdict_of(state)
-                    found += [(state, told)] if status in (None, told.status) else []
-            if len(found) == limit or left <= 0:
-                return found, head.channel_id
-        return found, None
-
     async def _admitted(self, request: Request, operation: str) -> tuple[str, Principal]:
         run_id = request.path_params["run_id"]
         principal = await self._house.access.admit_to_run(request, operation, run_id)
@@ -131,11 +115,11 @@ class RunRoutes:
                 method="GET",
                 path="/runs",
                 handler=self.list_runs,
-                summary="Runs, by id; ids without an idempotency key sort by time",
+                summary="Runs, the newest first",
                 tag="runs",
                 parameters=_PAGE_PARAMETERS,
-                answers={200: "So many runs, and the id to go on behind"},
-                refusals=(422,),
+                answers={200: "A page of runs, and what the next page comes after"},
+                refusals=(400, 422),
             ),
             Operation(
                 id="read_run",
@@ -204,8 +188,7 @@ class RunRoutes:
 
 
 def summary(state: WorkflowState, told: Verdict) -> JsonObject:
-    """Return what a list shows of a run with this verdict. Nothing private is in it (F2)."""
-    error = told.error
+    """Return what is shown of a run with this verdict. Nothing private is in it (F2)."""
     speaker = state.last_speaker_id if state.is_over else state.expected_next_speaker
     pause = state.pause
     return {
@@ -213,9 +196,7 @@ def summary(state: WorkflowState, told: Verdict) -> JsonObject:
         "flow": state.spec.labels.get("flow", ""),
         "status": told.status,
         "step": speaker,
-        "error": None
-        if error is None
-        else {"type": error.type, "message": error.message, "step": error.step},
+        "error": _error(told.error),
         "waiting_for": None
         if pause is None
         else {"reason": pause.reason, "key": pause.key or None, "until": pause.until},
@@ -226,9 +207,30 @@ def summary(state: WorkflowState, told: Verdict) -> JsonObject:
     }
 
 
-def _status(request: Request) -> str | None:
-    status = request.query_params.get("status")
-    if status is not None and status not in STATUSES:
+def listed(one: ListedRun) -> JsonObject:
+    """Return what a list shows of a run: what the index knows, and why it failed."""
+    row, error = one.row, one.error
+    return {
+        "run_id": row.channel_id,
+        "flow": row.flow,
+        "status": one.status,
+        "step": (row.last_speaker_id if row.is_closed else row.speaker_id) or None,
+        "error": _error(error),
+        "waiting_for": {"reason": row.waiting_for} if row.waiting_for else None,
+        "started_at": row.created_at,
+        "ended_at": row.closed_at,
+        "labels": row.labels,
+        "parent": row.parent_id or None,
+    }
+
+
+def _error(error: RunError | None) -> JsonObject | None:
+    return None if error is None else {"type": error.type, "message": error.message, "step": error.step}
+
+
+def _status(request: Request) -> str:
+    status = request.query_params.get("status", "")
+    if status and status not in STATUSES:
         raise invalid([Problem(("query", "status"), f"expected one of {', '.join(STATUSES)}")])
     return status
 
@@ -258,14 +260,8 @@ _RETRY: Final[JsonObject] = {
     "additionalProperties": False,
 }
 _PAGE_PARAMETERS: Final[list[JsonObject]] = [
-    {"name": "flow", "in": "query", "schema": {"type": "string"}},
     {"name": "status", "in": "query", "schema": {"type": "string", "enum": list(STATUSES)}},
-    {"name": "after", "in": "query", "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}},
-    {
-        "name": "limit",
-        "in": "query",
-        "schema": {"type": "integer", "minimum": 1, "maximum": MOST_IN_A_PAGE, "default": PAGE},
-    },
+    *LIST_PARAMETERS,
 ]
 _EVENT_PARAMETERS: Final[list[JsonObject]] = [
     {"name": "Last-Event-ID", "in": "header", "schema": {"type": "integer", "minimum": 0}},

@@ -26,6 +26,7 @@ from weakref import WeakSet
 
 from turnline.agent.agent import Agent
 from turnline.client.embedded import Hub
+from turnline.core.channel import ChannelFilter
 from turnline.core.directory import check_not_reserved
 from turnline.core.governance import OPEN_CHANNELS_PER_USER
 from turnline.core.state import WorkflowState
@@ -45,7 +46,9 @@ from turnline.flow.work import Data, Services
 from turnline.hub.timers import Clock, SystemClock
 from turnline.log.address import MEMORY, open_log
 from turnline.log.base import Log
+from turnline.log.walks import list_rows
 from turnline.server.limits import OPEN_RUNS_OF_STRANGERS, OPEN_RUNS_PER_USER, OpenRuns
+from turnline.server.retention import Retain, Retention
 
 if TYPE_CHECKING:
     from turnline.flow.data.database import Database
@@ -75,6 +78,7 @@ class Runtime:
         quotas: Mapping[str, int] | None = None,
         sweep_seconds: float = SWEEP_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
+        retain: Retain | None = None,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self.status: Status = "new"
@@ -97,6 +101,7 @@ class Runtime:
         self._find_trust_key = find_trust_key
         self._sweep_seconds = sweep_seconds
         self._grace_seconds = grace_seconds
+        self._retain = retain
         self._patience: WeakSet[asyncio.Timeout] = WeakSet()
         self._has_given_up = False
         self._stack = AsyncExitStack()
@@ -195,8 +200,11 @@ class Runtime:
         await driver.start()
         self._stack.push_async_callback(self._drained, hub, driver)
         self.open_runs.driver_id = driver.agent_id
-        for channel in await hub.list_channels(agent_id=driver.agent_id, state="active"):
-            self.open_runs.take_over(await hub.state(channel.channel_id))
+        for row in await list_rows(hub.lines, ChannelFilter(is_run=True, is_closed=False)):
+            self.open_runs.take_over(row)
+        if self._retain is not None:
+            retention = asyncio.create_task(Retention(hub, self._retain).run())
+            self._stack.push_async_callback(_end, retention)
         self._hub, self._driver = hub, driver
 
     def _tell_failed(self, state: WorkflowState, error: RunError) -> None:
@@ -217,6 +225,11 @@ class Runtime:
         self.status = "closed"
 
 
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 def runtime_of(
     project: Project,
     *,
@@ -224,6 +237,7 @@ def runtime_of(
     environ: Mapping[str, str] | None = None,
     clock: Clock | None = None,
     grace_seconds: float = GRACE_SECONDS,
+    retain: Retain | None = None,
 ) -> Runtime:
     """Return the runtime of a project, not opened yet. Raises `BadDocuments` with the whole report.
 
@@ -256,6 +270,7 @@ def runtime_of(
         runs_at_once=settings.limits.concurrency,
         quotas=settings.limits.quotas(),
         grace_seconds=grace_seconds,
+        retain=retain,
     )
 
 

@@ -167,6 +167,7 @@ def trigger_operation(house: House, flow: Flow, trigger: Trigger) -> Operation:
         },
         refusals=(400, 409, 413, 415, 422, 503, 504),
         is_public=trigger.public,
+        has_own_query=True,
     )
 
 

@@ -17,18 +17,20 @@ import asyncio
 import logging
 import traceback
 from collections import OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from turnline.client.frames import Answer, Request, Text, Told, converted
+from turnline.client.frames import Answer, Request, Text, Told
 from turnline.client.parts import check_size
 from turnline.client.told_errors import told
 from turnline.core.channel import ChannelSpec
 from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
+from turnline.core.state import State
 from turnline.core.views import Notice, notice_for
 from turnline.errors import (
     BadDraft,
@@ -43,7 +45,7 @@ from turnline.hub.texts import Listening, TurnText, is_for
 from turnline.server.auth.operations import authorise
 from turnline.server.auth.principal import Principal
 from turnline.server.ws_outbox import Outbox
-from turnline.server.ws_requests import LinkSeat, channel_of, check_known, member_state, perform
+from turnline.server.ws_requests import LinkSeat, channel_of, check_known, member_state, perform, read_args
 from turnline.server.ws_settings import WsCounters, WsSettings
 
 logger = logging.getLogger(__name__)
@@ -61,36 +63,24 @@ class Desk(Struct, frozen=True, kw_only=True):
     """Whether there are no tokens: everybody who can connect is the same person."""
 
 
-class RegisterArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whom to register."""
-
-    passport: Passport
-    resume: Resume | None = None
-    rule: Rule | None = None
-
-
-class ResumeArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a client that comes back has been."""
-
-    seats: dict[str, dict[str, int]]
-    """Seat -> channel -> the line up to which it has been told."""
-    pending: list[str]
-    """The requests that it still waits for."""
-    earlier: list[str] = []
-    """Presences that it had before. One may still be here: a server can take long to notice a cut."""
-
-
+@dataclass(frozen=True, slots=True)
 class Doorbell:
-    """Tells a client, while it is there, that there is something for one of its seats. A `Receiver`."""
+    """What the hub knows of a seat. A `Receiver`."""
 
-    def __init__(self, presence: Presence, agent_id: str) -> None:
+    wake: Callable[[Notice], None]
+
+
+class Overhearing(Listening):
+    """Passes the words of one channel on to a client."""
+
+    def __init__(self, presence: Presence, state: State) -> None:
+        super().__init__(presence.desk.hub.texts, state.channel_id, partial(presence.may_hear, state.spec))
         self._presence = presence
-        self._agent_id = agent_id
 
-    def wake(self, notice: Notice) -> None:
-        """See `Receiver.wake`."""
-        if self._presence.outbox is not None:
-            self._presence.outbox.put_news(self._agent_id, notice)
+    def hear(self, text: TurnText) -> None:
+        """See `Listening.hear`."""
+        if self._presence.outbox is not None and self._may_hear(text):
+            self._presence.outbox.put_words(Text(**msgspec.structs.asdict(text)))
 
 
 class Presence:
@@ -102,11 +92,11 @@ class Presence:
         self.outbox: Outbox | None = None
         """Of the connection that it comes over; None while there is none."""
         self.payload_bytes = desk.settings.payload_bytes
-        self._desk = desk
+        self.desk = desk
         self._hub = desk.hub
-        self._seats: dict[str, tuple[LinkSeat, Doorbell]] = {}
+        self._seats: dict[str, LinkSeat] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._listening: dict[str, asyncio.Task[None]] = {}
+        self._listening: dict[str, Overhearing] = {}
         self._errands: set[asyncio.Task[None]] = set()
         self._kept: OrderedDict[str, str] = OrderedDict()
         self._kept_bytes = 0
@@ -116,20 +106,17 @@ class Presence:
     # Frames.
 
     def ask(self, request: Request) -> None:
-        """Work on a request, or answer it again. What belongs to the order of frames is done at once."""
+        """Work on a request, or answer it again."""
         if request.id in self._kept:
             self._send(self._kept[request.id])
         elif request.id in self._running:
             return
-        elif len(self._running) >= self._desk.settings.requests:
-            self._desk.counters.refused_requests += 1
+        elif len(self._running) >= self.desk.settings.requests:
+            self.desk.counters.refused_requests += 1
             refusal = BadFrame(f"{len(self._running)} requests wait already; send it again later")
             self._send(check_size(Answer(id=request.id, error=told(refusal)), self.payload_bytes))
-        elif request.op in AT_ONCE:
-            self._answer(request, self._at_once(request))
-        else:
-            task = asyncio.create_task(self._work(request))
-            self._running[request.id] = task
+        else:  # Tasks begin in the order of the frames: so are seats taken and left (`OWN`).
+            self._running[request.id] = asyncio.create_task(self._work(request))
 
     def cancel(self, request_id: str) -> None:
         """Nobody waits for the answer."""
@@ -144,71 +131,69 @@ class Presence:
 
     def hear(self, words: Text) -> None:
         """Words of a turn that the client works on."""
-        if words.agent_id in self._seats and len(self._errands) < self._desk.settings.unsent_words:
+        if words.agent_id in self._seats and len(self._errands) < self.desk.settings.unsent_words:
             self._begin(self._tell(words))
         else:
-            self._desk.counters.dropped_words += 1
+            self.desk.counters.dropped_words += 1
 
     def leave_all(self) -> None:
         """Give everything up: the client does not come back."""
-        for task in (*self._running.values(), *self._listening.values(), *self._errands):
-            task.cancel()
         self._errands.update(self._running.values())
         self._running.clear()
+        for task in self._errands:
+            task.cancel()
+        for channel_id in list(self._listening):
+            self._listening.pop(channel_id).__exit__()
         for agent_id in list(self._seats):
             self._leave(agent_id)
 
     async def settle(self) -> None:
         """After `leave_all`: wait until everything has ended."""
-        await asyncio.gather(*self._listening.values(), *self._errands, return_exceptions=True)
+        await asyncio.gather(*self._errands, return_exceptions=True)
 
     # Requests.
 
     async def _work(self, request: Request) -> None:
         try:
-            result = await self._performed(request)
+            result = await self._perform(request)
             answer = Answer(id=request.id, result=result, heard=self._hub.texts.is_heard(channel_of(request)))
         except Exception as error:
             answer = Answer(id=request.id, error=self._told(error, request.op))
         self._running.pop(request.id, None)
         self._answer(request, answer)
 
-    async def _performed(self, request: Request) -> object:
-        if request.op == "register":
-            return await self._register(converted(request.args, RegisterArgs))
-        if request.op == "unregister":
-            await self._unregister(request.seat)
-            return None
-        if request.op == "listen":
-            await self._listen(request)
-            return None
-        operation = check_known(request)
+    async def _perform(self, request: Request) -> object:
+        own = OWN.get(request.op)
+        operation = check_known(request) if own is None else "channels.connect"
         self._authorise(operation, channel_of(request))
-        seat = self._seat(request.seat)
-        return await perform(self._hub, seat, request)
+        if own is not None:
+            return await own(self, **read_args(own, request))
+        return await perform(self._hub, self._seat(request.seat), request)
 
-    def _at_once(self, request: Request) -> Answer:
-        """Seats are taken and left in the order of the frames."""
-        try:
-            self._authorise("channels.connect")
-            return Answer(id=request.id, result=AT_ONCE[request.op](self, request))
-        except Exception as error:
-            return Answer(id=request.id, error=self._told(error, request.op))
+    async def _attach(self, seat: str) -> None:
+        self._take_seat(seat)
 
-    def _attach(self, request: Request) -> None:
-        self._take_seat(request.seat)
+    async def _detach(self, seat: str) -> None:
+        self._leave(seat)
 
-    def _leave_seat(self, request: Request) -> None:
-        self._leave(request.seat)
+    async def _resume(
+        self,
+        seats: dict[str, dict[str, int]],
+        pending: list[str],
+        request_id: str,
+        earlier: frozenset[str] = frozenset(),
+    ) -> dict[str, object]:
+        """Take the seats of a client that comes back; return which ones could not be taken, and why.
 
-    def _resume(self, request: Request) -> dict[str, object]:
-        """Return which seats could not be taken again, and why."""
-        args = converted(request.args, ResumeArgs)
-        self._earlier = frozenset(args.earlier)
-        for request_id in {*self._running, *self._kept} - set(args.pending):
-            self.cancel(request_id)
+        `seats` says for each seat and channel up to which line the client has been told. It still waits for
+        the requests in `pending`. Of its presences `earlier` one may still be here: a server can take long
+        to notice a cut.
+        """
+        self._earlier = earlier
+        for one in {*self._running, *self._kept} - {*pending, request_id}:
+            self.cancel(one)
         lost: dict[str, object] = {}
-        for agent_id, points in args.seats.items():
+        for agent_id, points in seats.items():
             try:
                 self._take_seat(agent_id)
             except TurnlineError as error:
@@ -217,36 +202,29 @@ class Presence:
                 self._begin(self._catch_up(agent_id, points))
         return {"lost": lost}
 
-    def _unlisten(self, request: Request) -> None:
-        task = self._listening.pop(channel_of(request), None)
-        if task is not None:
-            task.cancel()
-
-    async def _register(self, args: RegisterArgs) -> object:
+    async def _register(
+        self, passport: Passport, resume: Resume | None = None, rule: Rule | None = None
+    ) -> object:
         """Register a participant of this principal's. The hub refuses a name that is another owner's."""
-        self._authorise("channels.connect")
-        if args.rule is not None:
+        if rule is not None:
             self._authorise("agents.rule")
-        passport, by = args.passport, None
-        if not self._desk.is_open:
+        by = None
+        if not self.desk.is_open:
             user = self.principal.user_id
             if passport.owner not in ("", user):
                 expected = "empty, or who the token says"
                 raise BadDraft("passport.owner", found="somebody else", expected=expected)
-            passport = _owned(passport, user)
-            by = Registrar(user, self._is_admin(), self._desk.settings.names_per_user)
-        registration = await self._hub.enrol(
-            passport, args.resume, args.rule, by=by, before_change=self._replace_dead
-        )
+            passport = msgspec.structs.replace(passport, owner=user)
+            by = Registrar(user, self._is_admin(), self.desk.settings.names_per_user)
+        registration = await self._hub.enrol(passport, resume, rule, by=by, before_change=self._replace_dead)
         return msgspec.to_builtins(registration)
 
-    async def _unregister(self, agent_id: str) -> None:
+    async def _unregister(self, seat: str) -> None:
         """Remove a participant whose seat this client has."""
-        self._authorise("channels.connect")
-        registration = self._seat(agent_id).registration
+        agent_id = self._seat(seat).agent_id
         if self._registration(agent_id).rule != Rule():  # Registered again, it would be rid of its rule.
             self._authorise("agents.rule")
-        await self._hub.unregister(registration.agent_id)
+        await self._hub.unregister(agent_id)
         self._leave(agent_id)
 
     def _is_admin(self) -> bool:
@@ -269,27 +247,31 @@ class Presence:
         if agent_id not in self._seats:
             raise BadFrame(f"no seat of {agent_id[:80]!r} has been taken over this link")
         self._registration(agent_id)  # It may have been removed since.
-        return self._seats[agent_id][0]
+        return self._seats[agent_id]
 
     def _take_seat(self, agent_id: str) -> None:
         """Take a seat, or the same again: then its holder is told anew of what waits for it."""
-        registration = self._registration(agent_id)
+        registration, bell = self._registration(agent_id), Doorbell(partial(self._wake, agent_id))
         if agent_id in self._seats:
             self._hub.detach(agent_id)
-            self._hub.attach(agent_id, self._seats[agent_id][1])
+            self._hub.attach(agent_id, bell)
             return
-        if len(self._seats) >= self._desk.settings.seats:
+        if len(self._seats) >= self.desk.settings.seats:
             raise BadFrame(f"this client has {len(self._seats)} seats already")
         self._replace_dead(agent_id)
-        bell = Doorbell(self, agent_id)
         self._hub.attach(agent_id, bell)
-        seat = LinkSeat(self._hub, registration, reading_bytes=self._desk.settings.reading_bytes)
-        self._seats[agent_id] = (seat, bell)
-        self._desk.sitting[agent_id] = self
+        reading_bytes = self.desk.settings.reading_bytes
+        self._seats[agent_id] = LinkSeat(self._hub, registration, reading_bytes=reading_bytes)
+        self.desk.sitting[agent_id] = self
+
+    def _wake(self, agent_id: str, notice: Notice) -> None:
+        """Say that there is something for a seat, if the client is there."""
+        if self.outbox is not None:
+            self.outbox.put_news(agent_id, notice)
 
     def _replace_dead(self, agent_id: str) -> None:
         """Free the seat of a client that is gone: its process was killed, or it has come back as this one."""
-        other = self._desk.sitting.get(agent_id)
+        other = self.desk.sitting.get(agent_id)
         if other is not None and (other.outbox is None or other.id in self._earlier):
             other._leave(agent_id)
 
@@ -300,13 +282,13 @@ class Presence:
         return found
 
     def _is_own(self, one: Registration) -> bool:
-        return self._desk.is_open or one.passport.owner == self.principal.user_id
+        return self.desk.is_open or one.passport.owner == self.principal.user_id
 
     def _leave(self, agent_id: str) -> None:
         seat = self._seats.pop(agent_id, None)
         if seat is not None:
-            self._desk.sitting.pop(agent_id, None)
-            seat[0].leave()
+            self.desk.sitting.pop(agent_id, None)
+            seat.leave()
 
     async def _catch_up(self, agent_id: str, points: dict[str, int]) -> None:
         """Tell a client that came back what it was not told of the channels it knows."""
@@ -318,38 +300,27 @@ class Presence:
             except TurnlineError:
                 continue  # It is told when it asks.
             if state.seq > seq and agent_id in self._seats:
-                self._seats[agent_id][1].wake(notice_for(agent_id, state, seq + 1))
+                self._wake(agent_id, notice_for(agent_id, state, seq + 1))
 
     # Words.
 
-    async def _listen(self, request: Request) -> None:
-        channel_id = channel_of(request)
+    async def _listen(self, seat: str, channel_id: str) -> None:
         self._authorise("channels.stream", channel_id)
-        state = await member_state(self._hub, self._seat(request.seat).agent_id, channel_id)
-        if len(self._listening) >= self._desk.settings.listening:
+        state = await member_state(self._hub, self._seat(seat).agent_id, channel_id)
+        if len(self._listening) >= self.desk.settings.listening:
             raise BadFrame(f"this client listens to {len(self._listening)} channels already")
         if channel_id not in self._listening:
-            # The listener is in place before the answer says so.
-            may_hear = partial(self._may_hear, state.spec)
-            listening = Listening(self._hub.texts, channel_id, may_hear)
-            listening.__enter__()
-            self._listening[channel_id] = asyncio.create_task(self._pass_on(listening))
+            self._listening[channel_id] = Overhearing(self, state)
+            self._listening[channel_id].__enter__()
 
-    def _may_hear(self, spec: ChannelSpec, words: TurnText) -> bool:
+    async def _unlisten(self, channel_id: str) -> None:
+        if (listening := self._listening.pop(channel_id, None)) is not None:
+            listening.__exit__()
+
+    def may_hear(self, spec: ChannelSpec, words: TurnText) -> bool:
         """Return whether a seat that this client has now is of a participant whom the words are for."""
         members = (one for one in self._seats if spec.participant(one) is not None)
         return any(is_for(one, words) and self._hub.find_participant(one) is not None for one in members)
-
-    async def _pass_on(self, listening: Listening) -> None:
-        try:
-            while True:
-                rung = listening.bell.rung
-                for one in listening.take():
-                    if self.outbox is not None:
-                        self.outbox.put_words(Text(**msgspec.structs.asdict(one)))
-                await listening.bell.wait(rung)
-        finally:
-            listening.__exit__()
 
     async def _tell(self, words: Text) -> None:
         try:
@@ -357,14 +328,11 @@ class Presence:
             state = await member_state(self._hub, words.agent_id, words.channel_id)
         except TurnlineError:
             return
-        if (
-            state.claim is not None
-            and state.claim.agent_id == words.agent_id
-            and words.agent_id in self._seats
-        ):
+        worker = None if state.claim is None else state.claim.agent_id
+        if worker == words.agent_id and worker in self._seats:
             names = state.spec.names()
             to = None if words.audience is None else [names[one] for one in words.audience if one in names]
-            self._seats[words.agent_id][0].tell_text(words.channel_id, words.text, to)
+            self._seats[words.agent_id].tell_text(words.channel_id, words.text, to)
 
     # Answers.
 
@@ -379,7 +347,7 @@ class Presence:
     def _keep(self, request_id: str, text: str) -> None:
         self._kept[request_id] = text
         self._kept_bytes += len(text)
-        settings = self._desk.settings
+        settings = self.desk.settings
         while len(self._kept) > settings.kept_answers or self._kept_bytes > settings.kept_bytes:
             _, dropped = self._kept.popitem(last=False)
             self._kept_bytes -= len(dropped)
@@ -409,16 +377,16 @@ class Presence:
         task.add_done_callback(self._errands.discard)
 
 
-def _owned(passport: Passport, owner: str) -> Passport:
-    return Passport(name=passport.name, owner=owner, kind=passport.kind, auth=passport.auth)
-
-
-AT_ONCE = {
+OWN: Final[dict[str, Callable[..., Awaitable[object]]]] = {
+    "register": Presence._register,
+    "unregister": Presence._unregister,
     "attach": Presence._attach,
-    "leave": Presence._leave_seat,
+    "leave": Presence._detach,
     "resume": Presence._resume,
+    "listen": Presence._listen,
     "unlisten": Presence._unlisten,
 }
-"""What is done in the order of the frames."""
-LATER = ("register", "unregister", "listen")
-"""What is asked of the presence itself, beside the table of `ws_requests`."""
+"""What is asked of the presence itself, beside the table of `ws_requests`.
+
+Whoever takes or leaves a seat does not await anything before: the next request finds it done.
+"""

@@ -38,6 +38,7 @@ from turnline.errors import (
     BadDraft,
     BadFrame,
     BadSpec,
+    ChannelPruned,
     ClaimLost,
     EnvelopeIdReused,
     NotParticipant,
@@ -150,7 +151,7 @@ class LinkSeat(Seat):
         held = Claim(seq=claim, envelope_id="", agent_id=speaker, worker="", lease_seconds=0)
         # What stands under the id may be what came of the draft: then it was done the first time.
         with suppress(EnvelopeIdReused):
-            await self.write(channel_id, held, event_type, data, audience=audience, envelope_id=envelope_id)
+            await self.write(channel_id, held.draft(event_type, data, audience, envelope_id=envelope_id))
             if event_type == EV_TURN_FAILED:
                 error = data.get("error", {})
                 reason = first_line(f"{error.get('type')}: {error.get('message')}")
@@ -224,19 +225,27 @@ REQUESTS: Final[dict[str, tuple[str, Callable[..., Awaitable[object]]]]] = {
 """Op -> the operation in `auth.operations`, and what is done. Its parameters are the arguments of the op."""
 
 
-_ID: Final = "envelope_id"
-"""The parameter that gets the id of the request (rule 3)."""
-
-
 @cache
 def _arguments(function: Callable[..., object]) -> type[Struct]:
     """Return what the arguments of an operation have to be, as its parameters say."""
     hints, fields = get_type_hints(function), list[Any]()
     for one in signature(function).parameters.values():
-        if one.name not in ("self", _ID):
+        if one.name not in ("self", *_FROM_FRAME):
             default = () if one.default is one.empty else (one.default,)
             fields.append((one.name, hints[one.name], *default))
     return defstruct(function.__name__, fields, kw_only=True, forbid_unknown_fields=True)
+
+
+_FROM_FRAME: Final = {"envelope_id": "id", "request_id": "id", "seat": "seat"}
+"""Parameters that the request itself gives, not its arguments (rules 1 and 3) -> its field."""
+
+
+def read_args(function: Callable[..., object], request: Request) -> JsonObject:
+    """Return what an operation is called with: its parameters say what. Raises `BadFrame`."""
+    given = {key: getattr(request, field) for key, field in _FROM_FRAME.items()}
+    wanted = signature(function).parameters
+    args = asdict(converted(request.args, _arguments(function)))
+    return args | {key: value for key, value in given.items() if key in wanted}
 
 
 async def perform(hub: Hub, seat: LinkSeat, request: Request) -> object:
@@ -245,13 +254,11 @@ async def perform(hub: Hub, seat: LinkSeat, request: Request) -> object:
     As text, a large result that is kept until its client acknowledges it costs the loop little.
     """
     function = REQUESTS[request.op][1]
-    args = asdict(converted(request.args, _arguments(function)))
+    args = read_args(function, request)
     if "channel_id" in args:
         check = partial(member_state, hub, seat.agent_id, args["channel_id"])
         what = f"a unit of a turn on {args['channel_id']} is not recorded yet"
         await (retry(hub.clock, check, what) if args.get("event_type") in UNITS else check())
-    if _ID in signature(function).parameters:
-        args[_ID] = request.id
     try:
         result = await function(seat, **args)
     except NotParticipant as error:
@@ -275,7 +282,10 @@ async def member_state(hub: Hub, agent_id: str, channel_id: str) -> State:
     """Return the state of a channel that the participant is on. Raises `UnknownChannel` for any other."""
     if channel_id.startswith(OWN_PREFIX) or not channel_id:
         raise UnknownChannel(channel_id)
-    found = await hub.state(channel_id)
+    try:
+        found = await hub.state(channel_id)
+    except ChannelPruned:  # Its participants are not known any more, and others must not know of it.
+        raise UnknownChannel(channel_id) from None
     if found.spec.participant(agent_id) is None:
         raise UnknownChannel(channel_id)
     return found

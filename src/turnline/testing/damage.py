@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from turnline.core.codec import Record
+from turnline.core.codec import Record, pack_id, unpack_id
 from turnline.log.memory import MemoryLog
 
 Damage = Callable[[Record], Record]
@@ -19,6 +19,11 @@ Damage = Callable[[Record], Record]
 def flip_byte(body: bytes, index: int, *, mask: int = 0x01) -> bytes:
     """Return `body` with some bits of one byte turned over."""
     return body[:index] + bytes([body[index] ^ mask]) + body[index + 1 :]
+
+
+def written_longer(head: bytes) -> bytes:
+    """Return a head that says the same in other bytes: its version is a number of two bytes."""
+    return head[:1] + b"\xcc" + head[1:]
 
 
 def flip_head(record: Record) -> Record:
@@ -53,10 +58,12 @@ def damage_sqlite(path: Path, channel_id: str, seq: int, damage: Damage = flip_h
     )
     with closing(sqlite3.connect(path)) as connection, connection:
         position, *row = connection.execute(query, (channel_id, seq)).fetchone()
-        changed = damage(Record(seq, *row))
+        cell, *rest = row
+        written = unpack_id(cell) if isinstance(cell, bytes) else cell
+        changed = damage(Record(seq, written, *rest))
         connection.execute(
             "UPDATE turnline_records SET envelope_id = ?, head = ?, hash = ? WHERE position = ?",
-            (changed.envelope_id, changed.head, changed.hash, position),
+            (pack_id(changed.envelope_id), changed.head, changed.hash, position),
         )
         connection.execute("DELETE FROM turnline_contents WHERE position = ?", (position,))
         if changed.payload is not None:

@@ -19,6 +19,7 @@ from turnline.log.base import Log, Snapshots
 from turnline.testing.damage import Damage, drop_payload, flip_head, flip_payload
 from turnline.testing.index_contract import IndexContract
 from turnline.testing.lines import NOON, closing_line, erased_line, line, lines, refusal, say, until
+from turnline.testing.prune_contract import PruneContract
 
 WRITERS: Final = 100
 CHANNELS: Final = 50
@@ -28,7 +29,7 @@ PATIENCE_SECONDS: Final = 60.0
 """How long something that has to happen may take. Only a hang ever waits so long."""
 
 
-class LogContract(IndexContract, ABC):
+class LogContract(IndexContract, PruneContract, ABC):
     """The tests; every method's name is a rule of `turnline.log.base.Log`."""
 
     @abstractmethod
@@ -219,6 +220,17 @@ class LogContract(IndexContract, ABC):
         assert [h.channel_id for h in await log.channels(after="d")] == ["e"]
         assert [h.channel_id for h in await log.channels(closed=False, after="b", limit=1)] == ["c"]
         assert await log.channels(limit=0) == []
+
+    async def test_a_tail_from_the_end_tells_only_what_is_appended_later(self, log: Log) -> None:
+        for name in ("a", "b"):
+            await log.append(name, [line(name, 1)], after=0)
+        await log.append("a", [closing_line("a", 2)], after=1)
+        after = await log.end()
+        await log.append("b", [line("b", 2)], after=1)
+
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            head = await anext(aiter(log.tail(after=after)))
+        assert (head.channel_id, head.seq) == ("b", 2)
 
     async def test_the_tail_tells_what_is_there_and_goes_on_waiting(self, log: Log) -> None:
         await log.append("c", [line("c", 1)], after=0)

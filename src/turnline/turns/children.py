@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -40,45 +41,32 @@ _NESTED: Final = "0"
 """The place of a nested graph's channel."""
 
 
+@dataclass(frozen=True)
 class Children:
     """The children of one turn, at places that its performer names."""
 
-    def __init__(self, port: Port, channel_id: str, turn: int) -> None:
-        self._port = port
-        self._channel_id = channel_id
-        self._turn = turn
-        self._open: dict[str, None] = {}
-
-    @property
-    def seen_open(self) -> list[str]:
-        """The ids of those that had not closed when they were last looked at."""
-        return list(self._open)
+    port: Port
+    channel_id: str
+    turn: int
+    prefix: str = ""
+    """Of its places: a step that is tried again has other children than the attempt before."""
 
     def id_of(self, place: str) -> str:
         """Return the id of the child at a place."""
-        return child_id(self._channel_id, self._turn, place)
+        return child_id(self.channel_id, self.turn, self.prefix + place)
 
     async def open(self, place: str, request: OpenRequest) -> str:
         """Open the child at a place and return its id; one that is there already stays as it is."""
         child = self.id_of(place)
         with own_log():
-            await self._port.open(replace(request, channel_id=child, parent_id=self._channel_id))
-        self._open[child] = None
+            await self.port.open(replace(request, channel_id=child, parent_id=self.channel_id))
         return child
 
     async def state(self, place: str) -> State | None:
         """Return the child's state; None if there is no child at this place."""
-        child = self.id_of(place)
-        try:
-            with own_log():
-                state = await self._port.state(child)
-        except UnknownChannel:
-            return None
-        if state.is_over:
-            self._open.pop(child, None)
-        else:
-            self._open[child] = None
-        return state
+        with own_log(), suppress(UnknownChannel):
+            return await self.port.state(self.id_of(place))
+        return None
 
     async def find_or_open(self, place: str, request: Callable[[], Awaitable[OpenRequest]]) -> State:
         """Return the state of the child at a place. If there is none, open what is requested."""
@@ -101,14 +89,12 @@ class Children:
 
     async def _read(self, place: str) -> list[Envelope]:
         with own_log():
-            return await read_after(self._port.read, self.id_of(place), 0)
+            return await read_after(self.port.read, self.id_of(place), 0)
 
-    async def close(self, reason: str) -> None:
-        """Close those that are open: the turn waits for them no longer."""
-        for child in self.seen_open:
-            with own_log(), suppress(ChannelClosed, UnknownChannel):
-                await self._port.close_channel(child, reason)
-            self._open.pop(child, None)
+    async def close(self, child: str, reason: str) -> None:
+        """Close a child: the turn waits for it no longer."""
+        with own_log(), suppress(ChannelClosed, UnknownChannel):
+            await self.port.close_channel(child, reason)
 
 
 def consultation(to: str, task: str, expectations: list[Expectation] | None = None) -> OpenRequest:
@@ -139,7 +125,8 @@ async def _fan_out(work: Work, target: FanOutTarget) -> Done | Paused:
     if still_open and left != 0:
         # The first is enough: when it closes, the others are looked at too.
         return Paused(reason="children", children=still_open[:1], seconds=left)
-    await work.children.close(TOO_SLOW)
+    for child in still_open:
+        await work.children.close(child, TOO_SLOW)
     results = list[JsonObject]()
     for index, (agent, found) in enumerate(zip(agents, asked, strict=True)):
         failure = _failure(found, target)

@@ -26,23 +26,18 @@ silent, and is replaced after its lease; what it writes then is refused (T6).
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    nullcontext,
-    suppress,
-)
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
+from math import inf
 from typing import Final
 
 from msgspec.structs import asdict
 
 from turnline import tracing
 from turnline.agent.failures import report_failure
+from turnline.agent.tool_result import CallPaused
 from turnline.core import event_types as ev
 from turnline.core.envelope import JsonObject
 from turnline.core.views import Floor, Notice, floor_for
@@ -61,15 +56,16 @@ from turnline.hub.retry import RETRY_SECONDS, retry
 from turnline.hub.seat import Player
 from turnline.hub.turns import Held, let_go
 from turnline.log.base import Bell
-from turnline.log.joined import Transaction
 from turnline.threads import is_being_cancelled
 from turnline.turns.children import Children
 from turnline.turns.files import with_whole_texts
-from turnline.turns.work import AWAY, Done, LogAway, Paused, Perform, Port, Work, Write
+from turnline.turns.work import AWAY, Done, LogAway, Paused, Perform, Port, Work
 
 logger = logging.getLogger(__name__)
 
 ERROR_CHARACTERS: Final = 500
+BEATS_PER_LEASE: Final = 3
+"""Two of them may be late before the worker is replaced."""
 
 OVER: Final = (ClaimLost, OutOfTurn, NotDue, ChannelClosed)
 """The turn is another worker's, or over: what we have of it is dropped."""
@@ -93,13 +89,13 @@ class Engine:
         self._port = port
         self._player = player
         self._performer_of = performer_of
-        self._places = _Places(places)
+        self._free: float = inf if places is None else places
+        """How many more turns may be worked on at once."""
+        self._place_given = Bell()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """Channel -> what takes its turns."""
-        self._next: dict[str, Floor] = {}
-        """Channel -> a turn that was given while another one was taken."""
-        self._unplayed: dict[str, Floor] = {}
-        """Channel -> a turn that waits for a performer."""
+        self._waiting: dict[str, Floor] = {}
+        """Channel -> a turn that waits for a performer, or for the end of the one that is taken."""
         self._performing: dict[str, int] = {}
         """Channel -> the line that gave the floor of the turn that is performed."""
         self._offered: set[str] = set()
@@ -110,38 +106,38 @@ class Engine:
 
     def wake(self, notice: Notice) -> None:
         """See `Receiver.wake`."""
-        channel_id, floor = notice.channel_id, notice.floor
-        self._unplayed.pop(channel_id, None)
-        if floor is None or self._stopping:
+        self._waiting.pop(notice.channel_id, None)
+        if notice.floor is not None:
+            self._give(notice.channel_id, notice.floor)
+
+    def _give(self, channel_id: str, floor: Floor) -> None:
+        if self._stopping or floor.seq <= self._performing.get(channel_id, 0):
             return
-        if self._performer_of(floor.speaker) is None:
-            self._unplayed[channel_id] = floor
-        elif channel_id not in self._tasks:
-            task = asyncio.create_task(self._take_turns(channel_id, floor))
-            self._tasks[channel_id] = task
-            task.add_done_callback(partial(self._leave, channel_id))
-        elif floor.seq > self._performing.get(channel_id, 0):
-            self._next[channel_id] = floor
+        if channel_id in self._tasks or self._performer_of(floor.speaker) is None:
+            self._waiting[channel_id] = floor
+            return
+        task = asyncio.create_task(self._take_turns(channel_id, floor))
+        self._tasks[channel_id] = task
+        task.add_done_callback(partial(self._leave, channel_id))
 
     @property
-    def unplayed(self) -> Mapping[str, Floor]:
-        """The turns that wait for a performer, by channel."""
-        return self._unplayed
+    def waiting(self) -> Mapping[str, Floor]:
+        """The turns that wait, by channel: for a performer, or for the end of another turn."""
+        return self._waiting
 
-    def wake_unplayed(self) -> None:
+    def wake_waiting(self) -> None:
         """Take the turns that waited for a performer, if there is one now."""
-        for channel_id, floor in list(self._unplayed.items()):
-            self.wake(Notice(channel_id=channel_id, first=floor.seq, seq=floor.seq, floor=floor))
+        for channel_id in list(self._waiting):
+            self._give(channel_id, self._waiting.pop(channel_id))
 
     def offer(self, channel_id: str, floor: Floor) -> str:
         """Return the worker that claims the turn together with its floor; empty if none has a place (N6)."""
-        is_waiting = channel_id in self._tasks and channel_id not in self._performing
-        if self._stopping or channel_id in self._offered or is_waiting:  # A task that waits may wait longer.
+        is_waiting = channel_id in self._tasks and channel_id not in self._performing  # Perhaps for long.
+        if self._stopping or channel_id in self._offered or is_waiting or self._free < 1:
             return ""
         if not self._player.lane.is_free_for(channel_id) or self._performer_of(floor.speaker) is None:
             return ""
-        if not self._places.take_free():
-            return ""
+        self._free -= 1
         self._offered.add(channel_id)
         return self._player.worker
 
@@ -149,13 +145,22 @@ class Engine:
         """Give back the place of an offer: the claim has not landed."""
         if channel_id in self._offered:
             self._offered.discard(channel_id)
-            self._places.give()
+            self._give_place()
+
+    async def _take_place(self) -> None:
+        while self._free < 1:
+            await self._place_given.wait(self._place_given.rung)
+        self._free -= 1
+
+    def _give_place(self) -> None:
+        self._free += 1
+        self._place_given.ring()
 
     # What its owner says.
 
     async def take(self, channel_id: str, floor: Floor) -> None:
         """Take a turn now, and return when its packet or its pause is written."""
-        self.wake(Notice(channel_id=channel_id, first=floor.seq, seq=floor.seq, floor=floor))
+        self._give(channel_id, floor)
         if (task := self._tasks.get(channel_id)) is not None:
             await asyncio.wait((task,))
 
@@ -174,7 +179,8 @@ class Engine:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        await self._release_offered(list(self._offered))
+        for channel_id in list(self._offered):
+            await self._release(channel_id)
 
     # A channel.
 
@@ -182,30 +188,30 @@ class Engine:
         self._tasks.pop(channel_id, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("channel %s is left alone: %s", channel_id, type(error).__name__)
-        if (floor := self._next.pop(channel_id, None)) is not None:
-            self.wake(Notice(channel_id=channel_id, first=floor.seq, seq=floor.seq, floor=floor))
+        if channel_id in self._waiting:
+            self._give(channel_id, self._waiting.pop(channel_id))
 
-    async def _take_turns(self, channel_id: str, given: Floor) -> None:
-        claim_id = self._player.new_id()
-        floor: Floor | None = given
+    async def _take_turns(self, channel_id: str, floor: Floor | None) -> None:
+        claim_id = ""
         try:
             while not self._stopping:
+                claim_id = claim_id or self._player.new_id()
                 try:
                     if floor is None and (floor := await self._look(channel_id)) is None:
                         await self._release_unbegun(channel_id)
                     if floor is None or not await self._take_turn(channel_id, floor, claim_id):
                         return
-                    if channel_id not in self._next:
+                    claim_id, floor = "", self._waiting.pop(channel_id, None)
+                    if floor is None:
                         return
-                    claim_id = self._player.new_id()
-                    floor = self._next.pop(channel_id)
                     continue
                 except Held as held:
                     await self._player.lane.wait(held)
                 except TurnTaken:
-                    await self._wait_unclaimed(channel_id)
+                    wait = partial(self._port.wait_unclaimed, channel_id)
+                    await retry(self._port, wait, f"the claim of another worker on {channel_id} is not read")
                 except (EnvelopeIdReused, _Lost):  # The claim is over. The turn may still be ours to take.
-                    claim_id = self._player.new_id()
+                    claim_id = ""
                 except LogError as error:
                     logger.warning("a turn of %s could not be written down: %s", channel_id, error)
                     await self._port.sleep(RETRY_SECONDS)
@@ -217,30 +223,26 @@ class Engine:
             self._player.lane.leave(channel_id, claim_id)
 
     async def _release_unbegun(self, channel_id: str) -> None:
-        """Release a claim that came with the floor, if no turn was begun with it. `stop` does it for all."""
-        if channel_id in self._offered and channel_id not in self._next and not self._stopping:
-            await let_go(self._release_offered([channel_id]))
-
-    async def _wait_unclaimed(self, channel_id: str) -> None:
-        wait = partial(self._port.wait_unclaimed, channel_id)
-        await retry(self._port, wait, f"the claim of another worker on {channel_id} is not read")
+        """Release a claim that came with the floor, if no turn is begun with it. `stop` releases all."""
+        if channel_id in self._offered and channel_id not in self._waiting and not self._stopping:
+            await let_go(self._release(channel_id))
 
     async def _look(self, channel_id: str) -> Floor | None:
         """Return the turn that waits now: others may have taken it, or ended it."""
-        self._next.pop(channel_id, None)
+        self._waiting.pop(channel_id, None)
         return floor_for(self._player.agent_id, await self._port.state(channel_id))
 
     async def _take_turn(self, channel_id: str, floor: Floor, claim_id: str) -> bool:
         """Take a turn; return whether there is a performer for it. Raises `Held` if it may not start yet."""
         perform, lane = self._performer_of(floor.speaker), self._player.lane
+        is_claimed = channel_id in self._offered
         if perform is None:
             await self._release_unbegun(channel_id)
             return False
-        is_claimed = channel_id in self._offered
         if is_claimed:
             self._offered.discard(channel_id)
         else:
-            await self._places.take()
+            await self._take_place()
         try:
             if is_claimed:
                 lane.begin(channel_id, claim_id)
@@ -250,7 +252,7 @@ class Engine:
             finally:
                 lane.leave(channel_id, claim_id)
         finally:
-            self._places.give()
+            self._give_place()
         return True
 
     async def _claim_and_work(
@@ -263,18 +265,27 @@ class Engine:
             logger.debug("turn %s of %s is not ours: %s", floor.turn, channel_id, error)
             return
         except asyncio.CancelledError:  # A claim that came with the floor is there already.
-            await let_go(self._release_claim(channel_id))
+            await let_go(self._release(channel_id))
             raise
         work = Work(
             **asdict(claimed),
             channel_id=channel_id,
             turn=floor.turn,
             speaker=floor.speaker,
+            port=self._port,
+            lane=self._player.lane,
             find_children=partial(Children, self._port, channel_id, floor.turn),
-            write=Write(self._port, channel_id, claimed.claim, self._player.lane),
-            read=self._port.read,
+            signs=Bell(),
         )
         await self._work(work, perform)
+
+    async def _release(self, channel_id: str) -> None:
+        """Release the claim on a channel's turn if it is this worker's; the worker does not begin it."""
+        self.withdraw(channel_id)
+        with suppress(TurnlineError):
+            claim = (await self._port.state(channel_id)).claim
+            if claim is not None and claim.worker == self._player.worker:
+                await self._port.write(channel_id, claim.draft(ev.EV_TURN_RELEASED, {}))
 
     # A turn.
 
@@ -295,9 +306,12 @@ class Engine:
     async def _perform(self, work: Work, perform: Perform, span: tracing.Recording) -> None:
         try:
             async with self._heartbeat(work):
-                outcome = await perform(work)
-                if isinstance(outcome, Done):
-                    outcome = await self._commit(work, outcome)
+                try:
+                    outcome = await perform(work)
+                except CallPaused as waits:
+                    outcome = waits.paused
+                if isinstance(outcome, Done) and not outcome.is_written:
+                    await work.write(ev.EV_PACKET, outcome.data, audience=outcome.audience)
             if isinstance(outcome, Paused):
                 await self._pause(work, outcome)
         except AWAY:
@@ -310,25 +324,6 @@ class Engine:
                 await self._fail(work, error)
             except OVER:
                 raise _Lost from None
-
-    async def _commit(self, work: Work, done: Done) -> Done | Paused:
-        """Write the packet. Return how the turn ended, which may be otherwise."""
-
-        async def write(within: Transaction | None) -> None:
-            await work.write(ev.EV_PACKET, done.data, audience=done.audience, within=within)
-
-        try:
-            await (write(None) if done.around is None else done.around(write))
-        except (*OVER, *AWAY):
-            raise
-        except Exception as error:
-            if done.otherwise is None:
-                raise
-            instead = done.otherwise(error)
-            if isinstance(instead, Paused):
-                return instead
-            return await self._commit(work, dataclasses.replace(instead, otherwise=None))
-        return done
 
     async def _pause(self, work: Work, paused: Paused) -> None:
         is_timed = paused.seconds is not None or paused.until is not None
@@ -346,27 +341,32 @@ class Engine:
         what = f"turn {work.turn} of {name!r} on channel {work.channel_id}"
         report_failure(what, error, f"{reason['type']}: {reason['message']}")
 
-    def _heartbeat(self, work: Work) -> AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def _heartbeat(self, work: Work) -> AsyncIterator[None]:
         """Within this, other processes hear of the worker, however long its turn is silent.
 
         A worker is never replaced within its own process, so without others it costs nothing.
         """
-        if not self._player.has_heartbeat:
-            return nullcontext()
-        return beating(work.write.renew, work.claim.lease_seconds, self._port.sleep)
+        beating = [asyncio.create_task(self._beat(work))] if self._player.has_heartbeat else []
+        try:
+            yield
+        finally:
+            for task in beating:
+                task.cancel()
+            await asyncio.gather(*beating, return_exceptions=True)
 
-    async def _release_offered(self, channel_ids: Iterable[str]) -> None:
-        """Give back the claims that came with a floor and that nobody here will work on any more."""
-        for channel_id in channel_ids:
-            self.withdraw(channel_id)
-            with suppress(TurnlineError):
-                await self._release_claim(channel_id)
-
-    async def _release_claim(self, channel_id: str) -> None:
-        """Release the claim on a channel's turn, if it is this worker's."""
-        claim = (await self._port.state(channel_id)).claim
-        if claim is not None and claim.worker == self._player.worker:
-            await self._port.write(channel_id, claim, ev.EV_TURN_RELEASED, {})
+    async def _beat(self, work: Work) -> None:
+        while True:
+            seen = work.signs.rung
+            await self._port.sleep(work.claim.lease_seconds / BEATS_PER_LEASE)
+            if work.signs.rung > seen:
+                continue
+            try:
+                await self._port.write(work.channel_id, work.claim.draft(ev.EV_TURN_RENEWED, {}))
+            except LogError as error:
+                logger.warning("the claim of a turn could not be renewed: %s", error)
+            except TurnlineError:
+                return  # The turn is over for us; the next line that its worker writes is refused.
 
 
 def _span(work: Work) -> AbstractContextManager[tracing.Recording]:
@@ -379,60 +379,3 @@ def _span(work: Work) -> AbstractContextManager[tracing.Recording]:
     attributes |= {tracing.OPERATION: "invoke_agent"}
     attributes |= {"gen_ai.agent.id": work.speaker, "gen_ai.agent.name": name}
     return tracing.span_below(spec.traceparent, f"invoke_agent {name}", attributes)
-
-
-class _Places:
-    """How many turns are worked on at once."""
-
-    def __init__(self, count: int | None) -> None:
-        self._free = count
-        self._bell = Bell()
-
-    def take_free(self) -> bool:
-        """Take a place if one is free; return whether it was."""
-        if self._free == 0:
-            return False
-        if self._free is not None:
-            self._free -= 1
-        return True
-
-    async def take(self) -> None:
-        """Take a place; wait for one."""
-        while not self.take_free():
-            await self._bell.wait(self._bell.rung)
-
-    def give(self) -> None:
-        """Give a place back."""
-        if self._free is not None:
-            self._free += 1
-            self._bell.ring()
-
-
-BEATS_PER_LEASE: Final = 3
-"""Two of them may be late before the worker is replaced."""
-
-Renew = Callable[[], Awaitable[None]]
-"""Says that the worker is alive, unless it wrote something since the last time."""
-Sleep = Callable[[float], Awaitable[None]]
-
-
-@asynccontextmanager
-async def beating(renew: Renew, lease_seconds: float, sleep: Sleep) -> AsyncIterator[None]:
-    """Within this, `renew` is called several times in each lease, for as long as it is not refused."""
-    task = asyncio.create_task(_beat(renew, lease_seconds, sleep))
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-async def _beat(renew: Renew, lease_seconds: float, sleep: Sleep) -> None:
-    while True:
-        await sleep(lease_seconds / BEATS_PER_LEASE)
-        try:
-            await renew()
-        except LogError as error:
-            logger.warning("the claim of a turn could not be renewed: %s", error)
-        except TurnlineError:
-            return  # The turn is over for us; the next line that its worker writes is refused.

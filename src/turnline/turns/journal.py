@@ -19,8 +19,7 @@ Rule 5: when a performance is cancelled, the result of a function that has retur
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -118,12 +117,15 @@ class TurnJournal:
         self, key: str, fn: Callable[[], Any], used: set[str], joined: Joined | None
     ) -> None:
         call = current_call.get()
+        # What the function writes into the context is its own: it stays with the result (N4).
+        token = current_call.set(f"{call}{ONCE_MARK}{key}")
         try:
-            with _inside(f"{call}{ONCE_MARK}{key}"):
-                result = await call_user(fn)
+            result = await call_user(fn)
         except BaseException:
             used.discard(key)  # Nothing is recorded: the caller may try again.
             raise
+        finally:
+            current_call.reset(token)
         data = _read_back(key, {"key": key, "result": result} | ({"call": call} if call else {}))
         writing = asyncio.ensure_future(self._write(key, data, None if joined is None else joined()))
         writing.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -150,29 +152,17 @@ class TurnJournal:
             raise OnceRefused(key, found=found, do="Split the work into several turns or steps.")
 
 
+_ENTRIES: Final[dict[str, Any]] = {
+    ev.EV_TURN_MODEL: ModelReply,
+    ev.EV_TURN_TOOL: ToolAnswer | ToolAttempt,
+}
+"""What a round records -> what it is read as."""
+
+
 def entries(envelopes: Iterable[Envelope]) -> list[Entry]:
-    """The entries of a round among a turn's lines. A summary comes before it, and is none."""
-    return [_entry(one) for one in envelopes if one.event_type in _RECORDED and "entry" in one.event_data]
-
-
-_RECORDED = (ev.EV_TURN_MODEL, ev.EV_TURN_TOOL)
-
-
-def _entry(envelope: Envelope) -> Entry:
-    entry = envelope.event_data["entry"]
-    if envelope.event_type == ev.EV_TURN_MODEL:
-        return msgspec.convert(entry, ModelReply)
-    return msgspec.convert(entry, ToolAnswer | ToolAttempt)
-
-
-@contextmanager
-def _inside(call: str) -> Iterator[None]:
-    """Mark what the function writes into the context as its own: it stays with the result (N4)."""
-    token = current_call.set(call)
-    try:
-        yield
-    finally:
-        current_call.reset(token)
+    """Return the entries of a round among a turn's lines. A summary comes before it, and is none."""
+    recorded = [one for one in envelopes if one.event_type in _ENTRIES and "entry" in one.event_data]
+    return [msgspec.convert(one.event_data["entry"], _ENTRIES[one.event_type]) for one in recorded]
 
 
 def _check_key(key: object) -> None:

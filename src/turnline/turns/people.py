@@ -118,7 +118,7 @@ class People:
             read = partial(self.read_next, channel_id, after)
             with own_log():
                 what = f"the answer to a question on {channel_id} is not read"
-                reading = await retry(self.work.write.port, read, what)
+                reading = await retry(self.work.port, read, what)
             if not reading.envelopes:
                 raise ChannelClosed(channel_id, reason="")
             end, after = _find_end(reading.envelopes, request_id), reading.seq

@@ -3,9 +3,10 @@
     async def perform(work: Work) -> Done | Paused
 
 A performer reads the work and returns. The engine claims the turn, writes the packet or the pause, and
-releases what cannot be finished. A performer that has to wait returns `Paused`, and nothing of it stays in
-memory: when the answer is there, the time has come, or a child has closed, it is called again and finds
-what came in `work.lines`. So it is written as a function of what is on the log.
+releases what cannot be finished. A performer that has to wait returns `Paused`, or lets the `CallPaused` of
+an agent's round pass. Nothing of it stays in memory: when the answer is there, the time has come, or a child
+has closed, it is called again and finds what came in `work.lines`. So it is written as a function of what is
+on the log.
 
 What it raises fails the turn (T5), except what is wrong with the claim or the log.
 """
@@ -22,26 +23,24 @@ from msgspec.structs import replace
 
 from turnline.agent.files import File
 from turnline.core.claims import Paused
-from turnline.core.envelope import Envelope, JsonObject
-from turnline.core.event_types import EV_TURN_RENEWED, SUBSTANTIVE
+from turnline.core.envelope import Draft, Envelope, JsonObject
+from turnline.core.event_types import SUBSTANTIVE
 from turnline.core.parts import FilePart
-from turnline.core.state import Claim, State
+from turnline.core.state import State
 from turnline.core.views import Floor, Message, WindowedSummary, view_for
 from turnline.errors import ChannelQuarantined, ClientClosed, HubClosed, LinkLost, LogError
 from turnline.hub.request import OpenRequest
 from turnline.hub.seat import Claimed, Reading
 from turnline.hub.turns import UNITS, Lane
+from turnline.log.base import Bell
 from turnline.log.joined import Transaction
 from turnline.turns.files import FileSeat, add_file
+from turnline.turns.journal import TurnJournal
 
 if TYPE_CHECKING:
     from turnline.turns.children import Children
 
 __all__ = ["Done", "Paused", "Perform", "Work"]
-
-
-WritePacket = Callable[[Transaction | None], Awaitable[None]]
-"""Writes the packet, inside a transaction if one is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +49,8 @@ class Done:
 
     data: JsonObject = field(default_factory=dict)
     audience: list[str] | None = None
-    around: Callable[[WritePacket], Awaitable[None]] | None = None
-    """Writes the packet, together with work of its own in a database (F7)."""
-    otherwise: Callable[[Exception], Done | Paused] | None = None
-    """Returns how the turn ends if the packet cannot be written; without it the turn fails."""
+    is_written: bool = False
+    """Whether the performer has written the packet itself, together with work in a database (F7)."""
 
 
 AWAY: Final = (ChannelQuarantined, ClientClosed, HubClosed, LinkLost, LogError)
@@ -100,17 +97,8 @@ class Port(FileSeat, Protocol):
         """
         ...
 
-    async def write(
-        self,
-        channel_id: str,
-        claim: Claim,
-        event_type: str,
-        data: JsonObject,
-        *,
-        audience: list[str] | None = None,
-        within: Transaction | None = None,
-    ) -> None:
-        """Write a line of the turn: a unit, a packet, a pause, a failure, a release, a sign of life.
+    async def write(self, channel_id: str, draft: Draft, *, within: Transaction | None = None) -> None:
+        """Write a line of a turn (`Claim.draft`): a unit, a packet, a pause, a failure, a sign of life.
 
         While the log is away it is written again, under the same id; a release, a sign of life and a line
         with a transaction are not.
@@ -126,40 +114,6 @@ class Port(FileSeat, Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Write:
-    """Writes lines of one performance, under its claim."""
-
-    port: Port
-    channel_id: str
-    claim: Claim
-    lane: Lane
-    has_sign: bool = False
-    """Whether a line of the turn was written since the last beat of the heart: its worker is alive."""
-
-    async def __call__(
-        self,
-        event_type: str,
-        data: JsonObject,
-        *,
-        audience: list[str] | None = None,
-        within: Transaction | None = None,
-    ) -> None:
-        with own_log():
-            await self.port.write(
-                self.channel_id, self.claim, event_type, data, audience=audience, within=within
-            )
-        self.has_sign = True
-        if event_type in UNITS:  # A turn that has recorded a unit is not the one that kills processes.
-            self.lane.leave(self.channel_id)
-
-    async def renew(self) -> None:
-        """Write a sign of life, unless there was one since the last call."""
-        if not self.has_sign:
-            await self.port.write(self.channel_id, self.claim, EV_TURN_RENEWED, {})
-        self.has_sign = False
-
-
 Read = Callable[[str, int], Awaitable[Reading]]
 """Reads what the player may see of a channel after a line."""
 
@@ -171,14 +125,41 @@ class Work(Claimed, frozen=True, kw_only=True, dict=True):
     turn: int
     speaker: str
     """Whose turn it is: the player itself, or a participant that it plays."""
+    port: Port
+    lane: Lane
     find_children: Callable[[], Children]
-    write: Write
-    read: Read
+    signs: Bell
+    """Rung with every line of the turn: its worker is alive."""
+
+    async def write(
+        self,
+        event_type: str,
+        data: JsonObject,
+        *,
+        audience: list[str] | None = None,
+        within: Transaction | None = None,
+    ) -> None:
+        """Write a line of the turn, under its claim."""
+        draft = self.claim.draft(event_type, data, audience)
+        with own_log():
+            await self.port.write(self.channel_id, draft, within=within)
+        self.signs.ring()
+        if event_type in UNITS:  # A turn that has recorded a unit is not the one that kills processes.
+            self.lane.leave(self.channel_id)
+
+    async def record(self, event_type: str, data: JsonObject, *, within: Transaction | None = None) -> None:
+        """Record a unit of the turn: after a crash it is not done again (T2, T3)."""
+        await self.write(event_type, data, audience=[], within=within)
 
     @cached_property
     def children(self) -> Children:
         """The channels below this turn."""
         return self.find_children()
+
+    @cached_property
+    def journal(self) -> TurnJournal:
+        """What the turn has recorded, and what it records."""
+        return TurnJournal(self.lines, self.record, self.add_file)
 
     @property
     def key(self) -> str:
@@ -194,21 +175,18 @@ class Work(Claimed, frozen=True, kw_only=True, dict=True):
         """Return how many seconds ago one of `lines` was written. Setting the clock changes nothing."""
         return self.ages[self.lines.index(line)]
 
-    async def record(self, event_type: str, data: JsonObject, *, within: Transaction | None = None) -> None:
-        """Record a unit of the turn: after a crash it is not done again (T2, T3)."""
-        await self.write(event_type, data, audience=[], within=within)
-
     async def add_file(self, file: File) -> FilePart:
         """Keep a file that a unit of the turn refers to. Raises `BadDraft`."""
         with own_log():
-            return await add_file(self.write.port, self.channel_id, file)
+            return await add_file(self.port, self.channel_id, file)
 
     async def messages(self) -> list[Message]:
         """Return what the speaker is shown of the conversation, up to the turn's first unit (W10, N7a)."""
         if self.view is not None:
             return list(self.view)
         with own_log():
-            return await read_view(self.read, self.state, self.speaker, last_shown(self.state, self.units))
+            last = last_shown(self.state, self.units)
+            return await read_view(self.port.read, self.state, self.speaker, last)
 
     def heard_since(self) -> list[Envelope]:
         """Return what others said to the speaker since the turn's first unit: interjections (N7a)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from turnline.client.participant import ParticipantClient
 from turnline.flow.driver import Driver
@@ -50,9 +51,9 @@ def left_over(hub: Hub, driver: Driver | None) -> Iterator[str]:
 
 
 def _left_in(engine: Engine, places: int | None) -> Iterator[str]:
-    yield from _not_empty(engine, "_tasks", "_next", "_unplayed", "_performing", "_offered")
-    if engine._places._free != places:
-        yield f"{engine._places._free} of {places} places are free"
+    yield from _not_empty(engine, "_tasks", "_waiting", "_performing", "_offered")
+    if engine._free != (inf if places is None else places):
+        yield f"{engine._free} of {places} places are free"
 
 
 def _left_in_client(client: ParticipantClient) -> Iterator[str]:

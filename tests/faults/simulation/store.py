@@ -163,6 +163,9 @@ class Reach:
     async def without_row(self, *, after: str = "", limit: int) -> list[str]:
         return await self._ask(lambda: done(self.store.log.without_row(after=after, limit=limit)))
 
+    async def end(self) -> int:
+        return await self._ask(lambda: done(self.store.log.end()))
+
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
         while True:
             for head in await self._ask(lambda position=after: self.store.heads(position)):  # type: ignore[misc]

@@ -32,6 +32,8 @@ from tests.faults.simulation.told import Told
 from tests.faults.simulation.verdict import faults, folded, lost
 from tests.faults.simulation.wire import Network
 from turnline.client.link import Link, LocalLink
+from turnline.core.codec import read_structure
+from turnline.core.event_types import EV_TURN_PAUSED
 from turnline.errors import LogError, NameTaken, TurnlineError
 from turnline.flow.trusted_runs import TrustedRuns
 from turnline.hub.channels import CACHE_BYTES
@@ -465,7 +467,7 @@ class World:
         for channel_id in sorted(busy):
             last = self.store.log.records[channel_id][-1]
             is_old = self.loop.time() - self.store.landed_at[channel_id][-1] > SETTLED_SECONDS
-            if is_old and b'"turn.paused"' in last.head:
+            if is_old and read_structure(last.head).type == EV_TURN_PAUSED:
                 self._problems.append(f"{channel_id}: a task for a turn that waits at {last.seq}")
 
     def _check_memory(self) -> None:

@@ -25,6 +25,7 @@ from typing import Any, Final, NoReturn
 
 from sqlalchemy import event
 
+from turnline.core.codec import unpack_id
 from turnline.flow.data.database import Database, open_data
 from turnline.flow.data.unit_of_work import SqlUnitOfWork
 from turnline.log.sqlite import SqliteLog
@@ -115,7 +116,10 @@ def child(work: Callable[[], Any]) -> NoReturn:
 def torn(path: Path) -> list[str]:
     """The packets whose rows are not all there, and the rows whose packet is not."""
     with closing(sqlite3.connect(path)) as connection:
-        packets = {name for (name,) in connection.execute("SELECT envelope_id FROM turnline_records")}
+        packets = {
+            unpack_id(cell) if isinstance(cell, bytes) else cell
+            for (cell,) in connection.execute("SELECT envelope_id FROM turnline_records")
+        }
         rows = dict(connection.execute("SELECT packet, count(*) FROM row GROUP BY packet"))
     return sorted(name for name in packets | rows.keys() if rows.get(name) != ROWS or name not in packets)
 

@@ -68,7 +68,7 @@ async def test_an_address_nobody_knows_is_told(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "table", ["turnline_records", "turnline_heads", "turnline_snapshots", "turnline_open_heads"]
+    "table", ["turnline_records", "turnline_heads", "turnline_snapshots", "turnline_heads_open"]
 )
 async def test_f12_the_log_s_own_tables_are_not_to_be_had(tmp_path: Path, table: str) -> None:
     log = sqlite(tmp_path)

@@ -91,6 +91,9 @@ class FakeChildren:
     ) -> None:
         self._open(Opened(place, ",".join(agents), context, graph, message))
 
+    def id_of(self, place: str) -> str:
+        return f"child-{place}"
+
     async def state(self, place: str) -> WorkflowState | None:
         self.looked_at.append(place)
         return self._states.get(place)

@@ -332,16 +332,18 @@ async def test_what_a_turn_recorded_is_shown_to_an_admin_and_to_no_other_partici
 # --- the list ---
 
 
-async def test_channels_are_listed_the_latest_first_in_pages_that_fit_together() -> None:
+async def test_channels_are_listed_the_newest_first_in_pages_that_fit_together() -> None:
     async with scene() as stage:
         ids = [await stage.open() for _ in range(5)]
-        await stage.people["carol"].channel(ids[0]).send("me first")
         first = await stage.data("/channels?limit=2")
-        second = await stage.data(f"/channels?limit=2&before={first['next']}")
-        third = await stage.data(f"/channels?limit=2&before={second['next']}")
+        await stage.people["carol"].channel(ids[0]).send("what is written to stays where it is")
+        await stage.open()
+        await stage.server.post(f"/channels/{ids[3]}/close", {})
+        second = await stage.data(f"/channels?limit=2&after={first['next']}")
+        third = await stage.data(f"/channels?limit=2&after={second['next']}")
 
     listed = [row["channel_id"] for page in (first, second, third) for row in page["channels"]]
-    assert listed == [ids[0], *reversed(ids[1:])]
+    assert listed == ids[::-1]
     assert third["next"] is None
 
 
@@ -368,7 +370,6 @@ async def test_the_list_is_filtered_by_what_a_channel_is_and_where_it_stands() -
         assert await ids("text=NORTH") == [closed]
         assert await ids("text=north+nowhere") == []
         assert (await stage.server.get("/channels?status=lost")).status_code == 422
-        assert (await stage.server.get("/channels?before=x")).status_code == 422
 
 
 # --- who may see what ---

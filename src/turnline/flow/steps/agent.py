@@ -17,19 +17,16 @@ pauses until there is an answer, and resumes with what it has recorded (N1, N7).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 import msgspec
 
-from turnline.agent.agent import Agent, Config, Conversation, Surroundings
+from turnline.agent.agent import Agent, Config, Surroundings
 from turnline.agent.messages import UserMessage
 from turnline.agent.output import Output as Form
-from turnline.agent.round import Outcome
 from turnline.agent.tool import Tool
-from turnline.agent.tool_result import CallPaused, ToolOutput, failure
-from turnline.core.claims import Paused
+from turnline.agent.tool_result import ToolOutput, failure
 from turnline.core.envelope import JsonObject
 from turnline.errors import AgentError, BadOutput, BadStepValue, ParseFailed, TurnlineError, UnknownName
 from turnline.flow.compile import ERRORS
@@ -42,15 +39,8 @@ from turnline.flow.work import DEFAULT, StepResult, StepWork
 _NO_BLOCK: Final = AgentBlock()
 
 
-async def perform(work: StepWork[AgentStep]) -> StepResult | Paused:
-    """Do the round, and return what becomes of the answer, or what the round waits for."""
-    try:
-        return await _do_round(work)
-    except CallPaused as waits:
-        return waits.paused
-
-
-async def _do_round(work: StepWork[AgentStep]) -> StepResult:
+async def perform(work: StepWork[AgentStep]) -> StepResult:
+    """Do the round, and return what becomes of the answer. Raises `CallPaused` for what it waits for."""
     agent, people = _agent(work), work.people
     talk = agent.conversation(config=_config(work, agent), tools=_tools(work, agent), key=work.key)
     wanted = _Wanted(work.step, talk.output)
@@ -71,7 +61,15 @@ async def _do_round(work: StepWork[AgentStep]) -> StepResult:
         on_progress=work.words,
         review=_review,
     )
-    outcome = await _performed(work.step, agent, talk, around)
+    try:
+        outcome = await agent.perform(talk, around)
+    except BadOutput as bad:
+        found = f"not usable, even after it was asked for again ({bad.because.rstrip('.')})"
+        raise ParseFailed(work.step.id, found=found, expected="the form the step asks for") from None
+    except (TurnlineError, TimeoutError):
+        raise
+    except Exception as error:  # A prompt's, a hook's or a model's of the user's own. It goes on the log.
+        raise AgentError(failure(error, talk.variables, talk.dependencies).text) from None
     answer = wanted.written(outcome.text)
     if answer.dropped:
         work.dropped("model", answer.dropped)
@@ -127,23 +125,13 @@ class _Wanted:
         return () if DEFAULT in routes else tuple(signal for signal in routes if signal not in ERRORS)
 
 
-async def _performed(step: AgentStep, agent: Agent, talk: Conversation, around: Surroundings) -> Outcome:
-    try:
-        return await agent.perform(talk, around)
-    except BadOutput as bad:
-        found = f"not usable, even after it was asked for again ({bad.because.rstrip('.')})"
-        raise ParseFailed(step.id, found=found, expected="the form the step asks for") from None
-    except (TurnlineError, TimeoutError):
-        raise
-    except Exception as error:  # A prompt's, a hook's or a model's of the user's own. It goes on the log.
-        raise AgentError(failure(error, talk.variables, talk.dependencies).text) from None
-
-
 def _agent(work: StepWork[AgentStep]) -> Agent:
     step, known = work.step, work.services.agents
     if step.agent.name is None:
-        is_known = step.agent == _NO_BLOCK and step.id in known
-        return known[step.id] if is_known else Agent(step.id, _as_it_is(_system(work)))
+        if step.agent == _NO_BLOCK and step.id in known:
+            return known[step.id]
+        system = render(step.agent.system, work.public, at="agent.system")
+        return Agent(step.id, lambda: system)  # A function: what was filled in is no template.
     if step.agent.name not in known:
         do = "Write it in agents/, or leave out `name`: then the step makes its own."
         raise UnknownName("agent", step.agent.name, known, do=do)
@@ -151,19 +139,6 @@ def _agent(work: StepWork[AgentStep]) -> Agent:
         expected = f"none: agent {step.agent.name!r} has its own prompt"
         raise BadStepValue("agent.system", found="a text", expected=expected)
     return known[step.agent.name]
-
-
-def _system(work: StepWork[AgentStep]) -> str:
-    return render(work.step.agent.system, work.public, at="agent.system")
-
-
-def _as_it_is(text: str) -> Callable[[], str]:
-    """A prompt that is no template, whatever was filled in: what a function returns is text."""
-
-    def prompt() -> str:
-        return text
-
-    return prompt
 
 
 def _config(work: StepWork[AgentStep], agent: Agent) -> Config:

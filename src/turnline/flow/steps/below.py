@@ -12,7 +12,7 @@ fails when the last open one has closed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -36,19 +36,16 @@ from turnline.hub.request import OpenRequest
 from turnline.turns.children import Children
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Below:
+@dataclass(frozen=True, kw_only=True)
+class Below(Children):
     """See `work.StepChildren`."""
 
-    children: Children
     definitions: Definitions
     trusted_runs: TrustedRuns
     state_of: StateOf
     run: State
     knob: RunKnob
     step: str
-    prefix: str
-    """Of its places: a step that is tried again has other children than the attempt before."""
 
     async def run_inner(self, place: str, inner: str, context: JsonObject) -> None:
         flow = await self.definitions.get(self.knob.digest)
@@ -90,10 +87,10 @@ class Below:
             labels={"flow": self.knob.name, "step": self.step},
             ttl_seconds=self.run.spec.ttl_seconds,
         )
-        await self.children.open(self.prefix + place, request)
+        await self.open(place, request)
 
     async def state(self, place: str) -> State | None:
-        state = await self.children.state(self.prefix + place)
+        state = await super().state(place)
         if state is not None:
             await self._check_opened_here(state)
         return state
@@ -105,12 +102,8 @@ class Below:
             return
         raise ForeignChild(child.channel_id, run_id=self.run.channel_id)
 
-    async def last_words(self, place: str) -> str:
-        return await self.children.last_words(self.prefix + place)
-
     async def _start(self, place: str, flow: Flow, knob: RunKnob, context: JsonObject) -> None:
-        request = request_for(flow, knob, context, within_seconds=self.run.spec.ttl_seconds)
-        await self.children.open(self.prefix + place, request)
+        await self.open(place, request_for(flow, knob, context, within_seconds=self.run.spec.ttl_seconds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +158,8 @@ async def brought_up(work: StepWork[Any], brood: Brood) -> Paused | None:
         opened = index + 1
         still_open.append(places[index])
     if still_open:
-        return wait_for(still_open, opened=opened, **({"failed": failed} if failed < len(places) else {}))
+        failures = {"failed": failed} if failed < len(places) else {}
+        return wait_for(work, still_open, opened=opened, **failures)
     if has_failed:
         error = verdict(await run_at(work.children, places[failed])).error
         assert error is not None  # It was seen to have failed, and what has closed does not change.
@@ -208,6 +202,7 @@ def let_in(work: StepWork[Any], data: JsonObject) -> JsonObject:
     return ours
 
 
-def wait_for(places: Iterable[str], **notes: int) -> Paused:
-    """The pause until one of these children has closed: its data lists them as `open`."""
-    return Paused(reason="children", data={"open": list(places), **notes})
+def wait_for(work: StepWork[Any], places: Sequence[str], **notes: int) -> Paused:
+    """Return the pause until one of these children has closed: its data lists them as `open`."""
+    children = [work.children.id_of(place) for place in places]
+    return Paused(reason="children", children=children, data={"open": list(places), **notes})

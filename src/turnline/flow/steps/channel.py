@@ -29,9 +29,8 @@ async def perform(work: StepWork[ChannelStep]) -> StepResult | Paused:
     state = await work.children.state(PLACE)
     if state is None:
         await _begin(work)
-        return wait_for([PLACE])
-    if not state.is_over:
-        return wait_for([PLACE])
+    if state is None or not state.is_over:
+        return wait_for(work, [PLACE])
     if is_failure(state.pending_close_reason):
         reason = state.pending_close_reason
         message = f"the conversation closed with {reason!r}"

@@ -76,6 +76,7 @@ class _Watched:
         self._places = places
         self._work = work
         self.converse = children.converse
+        self.id_of = children.id_of
         self.last_words = children.last_words
 
     async def run_inner(self, place: str, inner: str, context: JsonObject) -> None:

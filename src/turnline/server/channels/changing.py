@@ -117,15 +117,17 @@ class ChannelChanges:
         flow = await self._house.access.check_start_again(who, state.channel_id)
         with runtime.open_runs.starting(flow.name, who.user_id):
             made = await runtime.hub.fork(state.channel_id, at=at, private={"_user_id": who.user_id})
-            runtime.open_runs.take_over(await runtime.hub.state(made))
+            row = await runtime.hub.lines.row(made)
+            assert row is not None  # It was written with the fork.
+            runtime.open_runs.take_over(row)
         return made
 
     async def close(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.close")
         body = _texts(await json_body(request, self._house.settings), more=("reason",))
         _refuse_run(state, "cancel it with POST /runs/{id}/cancel")
-        data = {"reason": body.get("reason") or "closed", "by": sight.principal.user_id}
-        lines = await self._house.runtime.hub.write(state.channel_id, ev.EV_CHANNEL_CLOSED, data)
+        reason, by = body.get("reason") or "closed", sight.principal.user_id
+        lines = await self._house.runtime.hub.tree.end(state.channel_id, reason=reason, by=by)
         return success(_landed(lines))
 
     async def erase(self, request: Request) -> Response:

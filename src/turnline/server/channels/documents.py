@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from turnline.core.envelope import JsonObject
-from turnline.server.channels.listing import STATUSES
+from turnline.server.channels.listing import KINDS, WORDS
 from turnline.server.operation import Handler, Operation
-from turnline.server.settings import MOST_IN_A_PAGE, PAGE
+from turnline.server.parameters import LIMIT, LIST_PARAMETERS
 from turnline.server.stream import EVENT_STREAM
 
 if TYPE_CHECKING:
@@ -25,17 +25,17 @@ def to_look(routes: ChannelRoutes) -> list[Operation]:
             "list_channels",
             "",
             routes.list_channels,
-            "Channels, the latest first",
+            "Channels, the newest first",
             parameters=_LIST,
-            refusals=(422,),
+            refusals=(400, 422),
         ),
         _get(
             "search_lines",
             "/search",
             routes.search,
-            "Lines that hold a text",
+            "Lines that hold a text, from the newest channel on; it reads channels, a page at a time",
             parameters=_LIST,
-            refusals=(422,),
+            refusals=(400, 422),
         ),
         _stream("stream_channels", "/events", routes.events, "Which channels something happens on", []),
         _get("read_channel", "/{channel_id}", routes.read, "A channel, its graph and who has the floor"),
@@ -44,7 +44,7 @@ def to_look(routes: ChannelRoutes) -> list[Operation]:
             "/{channel_id}/envelopes",
             routes.envelopes,
             "The lines of a channel, in pages, forwards or backwards",
-            parameters=[*_number("after", 0), *_number("before", 0), _LIMIT, _TEXT],
+            parameters=[*_number("after", 0), *_number("before", 0), LIMIT, _TEXT],
             refusals=(404, 409, 422),
         ),
         _get(
@@ -79,7 +79,7 @@ def to_look(routes: ChannelRoutes) -> list[Operation]:
             "/{channel_id}/children",
             routes.children,
             "The channels that were opened below a channel, the latest first",
-            parameters=[_LIMIT],
+            parameters=[LIMIT],
             refusals=(404, 409, 422),
         ),
         _get("read_usage", "/{channel_id}/usage", routes.usage, "What a channel cost, and how long it took"),
@@ -217,21 +217,12 @@ _AS: Final[JsonObject] = {
     }
 }
 _TEXT: Final[JsonObject] = {"name": "text", "in": "query", "schema": {"type": "string", "maxLength": 200}}
-_LIMIT: Final[JsonObject] = {
-    "name": "limit",
-    "in": "query",
-    "schema": {"type": "integer", "minimum": 1, "maximum": MOST_IN_A_PAGE, "default": PAGE},
-}
 _LIST: Final[list[JsonObject]] = [
-    {"name": "status", "in": "query", "schema": {"enum": list(STATUSES)}},
-    {"name": "kind", "in": "query", "schema": {"enum": ["run", "channel"]}},
-    *(
-        {"name": name, "in": "query", "schema": {"type": "string"}}
-        for name in ("type", "participant", "flow")
-    ),
+    {"name": "status", "in": "query", "schema": {"enum": list(WORDS)}},
+    {"name": "kind", "in": "query", "schema": {"enum": list(KINDS)}},
+    {"name": "type", "in": "query", "schema": {"type": "string"}},
     _TEXT,
-    *_number("before", 0),
-    _LIMIT,
+    *LIST_PARAMETERS,
 ]
 _AFTER: Final[list[JsonObject]] = [
     {"name": "Last-Event-ID", "in": "header", "schema": {"type": "integer", "minimum": 0}},

@@ -1,15 +1,14 @@
 """Facts: what a channel was opened with, remembered so that a list need not read it again.
 
-Rule: only what can never change is remembered, the first line of a channel. Where a channel
-stands is asked of the log (`Log.channels`, which reads no envelopes) whenever it is needed,
-so nothing here can be out of date, whoever writes to the log.
+Rule: only the first line of a channel is remembered. It changes once, when its content is erased, which
+adds a line to a channel that is closed: facts of a closed channel count for the seq at which they were read.
+Where a channel stands is asked of the index whenever it is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import aclosing
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -19,13 +18,10 @@ from turnline.core.channel import ChannelSpec, Participant
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_INVITE
 from turnline.errors import CorruptRecord
-from turnline.hub.hub import OWN_PREFIX
-from turnline.log.base import Head, Log
+from turnline.log.base import Log
 
 MOST_REMEMBERED: Final = 100_000
 MESSAGE_CHARACTERS: Final = 200
-MOST_READ: Final = 2_000
-"""So many channels that nobody has looked at yet are read for one answer; the next one goes on from there."""
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -33,10 +29,8 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     channel_id: str
     type: str
-    created_at: datetime
     participants: list[Participant]
     labels: dict[str, str]
-    parent_id: str | None
     message: str
     """The opening words, as far as a list shows them."""
     is_run: bool
@@ -50,21 +44,23 @@ class KnownFacts:
     def __init__(self, log: Callable[[], Log]) -> None:
         self._log = log
         """Asked whenever it is needed: it is not open yet when a server is put together."""
-        self._known: dict[str, Facts] = {}
+        self._known: dict[str, tuple[int, Facts]] = {}
+        """Channel -> the seq at which it was closed, or 0, and its facts."""
 
-    def __contains__(self, channel_id: object) -> bool:
-        return channel_id in self._known
+    async def of(self, channel_id: str, *, closed_at: int) -> Facts | None:
+        """Return the channel's facts; None if its first line cannot be read.
 
-    async def of(self, channel_id: str) -> Facts | None:
-        """The channel's facts; None if its first line cannot be read."""
-        if channel_id not in self._known:
+        `closed_at` is the last seq of a channel that is closed; 0 for an open one.
+        """
+        seq, facts = self._known.get(channel_id, (0, None))
+        if facts is None or (closed_at and closed_at != seq):
             facts = await self._read(channel_id)
             if facts is None:
                 return None
             if len(self._known) >= MOST_REMEMBERED:
                 del self._known[next(iter(self._known))]
-            self._known[channel_id] = facts
-        return self._known[channel_id]
+            self._known[channel_id] = closed_at, facts
+        return facts
 
     async def _read(self, channel_id: str) -> Facts | None:
         try:
@@ -76,12 +72,6 @@ class KnownFacts:
         return None
 
 
-def latest_first(heads: Iterable[Head]) -> list[Head]:
-    """The channels of people and flows, the one that something happened on last first."""
-    ours = [head for head in heads if not head.channel_id.startswith(OWN_PREFIX)]
-    return sorted(ours, key=lambda head: head.position, reverse=True)
-
-
 def _facts(line: Envelope) -> Facts | None:
     if line.event_type != EV_CHANNEL_INVITE:
         return None
@@ -91,10 +81,8 @@ def _facts(line: Envelope) -> Facts | None:
     return Facts(
         channel_id=spec.channel_id,
         type=spec.type,
-        created_at=line.created_at,
         participants=spec.participants,
         labels=spec.labels,
-        parent_id=spec.parent_id,
         message=(spec.message or "")[:MESSAGE_CHARACTERS],
         is_run="flow" in spec.knobs,
         words="\n".join(words).lower(),

@@ -1,25 +1,33 @@
-"""The list of channels: those that something happened on last come first, in pages.
+"""Lists of channels, the newest first, in pages; and the lines on them that hold a text.
 
-Rule: a page costs what it shows. The log tells the heads of all channels without reading
-them; what a channel was opened with is remembered (`facts`); only what is on the page is
-read as it stands. Where a filter leaves little, a page ends early and says where to go on.
+Rule 1: the index chooses what is listed (Y7). Of a channel that is listed the first line is read, for names
+and opening words, and remembered (`facts`); a failed run is folded as well, to say why. No other channel is
+read.
+
+Rule 2: a caller who does not see every channel asks the index for the channels that they are on. So what they
+may not know costs nothing, and no page, count or token shows it.
+
+Rule 3: the index does not know `text`. A page with it reads the first lines of at most `MAX_ROWS` channels,
+and one of `search` at most MOST_SEARCHED lines. Then it ends early, and `next` says where to continue.
 """
 
 from __future__ import annotations
 
-import re
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 
-from turnline.core.channel import ChannelState
+from turnline.core.channel import ChannelFilter, ChannelRow, age, matches
 from turnline.core.envelope import JsonObject
-from turnline.core.state import MESSAGE, WAITS
-from turnline.errors import ChannelQuarantined, CorruptRecord, UnknownChannel
+from turnline.errors import CorruptRecord
 from turnline.flow.fields import Problem
-from turnline.log.base import Head
-from turnline.server.channels.facts import MOST_READ, Facts, latest_first
+from turnline.hub.hub import Hub
+from turnline.log.base import Index
+from turnline.log.walks import STATUSES, has_status, narrow, read_page, token_of
+from turnline.server.channels.facts import Facts
 from turnline.server.channels.reading import (
     MOST_SEARCHED,
     LinesWanted,
@@ -27,149 +35,166 @@ from turnline.server.channels.reading import (
     searched_text,
     where_it_says,
 )
-from turnline.server.channels.shown import row, unread_row
+from turnline.server.channels.shown import QUARANTINED, listed, unread_row
 from turnline.server.channels.sight import Sight
 from turnline.server.house import House
-from turnline.server.parameters import page_size
+from turnline.server.parameters import list_query, page_size
 from turnline.server.problems import invalid
 
 MOST_ON_ONE: Final = 5
 """So many lines of one channel are told where many are searched."""
 LINES_A_CHANNEL_COSTS: Final = 20
 """Beginning to read a channel costs about as much as reading so many lines."""
-QUARANTINED: Final = "quarantined"
-STATUSES: Final = ("open", *(one.value for one in ChannelState), "waiting", *WAITS, QUARANTINED)
-KINDS: Final = ("run", "channel")
-_POSITION: Final = re.compile(r"[0-9]{1,18}")
+SEARCHED_AT_ONCE: Final = 20
+"""Channels that a search asks the index for at once."""
+WORDS: Final = (*STATUSES, QUARANTINED)
+KINDS: Final = {"run": ChannelFilter(is_run=True), "channel": ChannelFilter(is_run=False)}
+"""A run is one that nothing else opened; those below it are among the channels."""
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
     """Which channels."""
 
+    where: ChannelFilter
     limit: int
-    before: int | None
+    after: str = ""
     status: str = ""
-    type: str = ""
-    kind: str = ""
-    participant: str = ""
-    flow: str = ""
     text: str = ""
-
-    def takes(self, facts: Facts) -> bool:
-        """Whether a channel can be among them, as far as its first line tells."""
-        names = [name for one in facts.participants for name in (one.agent_id, one.name)]
-        return (
-            self.type in ("", facts.type)
-            and self.kind in ("", "run" if facts.is_run else "channel")
-            and (not self.participant or self.participant in names)
-            and self.flow in ("", facts.labels.get("flow"))
-        )
 
 
 class Page(Struct, frozen=True):
-    """Some rows, and behind what to go on; None at the end."""
+    """Some rows, and what the next page comes after; None at the end."""
 
     rows: list[JsonObject]
-    following: int | None
+    next: str | None
 
 
-def wanted(request: Request) -> Wanted:
-    """What a query asks for."""
+async def wanted(request: Request, hub: Hub) -> Wanted:
+    """Return what a query asks for."""
     query = request.query_params
+    status, kind = query.get("status", ""), query.get("kind", "")
     problems = [
         Problem(("query", name), f"expected one of {', '.join(allowed)}")
-        for name, allowed in (("status", STATUSES), ("kind", KINDS))
-        if query.get(name, "") not in ("", *allowed)
+        for name, given, allowed in (("status", status, WORDS), ("kind", kind, KINDS))
+        if given not in ("", *allowed)
     ]
-    before = query.get("before")
-    if before is not None and _POSITION.fullmatch(before) is None:
-        problems.append(Problem(("query", "before"), "expected what `next` was"))
     if problems:
         raise invalid(problems)
+    where = await list_query(request, hub)
+    for found in (STATUSES.get(status), KINDS.get(kind), ChannelFilter(type=query.get("type", ""))):
+        where = where if found is None else narrow(where, found)
     return Wanted(
+        where=where,
         limit=page_size(request),
-        before=None if before is None else int(before),
+        after=query.get("after", ""),
+        status=status,
         text=searched_text(request),
-        **{name: query.get(name, "") for name in ("status", "type", "kind", "participant", "flow")},
     )
 
 
 class Listing:
-    """The channels of one log, for whoever may know of them."""
+    """The channels of one log, for a caller who may know of them."""
 
     def __init__(self, house: House) -> None:
         self._house = house
-        self._facts = house.facts
 
     async def page(self, asked: Wanted, sight: Sight) -> Page:
-        """The next channels that fit."""
-        rows: list[JsonObject] = []
-        left = MOST_READ
-        heads = await self._heads(asked)
-        for head in heads:
-            left -= head.channel_id not in self._facts
-            facts = await self._facts.of(head.channel_id)
-            if facts is not None and _fits(facts, asked, sight):
-                one = await self._row(facts)
-                rows += [one] if _is_at(one, asked.status) else []
-            if (len(rows) == asked.limit or left <= 0) and head is not heads[-1]:
-                return Page(rows, head.position)
-        return Page(rows, None)
+        """Return the next channels that fit."""
+        where = await self._visible(asked.where, sight)
+        if where is None:
+            return Page([], None)
+        if asked.status == QUARANTINED:
+            return await self._quarantined(where, asked, sight)
+        fits = partial(self._fits, asked, sight)
+        # Rows are asked one by one only where the index leaves something open.
+        is_open = asked.text or not sight.sees_all or asked.status
+        page = await read_page(
+            self._lines, where, after=asked.after, limit=asked.limit, fits=fits if is_open else None
+        )
+        return Page(await self._shown(page.rows), page.next)
+
+    async def children(self, parent_id: str, sight: Sight, limit: int) -> list[JsonObject]:
+        """Return the newest channels below one that the caller may know of."""
+        below = Wanted(where=ChannelFilter(parent_id=parent_id), limit=limit)
+        return (await self.page(below, sight)).rows
 
     async def search(self, asked: Wanted, sight: Sight) -> Page:
-        """The next lines that hold a text, a few of each channel."""
-        rows: list[JsonObject] = []
-        left = MOST_SEARCHED
-        heads = await self._heads(asked) if asked.text else []
-        for head in heads:
-            facts = await self._facts.of(head.channel_id)
-            left -= head.seq + LINES_A_CHANNEL_COSTS
-            if facts is not None and asked.takes(facts) and sight.may_know(facts.participants):
-                rows += await self._found(facts, asked, sight)
-            if (len(rows) >= asked.limit or left <= 0) and head is not heads[-1]:
-                return Page(rows, head.position)
+        """Return the next lines that hold a text, a few of each channel."""
+        rows, left = list[JsonObject](), MOST_SEARCHED
+        where = await self._visible(asked.where, sight) if asked.text else None
+        fits = partial(self._fits, replace(asked, text=""), sight)
+        after: str | None = asked.after
+        while where is not None and after is not None:
+            page = await read_page(self._lines, where, after=after, limit=SEARCHED_AT_ONCE, fits=fits)
+            for row in page.rows:
+                rows += await self._found(row, asked, sight)
+                left -= row.seq + LINES_A_CHANNEL_COSTS
+                if len(rows) >= asked.limit or left <= 0:
+                    return Page(rows, token_of(row))
+            after = page.next
         return Page(rows, None)
 
-    async def _heads(self, asked: Wanted) -> list[Head]:
-        closed = _CLOSED.get(asked.status)
-        heads = latest_first(await self._house.runtime.hub.lines.channels(closed=closed))
-        return [head for head in heads if asked.before is None or head.position < asked.before]
+    @property
+    def _lines(self) -> Index:
+        return self._house.runtime.hub.lines
 
-    async def _row(self, facts: Facts) -> JsonObject:
-        try:
-            return row(await self._house.runtime.hub.state(facts.channel_id))
-        except (ChannelQuarantined, UnknownChannel):
-            return unread_row(facts)
+    async def _visible(self, where: ChannelFilter, sight: Sight) -> ChannelFilter | None:
+        """Return the filter for what the caller may know of (Rule 2); None: nothing."""
+        if sight.sees_all:
+            return where
+        hub, name = self._house.runtime.hub, sight.principal.user_id
+        await hub.learn([name])
+        person = hub.find_participant(name)
+        if person is None or person.name != name or person.passport.kind != "human":
+            return None
+        return replace(where, participants=[*where.participants, person.agent_id])
 
-    async def _found(self, facts: Facts, asked: Wanted, sight: Sight) -> list[JsonObject]:
-        hub = self._house.runtime.hub
+    async def _fits(self, asked: Wanted, sight: Sight, row: ChannelRow) -> bool:
+        if not has_status(row, asked.status):
+            return False
+        if not asked.text and sight.sees_all:
+            return True
+        facts = await self._facts(row)
+        words = asked.text.split()
+        return (
+            facts is not None
+            and sight.may_know(facts.participants)
+            and all(one in facts.words for one in words)
+        )
+
+    async def _quarantined(self, where: ChannelFilter, asked: Wanted, sight: Sight) -> Page:
+        """Return the channels that this process could not read. They are few, and one page."""
+        known = self._house.runtime.hub.health().quarantined
+        rows = [row for one in known if (row := await self._lines.row(one)) and matches(row, where)]
+        fits = [row for row in rows if await self._fits(replace(asked, status=""), sight, row)]
+        return Page(await self._shown(sorted(fits, key=age, reverse=True)[: asked.limit]), None)
+
+    async def _shown(self, rows: list[ChannelRow]) -> list[JsonObject]:
+        quarantined = self._house.runtime.hub.health().quarantined
+        return [await self._row(row, is_readable=row.channel_id not in quarantined) for row in rows]
+
+    async def _row(self, row: ChannelRow, *, is_readable: bool) -> JsonObject:
+        facts = await self._facts(row)
+        if facts is None or not is_readable:
+            return unread_row(row, facts)
+        run = await self._house.runtime.runs.listed(row) if facts.is_run else None
+        return listed(row, facts, run)
+
+    async def _facts(self, row: ChannelRow) -> Facts | None:
+        return await self._house.facts.of(row.channel_id, closed_at=row.seq if row.is_closed else 0)
+
+    async def _found(self, row: ChannelRow, asked: Wanted, sight: Sight) -> list[JsonObject]:
+        hub, facts = self._house.runtime.hub, await self._facts(row)
+        if facts is None or not sight.may_know(facts.participants):
+            return []
         wanted_lines = LinesWanted(after=0, limit=MOST_ON_ONE, text=asked.text)
         try:
-            lines, _ = await found_lines(hub, facts.channel_id, facts.participants, sight, wanted_lines)
+            lines, _ = await found_lines(hub, row.channel_id, facts.participants, sight, wanted_lines)
         except CorruptRecord:
             return []
-        where = {"channel_id": facts.channel_id, "type": facts.type, "labels": facts.labels}
+        where = {"channel_id": row.channel_id, "type": row.type, "labels": row.labels}
         names = {one.agent_id: one.name for one in facts.participants}
         return [{**where, **_hit(line, names, asked.text)} for line in lines]
-
-
-def _fits(facts: Facts, asked: Wanted, sight: Sight) -> bool:
-    return (
-        sight.may_know(facts.participants)
-        and asked.takes(facts)
-        and all(word in facts.words for word in asked.text.split())
-    )
-
-
-def _is_at(one: JsonObject, status: str) -> bool:
-    if status in ("", "open"):
-        return True
-    reason = (one.get("waiting_for") or {}).get("reason")
-    if status == "waiting":
-        return reason not in (None, MESSAGE)
-    if status in WAITS:
-        return bool(reason == WAITS[status])
-    return bool(one["status"] == status)
 
 
 def _hit(line: JsonObject, names: dict[str, str], text: str) -> JsonObject:
@@ -187,16 +212,3 @@ def _around(said: str, text: str, characters: int = 120) -> str:
     """What stands around a text."""
     start = max(0, said.lower().find(text) - characters)
     return said[start : start + 2 * characters + len(text)]
-
-
-_CLOSED: Final = {
-    "open": False,
-    "waiting": False,
-    **dict.fromkeys(WAITS, False),
-    "pending": False,
-    "active": False,
-    "closing": False,
-    "closed": True,
-    "expired": True,
-}
-"""Status -> whether a channel of it has ended; a quarantined one may be either."""

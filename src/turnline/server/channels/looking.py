@@ -1,6 +1,6 @@
 """Looking at channels: the list, one of them, its lines, and how it stood at any of them.
 
-GET /channels?status=&type=&kind=&participant=&text=&before=&limit=
+GET /channels?status=&since=&until=&label=&participant=&flow=&type=&kind=&text=&after=&limit=
 GET /channels/{id}                       GET /channels/{id}/envelopes?after=|before=&limit=&text=
 GET /channels/{id}/state?seq=            GET /channels/{id}/envelopes/{seq}/why
 GET /channels/{id}/usage                 GET /channels/{id}/stream?after=
@@ -12,7 +12,6 @@ GET /channels/events                     what happens on any of them, to know wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -22,7 +21,6 @@ from starlette.responses import Response
 from turnline.core import event_types as ev
 from turnline.core.envelope import JsonObject
 from turnline.core.state import State
-from turnline.errors import ChannelQuarantined, UnknownChannel
 from turnline.flow.context import public
 from turnline.server.answers import success
 from turnline.server.channels import documents
@@ -30,7 +28,7 @@ from turnline.server.channels.files import serve_file
 from turnline.server.channels.listing import Listing, wanted
 from turnline.server.channels.picture import channel_picture
 from turnline.server.channels.reading import found_lines, lines_wanted, page_of, seq_of
-from turnline.server.channels.shown import at_line, row, whole
+from turnline.server.channels.shown import at_line, whole
 from turnline.server.channels.sight import Sight, seen, sight_of
 from turnline.server.channels.stream import ChannelStreams
 from turnline.server.channels.usage import usage_of
@@ -53,13 +51,13 @@ class ChannelRoutes:
 
     async def list_channels(self, request: Request) -> Response:
         sight = await sight_of(self._house, request, "channels.list")
-        page = await self._listing.page(wanted(request), sight)
-        return success({"channels": page.rows, "next": page.following})
+        page = await self._listing.page(await wanted(request, self._house.runtime.hub), sight)
+        return success({"channels": page.rows, "next": page.next})
 
     async def search(self, request: Request) -> Response:
         sight = await sight_of(self._house, request, "channels.list")
-        page = await self._listing.search(wanted(request), sight)
-        return success({"found": page.rows, "next": page.following})
+        page = await self._listing.search(await wanted(request, self._house.runtime.hub), sight)
+        return success({"found": page.rows, "next": page.next})
 
     async def read(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.read")
@@ -72,14 +70,7 @@ class ChannelRoutes:
 
     async def children(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.read")
-        limit, hub = page_size(request), self._house.runtime.hub
-        rows: list[JsonObject] = []
-        for channel_id in reversed(await hub.tree.children(state.channel_id) if state.children else []):
-            with suppress(UnknownChannel, ChannelQuarantined):
-                child = await hub.state(channel_id)
-                rows += [row(child)] if sight.may_know(child.spec.participants) else []
-            if len(rows) == limit:
-                break
+        rows = await self._listing.children(state.channel_id, sight, page_size(request))
         return success({"channels": rows, "count": state.children})
 
     async def envelopes(self, request: Request) -> Response:

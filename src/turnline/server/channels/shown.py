@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import to_builtins
 
-from turnline.core.channel import Participant
+from turnline.core.channel import ChannelRow, Participant
 from turnline.core.envelope import JsonObject
 from turnline.core.state import LONG_AGO, State, WorkflowState, waiting_for
+from turnline.flow.runs import ListedRun
 from turnline.flow.verdict import verdict
 from turnline.server.channels.facts import Facts
 from turnline.server.channels.sight import Sight, public_knobs
 
+QUARANTINED: Final = "quarantined"
+"""The word for a channel that cannot be read."""
+
 
 def row(state: State) -> JsonObject:
-    """A channel in a list."""
+    """What is told of a channel in one line."""
     spec = state.spec
     is_run = "flow" in spec.knobs
     found = verdict(state) if is_run and isinstance(state, WorkflowState) else None
@@ -34,21 +40,40 @@ def row(state: State) -> JsonObject:
     }
 
 
-def unread_row(facts: Facts) -> JsonObject:
-    """A channel in a list whose rules or lines cannot be read."""
+def listed(row: ChannelRow, facts: Facts, run: ListedRun | None) -> JsonObject:
+    """A channel in a list, as the index has it. `run` is what the list knows of a run."""
     return {
-        "channel_id": facts.channel_id,
-        "type": facts.type,
-        "is_run": facts.is_run,
-        "run_status": None,
-        "error": None,
-        "participants": members(facts.participants),
-        "labels": facts.labels,
-        "message": facts.message,
-        "parent_id": facts.parent_id,
-        "created_at": facts.created_at,
-        "updated_at": None,
-        "status": "quarantined",
+        **_known(row, facts),
+        "run_status": None if run is None else run.status,
+        "error": None if run is None else to_builtins(run.error),
+        "updated_at": row.updated_at,
+        "seq": row.seq,
+        "status": row.status.value,
+        "turn_count": row.turn_count,
+        "speaker_id": row.speaker_id or None,
+        "last_speaker_id": row.last_speaker_id or None,
+        "waiting_for": {"reason": row.waiting_for} if row.waiting_for else None,
+        "close_reason": row.close_code or None,
+        "closed_at": row.closed_at,
+    }
+
+
+def unread_row(row: ChannelRow, facts: Facts | None) -> JsonObject:
+    """A channel in a list whose rules or lines cannot be read."""
+    unknown = {"run_status": None, "error": None, "updated_at": None}
+    return {**_known(row, facts), **unknown, "status": QUARANTINED}
+
+
+def _known(row: ChannelRow, facts: Facts | None) -> JsonObject:
+    return {
+        "channel_id": row.channel_id,
+        "type": row.type,
+        "is_run": bool(row.flow) if facts is None else facts.is_run,
+        "participants": [] if facts is None else members(facts.participants),
+        "labels": row.labels,
+        "message": "" if facts is None else facts.message,
+        "parent_id": row.parent_id or None,
+        "created_at": row.created_at,
     }
 
 

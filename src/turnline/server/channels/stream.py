@@ -54,8 +54,7 @@ class ChannelStreams:
 
     async def of_all(self, request: Request, sight: Sight) -> Response:
         """Return which channels something happens on, from now on."""
-        heads = await self._house.runtime.hub.lines.channels()
-        after = max((head.position for head in heads), default=0)
+        after = await self._house.runtime.hub.lines.end()
         admit = partial(sight_of, self._house, request, "channels.stream")
         return open_stream(self._house, self._heads(after, sight), admit, sight.principal)
 
@@ -110,7 +109,8 @@ class ChannelStreams:
     async def _may_know(self, head: Head, sight: Sight) -> bool:
         if head.channel_id.startswith(OWN_PREFIX):
             return False
-        facts = await self._house.facts.of(head.channel_id)
+        closed_at = head.seq if head.closed else 0
+        facts = await self._house.facts.of(head.channel_id, closed_at=closed_at)
         return facts is not None and sight.may_know(facts.participants)
 
     async def _is_quiet(self, *news: Awaitable[object]) -> bool:

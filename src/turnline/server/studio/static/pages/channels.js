@@ -1,4 +1,4 @@
-// Channels and runs: what goes on, the latest first, live.
+// Channels and runs: what goes on, the newest first, live.
 
 import { html, useEffect, useRef, useState } from "../ui.js";
 import { useTitle } from "../page_title.js";
@@ -71,7 +71,7 @@ function Rows({ page, asked, onParticipant }) {
   const rows = [...page.channels, ...more.rows.filter((row) => !known.has(row.channel_id))];
   const next = more.next === undefined ? page.next : more.next;
   const load = async () => {
-    const found = await get("/channels", { ...asked, limit: 50, before: next });
+    const found = await get("/channels", { ...asked, limit: 50, after: next });
     if (latest.current !== filter) return;
     setLoaded((before) => ({
       filter,

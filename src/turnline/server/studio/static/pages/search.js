@@ -15,9 +15,9 @@ export function Search({ query }) {
   const settled = useSettled(text.trim(), 300);
   const [found, setFound] = useState({ rows: [], next: null, for: "" });
   const [error, setError] = useState(null);
-  const look = async (before, rows) => {
+  const look = async (after, rows) => {
     try {
-      const page = await get("/channels/search", { text: settled, before, limit: 50 });
+      const page = await get("/channels/search", { text: settled, after, limit: 50 });
       setFound({ rows: [...rows, ...page.found], next: page.next, for: settled });
       setError(null);
     } catch (refused) {

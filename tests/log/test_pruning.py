@@ -1,0 +1,354 @@
+"""Y3: whole closed trees leave the log, and their archive restores them byte for byte."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from turnline.core.adapters import built_in
+from turnline.core.channel import ChannelState
+from turnline.core.codec import Record
+from turnline.core.event_types import EV_CHANNEL_FORKED, EV_CHANNEL_INVITE
+from turnline.errors import ChannelPruned, LogConflict, PruneRefused
+from turnline.log.base import Erases, Log, Prunes
+from turnline.log.pruning import ClosedTree, KeptTree, Pruned, Pruner, plan_trees
+from turnline.log.records import looking_at_log
+from turnline.log.sqlite import SqliteLog
+from turnline.log.stats import stats
+from turnline.log.transfer import Imported, check_export, export_log, import_log
+from turnline.log.verify import verify
+from turnline.testing import flip_head
+from turnline.testing.lines import NOON, closing_line, erased_line, line, lines, refusal, row
+from turnline.testing.prune_contract import closed_channel, delete_all
+
+from ..faults.counts import SOAK
+from .backends import KEPT_KINDS, KINDS, MakePlace, Place
+
+LATER = datetime(2031, 1, 1, tzinfo=UTC)
+STEPS_OF_A_PRUNE = 60
+"""More than one has, with two trees."""
+IN_CI = (3, 5, 7, 8, 10, 14)
+"""While the archive is written and read back, before the tombstones, after them, while lines are deleted."""
+
+
+async def add(log: Log, name: str, *, closed: bool = True, length: int = 4, **fields: object) -> None:
+    """Append a channel with content, of a type that `verify` leaves unfolded."""
+    data = {"channel_id": name, "type": "custom", "labels": fields.get("labels", {})}
+    said = [line(name, seq) for seq in range(1, length)]
+    said[0] = line(name, 1, data=data)
+    kind = EV_CHANNEL_FORKED if fields.get("origin") else EV_CHANNEL_INVITE
+    if kind == EV_CHANNEL_FORKED:
+        said[0] = line(name, 1, data={"forked_from": {"channel": fields["origin"], "seq": 2}})
+    said[0] = replace(said[0], event_type=kind)
+    said += [closing_line(name, length)] if closed else []
+    at = {"closed_at": NOON, "status": ChannelState.CLOSED} if closed else {}
+    entry = row(name, seq=len(said), **{**at, **fields})  # type: ignore[arg-type]
+    await log.append(name, said, after=0, row=entry)
+
+
+async def plan(log: Log, **labels: str) -> tuple[list[ClosedTree], list[KeptTree]]:
+    trees, kept, _ = await plan_trees(log, before=LATER, labels=labels, most=10_000)
+    return trees, kept
+
+
+async def prune(place: Place, archive: Path | None, **labels: str) -> Pruned:
+    async with place.log() as log:
+        assert isinstance(log, Prunes)
+        trees, _ = await plan(log, **labels)
+        opened = partial(looking_at_log, place.address, log)
+        return await Pruner(log, opened, now=lambda: LATER).prune_all(trees, archive, is_file=True)
+
+
+async def restore(place: Place, archive: Path) -> Imported:
+    with archive.open("rb") as file:
+        check_export(file)
+        file.seek(0)
+        async with place.log() as log:
+            await log.channels(limit=1)
+            async with place.records() as there:
+                return await import_log(file, log, there, is_checked=True)
+
+
+async def export_all(place: Place) -> bytes:
+    file = BytesIO()
+    async with place.records() as records:
+        await export_log(records, file.write, exported_at="")
+    return file.getvalue()
+
+
+async def fill(log: Log) -> None:
+    await add(log, "run", length=300)
+    await add(log, "run-child", parent_id="run")
+    await add(log, "run-fork", origin="run")
+    await add(log, "open", closed=False)
+
+
+def files(folder: Path, pattern: str) -> list[Path]:
+    return sorted(folder.glob(pattern))
+
+
+def without(kept: dict[str, list[Record]], *names: str) -> dict[str, list[Record]]:
+    return {name: records for name, records in kept.items() if name not in names}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_archive_restores_a_tree_byte_for_byte(place: Place, tmp_path: Path) -> None:
+    async with place.log() as log:
+        await fill(log)
+    before = await place.kept()
+    archive = tmp_path / "old.jsonl"
+
+    done = await prune(place, archive)
+
+    assert (done.trees, done.channels, done.records) == (["run"], 3, 308)
+    assert await place.kept() == without(before, "run", "run-child", "run-fork")
+    assert archive.stat().st_mode & 0o777 == 0o600
+    async with place.records() as records:
+        verdict = await verify(records, built_in())
+        assert (verdict.pruned, verdict.storage) == (3, [])
+        assert (await stats(records)).pruned == 3
+
+    restored = await restore(place, archive)
+
+    assert sorted(restored.restored) == ["run", "run-child", "run-fork"]
+    assert await place.kept() == before
+    async with place.log() as log:
+        assert isinstance(log, Prunes)
+        assert await log.tombstones(limit=9) == []
+    assert (await restore(place, archive)).written == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_content_that_was_erased_does_not_come_back(place: Place, tmp_path: Path) -> None:
+    async with place.log() as log:
+        await add(log, "c")
+        if not isinstance(log, Erases):
+            pytest.skip("this log cannot erase yet")
+    old = await export_all(place)
+    async with place.log() as log:
+        assert isinstance(log, Erases)
+        await log.erase("c", erased_line("c", 5, (2, 3)), after=4, row=None)
+        await log.append("c", [], after=5, row=row("c", seq=5, closed_at=NOON, status=ChannelState.CLOSED))
+    old_file, archive = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
+    old_file.write_bytes(old)
+    before = await place.kept()
+
+    present = await restore(place, old_file)  # The channel is there.
+    assert (present.written, await place.kept()) == (0, before)
+    await prune(place, archive)
+    refused = await restore(place, old_file)  # The channel is pruned.
+    assert (len(refused.refused), refused.written) == (1, 0)
+    async with place.log() as log:
+        assert isinstance(log, Prunes)
+        tombstone = await log.tombstone("c")
+    assert tombstone is not None
+    assert tombstone.erased == [(2, 3)]
+
+    await restore(place, archive)
+    assert await place.kept() == before
+    assert [one.payload for one in before["c"][1:3]] == [None, None]
+
+
+async def test_a_restored_channel_never_gets_content_that_its_tombstone_calls_erased(
+    make_place: MakePlace, tmp_path: Path
+) -> None:
+    place = make_place("memory")
+    async with place.log() as log:
+        await add(log, "c")
+    archive = tmp_path / "old.jsonl"
+    await prune(place, archive)
+    async with place.log() as log:
+        assert isinstance(log, Prunes)
+        found = await log.tombstone("c")
+    other = make_place("sqlite")
+    async with other.log() as log:
+        assert isinstance(log, Prunes)
+        assert found is not None
+        await log.prune([replace(found, erased=[(2, 2)])])
+
+    await restore(other, archive)
+
+    assert [one.payload is None for one in (await other.kept())["c"]][:3] == [False, True, False]
+
+
+@pytest.mark.parametrize("kind", KEPT_KINDS)
+async def test_a_process_that_knows_a_channel_from_before_does_not_write_to_it(place: Place) -> None:
+    said, tombstone = closed_channel("c")
+    async with place.log() as log, place.log() as late:
+        assert isinstance(log, Prunes)
+        await log.append("c", said, after=0)
+        before = await lines(late, "c")
+        await log.prune([tombstone])
+        await delete_all(log)
+
+        await refusal(ChannelPruned, late.append("c", [erased_line("c", 4, (1, 1))], after=3))
+        await refusal(ChannelPruned, late.append("c", [line("c", 1)], after=0))
+        assert (await lines(late, "c"), await late.head("c")) == ([], None)
+
+        await log.restore("c", said[:2], after=0)
+        await log.restore("c", said[2:], after=2)
+        assert await lines(late, "c") == before
+
+
+@pytest.mark.parametrize("kind", KEPT_KINDS)
+async def test_of_a_prune_and_an_erasure_at_once_one_is_refused(place: Place) -> None:
+    async with place.log() as log, place.log() as other:
+        assert isinstance(log, Prunes)
+        for number in range(10):
+            name = f"c{number}"
+            said, tombstone = closed_channel(name)
+            await log.append(name, said, after=0)
+            note = erased_line(name, 4, (1, 1))
+            outcomes = await asyncio.gather(
+                log.prune([tombstone]), other.append(name, [note], after=3), return_exceptions=True
+            )
+            is_pruned = await log.tombstone(name) is not None
+            assert [type(one) for one in outcomes] == (
+                [type(None), ChannelPruned] if is_pruned else [LogConflict, type(None)]
+            )
+            assert len(await lines(log, name)) == (0 if is_pruned else 4)
+
+
+async def test_a_tree_stays_while_one_of_its_channels_is_open_or_closed_lately(make_place: MakePlace) -> None:
+    place = make_place("memory")
+    async with place.log() as log:
+        await add(log, "a")
+        await add(log, "a-child", parent_id="a", closed=False)
+        await add(log, "b")
+        await add(log, "b-fork", origin="b", closed=False)
+        await add(log, "c")
+        await add(log, "c-child", parent_id="c", closed_at=LATER + timedelta(days=1))
+        trees, kept = await plan(log)
+
+    assert trees == []
+    assert {one.top: one.because.partition(",")[0] for one in kept} == {
+        "a": "'a-child'",
+        "b": "'b-fork'",
+        "c": "'c-child'",
+    }
+
+
+async def test_labels_choose_trees_by_their_top_channel(make_place: MakePlace) -> None:
+    place = make_place("memory")
+    async with place.log() as log:
+        await add(log, "a", labels={"team": "red"})
+        await add(log, "a-child", parent_id="a")
+        await add(log, "b", labels={"team": "blue"})
+        await add(log, "b-child", parent_id="b", labels={"team": "red"})
+
+        assert [tree.top for tree in (await plan(log, team="red"))[0]] == ["a"]
+        assert await plan(log, team="green") == ([], [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_tombstones_travel_with_an_export(place: Place, make_place: MakePlace, tmp_path: Path) -> None:
+    async with place.log() as log:
+        await fill(log)
+    await prune(place, None)
+    file = tmp_path / "moved.jsonl"
+    file.write_bytes(await export_all(place))
+    other = make_place("memory" if place.kind != "memory" else "sqlite")
+    async with other.log() as log:
+        await add(log, "run-child")  # It is there: a tombstone in a file deletes nothing.
+
+    done = await restore(other, file)
+
+    assert done.tombstones == 2
+    async with other.log() as log:
+        assert await log.head("run-child") is not None
+        late = [line("run", 1)]
+        await refusal(ChannelPruned, log.append("run", late, after=0))
+
+
+async def test_a_pipe_restores_nothing(make_place: MakePlace, tmp_path: Path) -> None:
+    place, archive = make_place("memory"), tmp_path / "old.jsonl"
+    async with place.log() as log:
+        await add(log, "c")
+    await prune(place, archive)
+
+    async with place.log() as log, place.records() as there:
+        done = await import_log(BytesIO(archive.read_bytes()), log, there)
+        assert await log.head("c") is None
+
+    assert "a file" in str(done.refused[0])
+
+
+async def test_a_damaged_tree_stays_and_the_others_leave(make_place: MakePlace, tmp_path: Path) -> None:
+    for archive in (None, tmp_path / "old.jsonl"):
+        place = make_place("sqlite")
+        async with place.log() as log:
+            await add(log, "good")
+            await add(log, "bad")
+        place.damage("bad", 2, flip_head)
+
+        done = await prune(place, archive)
+
+        assert (done.trees, [one.top for one in done.kept]) == (["good"], ["bad"])
+
+
+async def test_no_archive_no_deletion(make_place: MakePlace, tmp_path: Path) -> None:
+    place, there = make_place("sqlite"), tmp_path / "there.jsonl"
+    async with place.log() as log:
+        await add(log, "c")
+    before = await place.kept()
+    there.write_bytes(b"precious")
+
+    error = await refusal(PruneRefused, prune(place, there))
+    assert "is there already" in str(error)
+    assert there.read_bytes() == b"precious"
+    await refusal(PruneRefused, prune(place, tmp_path / "nowhere" / "old.jsonl"))
+    full = tmp_path / "full.jsonl"
+    assert _run(place.path, full, 10_000, "500") == 1
+    assert not full.exists()
+    assert await place.kept() == before
+    assert list(files(tmp_path, "*.part")) == []
+
+
+async def test_a_prune_that_is_killed_anywhere_loses_nothing(tmp_path: Path) -> None:
+    steps = range(1, STEPS_OF_A_PRUNE) if SOAK > 1 else IN_CI
+    killed = 0
+    for step in steps:
+        folder = tmp_path / str(step)
+        archives = folder / "archives"
+        archives.mkdir(parents=True)
+        place = Place("sqlite", f"sqlite:///{folder}/log.db")
+        async with place.log() as log:
+            for name in ("a", "b"):
+                await add(log, name)
+                await add(log, f"{name}-child", parent_id=name)
+        before = await place.kept()
+        code = _run(place.path, archives, step)
+        killed += code < 0
+        if code < 0:  # What is not on the log any more is in a whole archive.
+            gone = before.keys() - (await place.kept()).keys()
+            assert gone <= await _archived(archives)
+        assert _run(place.path, archives, 10_000) == 0
+        assert await place.kept() == {}
+        for archive in files(archives, "*.jsonl"):
+            await restore(place, archive)
+        assert await place.kept() == before
+        async with place.records() as records:
+            assert await records.damage() == []
+    assert killed >= len(IN_CI)
+
+
+def _run(path: Path, archives: Path, step: int, *most_bytes: str) -> int:
+    words = [sys.executable, "-m", "tests.log.prune_and_die", str(path), str(archives), str(step)]
+    return subprocess.run([*words, *most_bytes], check=False, capture_output=True).returncode
+
+
+async def _archived(archives: Path) -> set[str]:
+    log = SqliteLog(archives / "look.db", durability="process")
+    place = Place("sqlite", f"sqlite:///{archives / 'look.db'}")
+    await log.close()
+    for archive in files(archives, "*.jsonl"):
+        await restore(place, archive)
+    return set(await place.kept())
