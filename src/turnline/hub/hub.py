@@ -113,8 +113,7 @@ class Hub:
         known = built_in(context_bytes=options.get("context_bytes", MAX_CONTEXT_BYTES))
         for adapter in options.get("adapters", ()):
             known.register(adapter)
-        self.audit_log = AuditLog(log, self.clock, self.new_id)
-        self._audit_log = self.audit_log  # The name a seed uses.
+        self.audit_log = self._audit_log = AuditLog(log, self.clock, self.new_id)  # Both are seeds' names.
         most = options.get("open_channels_per_user", OPEN_CHANNELS_PER_USER)
         self._gate = Gate(options.get("arbiter"), self.audit_log, open_channels_per_user=most)
         self._listeners = list(options.get("listeners", ()))
@@ -483,9 +482,8 @@ class Hub:
         if self._sweep_seconds > 0:
             self._tasks.append(asyncio.create_task(self._sweep.run(self._sweep_seconds)))
         if self.follows:
-            known = (self.lines, self._channels, self._posting, self._opening, self._directory)
             following = Following(
-                *known,
+                *(self.lines, self._channels, self._posting, self._opening, self._directory),
                 timers=self._timers,
                 clock=self.clock,
                 found=self._found,
