@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from turnline.agent.agent import Agent, Reply
     from turnline.agent.context import Context
+    from turnline.agent.files import File
     from turnline.agent.inject import Depends, Inject, Variable
     from turnline.agent.mcp import McpServer
     from turnline.agent.tool import ToolRetry, tool
@@ -28,6 +29,7 @@ _HOMES = {
     "Agent": "turnline.agent.agent",
     "Context": "turnline.agent.context",
     "Depends": "turnline.agent.inject",
+    "File": "turnline.agent.files",
     "Finish": "turnline.core.routing",
     "Handoff": "turnline.core.routing",
     "Inject": "turnline.agent.inject",
@@ -48,6 +50,7 @@ __all__ = [
     "Agent",
     "Context",
     "Depends",
+    "File",
     "Finish",
     "Handoff",
     "Inject",

@@ -10,6 +10,8 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from tests.hub.scenes import (
     until,
 )
 from tests.turn_lines import claim_own, release
+from turnline.agent.files import File
 from turnline.client.channel import delete_context, set_context, update_context
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
@@ -54,13 +57,17 @@ from turnline.errors import (
     ReservedEventType,
     TurnlineError,
     UnknownChannel,
+    UnknownFile,
     UnknownName,
     UnknownParticipant,
 )
 from turnline.hub.request import OpenRequest
+from turnline.log.blobs import MAX_FILE_BYTES
 from turnline.log.memory import MemoryLog
 from turnline.testing.lines import NOON
 from turnline.testing.manual_clock import ManualClock
+
+LARGE_FILE = bytes(range(256)) * 4_000
 
 NewLink = Callable[[], Link]
 
@@ -78,10 +85,10 @@ class Linked:
         raise NotImplementedError
 
     @asynccontextmanager
-    async def home(self, *agents: str, people: tuple[str, ...] = ()) -> AsyncIterator[House]:
+    async def home(self, *agents: str, people: tuple[str, ...] = (), **options: Any) -> AsyncIterator[House]:
         """A hub whose participants all come over links: agents over one, people over another."""
         clock = ManualClock()
-        hub = await Hub.open(MemoryLog(), ttl_sweep_interval=0, clock=clock)
+        hub = await Hub.open(MemoryLog(), ttl_sweep_interval=0, clock=clock, **options)
         try:
             async with asyncio.timeout(SAFETY_SECONDS), self.served(hub) as new_link:
                 home = House(hub, clock)
@@ -398,6 +405,79 @@ class LinkContract(Linked):
                     break
 
             assert heard == texts
+
+    # Files.
+
+    async def test_y6_files_are_sent_and_read_through_their_line(self, tmp_path: Path) -> None:
+        path = tmp_path / "plan.pdf"
+        path.write_bytes(LARGE_FILE)
+        async with self.home("alice", "bob", people=("ann",)) as home:
+            channel = await home.open(A_B_A)
+            said = await channel.send("look", parts=[File(b"\x89PNG", "a.png"), "and", File(path)])
+            again = await home.handle("bob", channel).send(parts=[File(b"\x89PNG", "b.png", "image/x-mine")])
+
+            assert [part.get("text") or part["name"] for part in said.event_data["parts"]] == [
+                "look",
+                "a.png",
+                "and",
+                "plan.pdf",
+            ]
+            reader = home.handle("ann", channel)
+            assert await reader.read_file(said) == File(b"\x89PNG", "a.png", "image/png")
+            assert await reader.read_file(said.seq, 1) == File(LARGE_FILE, "plan.pdf", "application/pdf")
+            assert (await reader.read_file(again)).media_type == "image/x-mine"
+            for seq, index in ((said.seq, 2), (said.seq, -1), (1, 0), (999, 0), (0, 0)):
+                error = await refused(UnknownFile, reader.read_file(seq, index))
+                assert (error.seq, error.index) == (seq, index)
+
+    async def test_y6_a_file_is_refused_before_its_line(self) -> None:
+        async with self.home("alice", "bob") as home:
+            channel = await home.open(A_B)
+            head = (await channel.state()).seq
+            for file in (
+                File(bytes(MAX_FILE_BYTES + 1), "large.bin"),
+                File(b"x", "a/b"),
+                File(b"x", "a", "no type"),
+            ):
+                await refused(BadDraft, channel.send(parts=[file]))
+            part = {"type": "file", "media_type": "text/plain", "name": "a", "size": 1}
+            digest = sha256(b"x").hexdigest()
+            await refused(BadDraft, channel.send(event_data={"parts": [{**part, "digest": digest}]}))
+            await home["alice"].seat.add_file(channel.channel_id, File(b"x").pieces())
+            for wrong in ({"size": 2}, {"digest": "0" * 64}, {"media_type": "Text"}, {"name": ""}):
+                data = {"parts": [{**part, "digest": digest, **wrong}]}
+                await refused(BadDraft, channel.send(event_data=data))
+
+            assert (await channel.state()).seq == head
+            await channel.send(event_data={"parts": [{**part, "digest": digest}]})
+
+    async def test_y6_a_file_is_read_by_those_who_may_see_its_line(self) -> None:
+        async with self.home("alice", "bob", "carol") as home:
+            channel = await home.open(A_B)
+            said = await channel.send(parts=[File(b"secret")], audience=["bob"])
+            part = said.event_data["parts"][0]
+
+            assert (await home.handle("bob", channel).read_file(said)).read() == b"secret"
+            await refused(UnknownFile, home.handle("carol", channel).read_file(said))
+            stolen = home.handle("carol", channel).send(event_data={"parts": [part]}, interject=True)
+            await refused(BadDraft, stolen)
+            other = await home.talk(by="carol", to="bob")
+            await refused(BadDraft, other.send(event_data={"parts": [part]}))
+            lonely = await home.talk(by="alice", to="bob")
+            await refused(BadDraft, lonely.send(event_data={"parts": [part]}))
+            outside = home.handle("carol", lonely)
+            await refused(TurnlineError, outside.read_file(1))
+            await refused(TurnlineError, home["carol"].seat.add_file(lonely.channel_id, File(b"x").pieces()))
+
+    async def test_y6_a_tree_has_a_quota(self) -> None:
+        async with self.home("alice", "bob", tree_bytes=10) as home:
+            channel = await home.open(A_B)
+            await home["alice"].seat.add_file(channel.channel_id, File(b"12345678").pieces())
+            await home["alice"].seat.add_file(channel.channel_id, File(b"12345678").pieces())
+
+            error = await refused(BadDraft, channel.send(parts=[File(b"123")]))
+            assert "tree_bytes" in str(error)
+            await channel.send(parts=[File(b"12")])
 
     async def test_waiting_ends_with_the_time_or_the_channel(self) -> None:
         async with self.home("alice", "bob") as home:

@@ -325,7 +325,7 @@ async def test_w4_stay_asks_the_same_agent_again_and_tells_it_so() -> None:
 def test_w10_a_note_about_the_channel_has_no_name() -> None:
     note = views.Message("note", "", "Earlier, not shown: 1 messages by bob (1).")
 
-    assert [getattr(one, "name", "me") for one in spoken([note])] == [""]
+    assert [getattr(one, "name", "me") for one in spoken([note], [[]])] == [""]
 
 
 async def test_c6_the_prompt_shows_context_variables_as_they_are_at_each_turn() -> None:

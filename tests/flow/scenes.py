@@ -34,7 +34,7 @@ class Notes(TurnJournal):
         self.entries: list[Entry] = []
         self.dropped: list[tuple[str, list[str]]] = []
 
-    async def record(self, entry: Entry) -> None:
+    async def record(self, entry: Entry, files: object = ()) -> None:
         self.entries.append(entry)
 
     def drop(self, source: str, keys: Sequence[str]) -> None:

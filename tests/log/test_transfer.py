@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from io import BytesIO
 
 import msgspec
@@ -13,7 +14,7 @@ from turnline.core.codec import NO_HASH, SALT_BYTES, Kept, seal, unseal
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_INVITE
 from turnline.errors import BadExport, ChannelGuarded, LogUnavailable, UnknownChannel
-from turnline.log.base import MARK_PREFIX, Erases, Head, Log
+from turnline.log.base import MARK_PREFIX, Blobs, Erases, Head, Log
 from turnline.log.chain import Chain
 from turnline.log.export_file import PART_BYTES, ExportWriter, LeftOut, read_export
 from turnline.log.memory import MemoryLog
@@ -21,6 +22,7 @@ from turnline.log.origin import LOG_NAMES, list_of
 from turnline.log.records import MemoryRecords
 from turnline.log.transfer import Exported, Imported, check_export, export_log, import_log
 from turnline.testing import Damage, drop_payload, flip_head, flip_payload
+from turnline.testing.blob_contract import read, write
 from turnline.testing.damage import written_longer
 from turnline.testing.lines import closing_line, erased_line, line, lines
 
@@ -320,6 +322,7 @@ async def test_y2_an_export_while_somebody_erases_can_be_imported(
 
                 address, channels, indexed = records.address, records.channels, records.indexed
                 damage, facts, close = records.damage, records.facts, records.close
+                blobs, read_chunk = records.blobs, records.read_chunk
                 tombstones = records.tombstones
 
                 async def read(self, channel_id: str, *, after: int = 0) -> object:
@@ -367,7 +370,7 @@ async def test_an_export_while_somebody_writes_is_a_prefix_of_whole_appends(plac
 
                 address, channels, indexed = records.address, records.channels, records.indexed
                 damage, facts, close = records.damage, records.facts, records.close
-                tombstones = records.tombstones
+                blobs, read_chunk = records.blobs, records.read_chunk
                 tombstones = records.tombstones
 
                 async def read(self, channel_id: str, *, after: int = 0) -> object:
@@ -440,3 +443,53 @@ async def test_a_file_that_breaks_off_brings_only_whole_checked_parts(source: Pl
     assert await place.kept() == {"a": (await source.kept())["a"]}
     await imported(content, place)
     assert await place.kept() == await source.kept()
+
+
+FILE = bytes(range(256)) * 1_200
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("to", ["memory", "sqlite"])
+async def test_files_of_messages_move_with_their_channels(make_place: MakePlace, kind: str, to: str) -> None:
+    source, target = make_place(kind), make_place(to)
+    async with source.log() as log:
+        await log.append("a", [line("a", 1)], after=0)
+        await write(log, "a", FILE, blob_id="b1")
+        await write(log, "a", b"", blob_id="b2")
+        await write(log, "elsewhere", b"other", blob_id="b3")
+
+    content, done = await exported(source, "a")
+    assert done.files == 2
+    first, again = await imported(content, target), await imported(content, target)
+
+    assert (first.files, again.files) == (2, 0)
+    async with target.log() as log:
+        assert isinstance(log, Blobs)
+        assert [(await read(log, blob), blob.is_kept) for blob in await log.blobs("a")] == [
+            (FILE, False),
+            (b"", False),
+        ]
+
+
+async def test_a_file_for_a_channel_that_is_not_there_is_not_taken(make_place: MakePlace) -> None:
+    written: list[bytes] = []
+    writer = ExportWriter(written.append)
+    writer.begin(source="", exported_at=AT)
+    writer.file("gone", digest=sha256(b"x").hexdigest(), size=1)
+    writer.chunk(b"x")
+    writer.end()
+
+    assert (await imported(b"".join(written), make_place("memory"))).files == 0
+
+
+@pytest.mark.parametrize("change", [b"x" * 256, b"short"])
+async def test_a_file_whose_bytes_were_changed_is_refused(make_place: MakePlace, change: bytes) -> None:
+    written: list[bytes] = []
+    writer = ExportWriter(written.append)
+    writer.begin(source="", exported_at=AT)
+    writer.file("a", digest=sha256(b"y" * 256).hexdigest(), size=256)
+    writer.chunk(change)
+    writer.end()
+
+    with pytest.raises(BadExport, match="bytes of the file"):
+        await imported(b"".join(written), make_place("memory"))

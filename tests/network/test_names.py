@@ -20,6 +20,7 @@ EVERYDAY = [
     "Agent",
     "Context",
     "Depends",
+    "File",
     "Finish",
     "Handoff",
     "Inject",
@@ -56,6 +57,7 @@ HELPERS = [
     "update_context",
 ]
 TESTING = [
+    "BlobContract",
     "Damage",
     "DurableLogContract",
     "LogContract",

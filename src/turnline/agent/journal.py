@@ -8,9 +8,10 @@ recorded model call is paid twice and no recorded tool runs twice (T3).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from turnline.agent.files import File
 from turnline.agent.messages import ModelReply, ToolCall
 from turnline.agent.round import ToolAnswer, ToolAttempt
 
@@ -20,15 +21,19 @@ Entry = ModelReply | ToolAnswer | ToolAttempt
 class Journal(Protocol):
     """Where a round is written down."""
 
-    async def record(self, entry: Entry) -> None:
-        """Write `entry` down. When this returns it survives a crash, and the round may go on."""
+    async def record(self, entry: Entry, files: Sequence[File] = ()) -> None:
+        """Write `entry` down, and the files of a tool's answer before it.
+
+        When this returns it survives a crash, and the round may go on. Raises `BadDraft` for a file that
+        cannot be kept.
+        """
         ...
 
 
 class Unwritten:
     """The journal of a round that nobody has to take up again."""
 
-    async def record(self, entry: Entry) -> None:
+    async def record(self, entry: Entry, files: Sequence[File] = ()) -> None:
         """Forget it."""
 
 

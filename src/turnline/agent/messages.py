@@ -46,12 +46,21 @@ class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why they cannot be stored, where they are a JSON object."""
 
 
+class MessageFile(Struct, frozen=True, kw_only=True):
+    """A file that a model is shown."""
+
+    name: str
+    media_type: str
+    data: bytes
+
+
 class UserMessage(Struct, frozen=True, kw_only=True, tag="user", omit_defaults=True):
     """What somebody says to the agent."""
 
     text: str
     name: str = ""
     """Who says it, where there are several."""
+    files: list[MessageFile] = []
 
 
 class ModelReply(Struct, frozen=True, kw_only=True, tag="model", omit_defaults=True):

@@ -36,13 +36,13 @@ from turnline.agent.journal import Journal, Recorded, Unwritten
 from turnline.agent.messages import Message, ModelReply, ToolCall
 from turnline.agent.model import Model, ModelRequest, OnText
 from turnline.agent.round import AskModel, CallTools, Outcome, Round, ToolAnswer, ToolAttempt
-from turnline.agent.storable import storable_answer, storable_reply
+from turnline.agent.storable import storable_answer, storable_reply, unstorable_answer
 from turnline.agent.tool import ToolRetry
 from turnline.agent.tool_result import CallPaused, ToolOutput
 from turnline.agent.toolbox import Toolbox
 from turnline.core.claims import Paused, join_pauses
 from turnline.core.envelope import JsonObject
-from turnline.errors import ModelError, NobodyToAsk
+from turnline.errors import BadDraft, ModelError, NobodyToAsk
 from turnline.threads import is_being_cancelled
 
 ATTEMPTS: Final = 3
@@ -252,9 +252,16 @@ class Performer:
             returned=output.returned,
             context=output.context,
             reason=output.reason,
+            in_file=output.in_file,
         )
         answer = storable_answer(answer)
-        await self.journal.record(answer)
+        try:
+            await self.journal.record(answer, () if answer.failed else output.files)
+        except (BadDraft, OSError) as refused:
+            if not output.files:
+                raise
+            answer = unstorable_answer(answer, str(refused))
+            await self.journal.record(answer)
         self._tell(ToolFinished(answer))
         return answer
 

@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from turnline.agent.messages import Message, ModelReply, ToolCall, ToolMessage, Usage, UserMessage
 from turnline.core.envelope import JsonObject
+from turnline.core.parts import FilePart
 from turnline.core.routing import Finish, Handoff, ToolOutcome
 from turnline.core.undo import ATTEMPT
 from turnline.errors import BadOutput, ToolRoundsExceeded
@@ -45,6 +46,10 @@ class ToolAnswer(Struct, frozen=True, kw_only=True, tag="tool", omit_defaults=Tr
     context: JsonObject = {}
     """Context variables the tool sets with its result."""
     reason: str = ""
+    parts: list[FilePart] = []
+    """The files that the tool returned, as they are on the log."""
+    in_file: bool = False
+    """Whether the whole text is the first of them. On the log, `text` is its beginning then."""
 
 
 class ToolAttempt(Struct, frozen=True, kw_only=True, tag=ATTEMPT):

@@ -80,8 +80,11 @@ def storable_reply(reply: ModelReply) -> ModelReply:
 def storable_answer(answer: ToolAnswer) -> ToolAnswer:
     """Return `answer`, or a failed one where the result cannot be stored."""
     because = _problem(answer)
-    if not because:
-        return answer
+    return unstorable_answer(answer, because) if because else answer
+
+
+def unstorable_answer(answer: ToolAnswer, because: str) -> ToolAnswer:
+    """Return what the model is told of a result that cannot be stored."""
     text = f"the tool has run, but its result cannot be stored: {because}"
     return ToolAnswer(call_id=answer.call_id, tool=answer.tool, text=text, failed=True)
 

@@ -3,7 +3,8 @@
     text                        as it is
     JSON-able data              its JSON
     Handoff, Finish             a sentence; the routing goes beside it
-    ToolResult                  message, context variables and routing in one
+    File, a list of them        a sentence; the files go to the log beside it (Y6)
+    ToolResult                  message, files, context variables and routing in one
     Paused                      the call waits, and runs again (N2)
 
 What a tool returns is its author's choice and is passed on. What it raises is
@@ -12,6 +13,7 @@ not: `failure` masks variables and dependencies in it (V4).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -20,16 +22,22 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from turnline.agent.files import File
 from turnline.agent.storable import cut, writable
 from turnline.agent.variables import masked
 from turnline.core.claims import Paused
 from turnline.core.envelope import JsonObject
 from turnline.core.json import normalised
+from turnline.core.parts import MAX_PARTS
 from turnline.core.routing import Finish, Handoff
 from turnline.core.variables import check_keys
 from turnline.errors import BadDraft
 
 MAX_ERROR_CHARACTERS: Final = 1_000
+MAX_INLINE_BYTES: Final = 64 * 1024
+"""Of a result that is kept on its line. A longer one is kept as a file, and its line refers to it (Y6)."""
+MAX_FILES: Final = MAX_PARTS - 1
+"""Files that one call returns."""
 
 _ROUTING: Final = (Handoff, Finish)
 _TRACEBACK: Final = "Traceback (most recent call last)"
@@ -45,6 +53,8 @@ class ToolResult:
     """Set on the channel, with the turn."""
     handoff: Handoff | Finish | str | None = None
     """A text is the target of a `Handoff`."""
+    files: Sequence[File] = ()
+    """Kept on the log with the result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +68,9 @@ class ToolOutput:
     context: JsonObject = field(default_factory=dict)
     reason: str = ""
     """The call's `reason` argument, if it had one and succeeded: it travels with the routing."""
+    files: tuple[File, ...] = ()
+    in_file: bool = False
+    """Whether the first file is the whole text: it is too long for a line."""
     error: Exception | None = field(default=None, repr=False, compare=False)
     """What the tool raised. `retry` decides by it; it may hold secrets, so it goes nowhere else."""
 
@@ -83,12 +96,15 @@ def output_of(returned: object, reason: str = "") -> ToolOutput:
             return ToolOutput(text="the tool returned Paused with a key, which only a step may", failed=True)
         raise CallPaused(returned)
     try:
-        if isinstance(returned, ToolResult):
-            return _combined(returned, reason)
+        files = _files_in(returned)
+        if isinstance(returned, ToolResult) or files:
+            result = returned if isinstance(returned, ToolResult) else ToolResult("", files=files)
+            return _combined(result, reason)
         if isinstance(returned, _ROUTING):
             _check_routing(returned)
             return ToolOutput(text=_sentence(returned), returned=returned, reason=reason)
-        return ToolOutput(text=_text(returned), reason=reason)
+        text, files = _fit(_text(returned), ())
+        return ToolOutput(text=text, files=files, in_file=bool(files), reason=reason)
     except BadDraft as refused:
         return ToolOutput(text=f"the tool's result was refused: {refused}", failed=True)
     except Exception:  # The encoders' own errors, and those of the user's serialisers.
@@ -109,7 +125,35 @@ def _combined(result: ToolResult, reason: str) -> ToolOutput:
     routed = Handoff(result.handoff) if isinstance(result.handoff, str) else result.handoff
     if routed is not None:
         _check_routing(routed)
-    return ToolOutput(text=_text(result.message), returned=routed, context=context, reason=reason)
+    given = _files_in(list(result.files)) if result.files else ()
+    message = _text(result.message)
+    text, files = _fit(f"{message}\n{_name_files(given)}".strip() if given else message, given)
+    is_long = len(files) > len(given)
+    return ToolOutput(
+        text=text, returned=routed, context=context, reason=reason, files=files, in_file=is_long
+    )
+
+
+def _files_in(returned: object) -> tuple[File, ...]:
+    """Return the files that a tool returned, if it returned nothing else."""
+    found = tuple(returned) if isinstance(returned, list | tuple) else (returned,)
+    files = tuple(one for one in found if isinstance(one, File))
+    if files and (len(files) < len(found) or len(files) > MAX_FILES):
+        expected = f"at most {MAX_FILES} files, and nothing else"
+        raise BadDraft("files", found=f"{len(files)} among {len(found)} values", expected=expected)
+    return files
+
+
+def _name_files(files: Sequence[File]) -> str:
+    return "\n".join(f"[file {one.name} ({one.media_type})]" for one in files)
+
+
+def _fit(text: str, files: tuple[File, ...]) -> tuple[str, tuple[File, ...]]:
+    """Return what the model is told of a text, and the files; a long text is the first of them."""
+    whole = text.encode()
+    if len(whole) <= MAX_INLINE_BYTES:
+        return text, files
+    return cut(text), (File(whole, "result.txt", "text/plain"), *files)
 
 
 def _check_routing(routed: Handoff | Finish) -> None:
@@ -128,9 +172,9 @@ def _check_routing(routed: Handoff | Finish) -> None:
 def _sentence(routed: Handoff | Finish) -> str:
     match routed:
         case Handoff(target=target, reason=reason):
-            return _text(f"handed off to {target!r}" + (f": {reason}" if reason else ""))
+            return cut(_text(f"handed off to {target!r}" + (f": {reason}" if reason else "")))
         case Finish(reason=reason, summary=summary):
-            return _text(f"finished ({reason})" + (f": {summary}" if summary else ""))
+            return cut(_text(f"finished ({reason})" + (f": {summary}" if summary else "")))
 
 
 def _text(value: object) -> str:
@@ -138,7 +182,7 @@ def _text(value: object) -> str:
         text = str.__str__(value)
     else:
         text = _encoder.encode(value).decode()
-    return cut(writable(text))
+    return writable(text)
 
 
 def _jsonable(value: Any) -> Any:

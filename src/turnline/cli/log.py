@@ -103,6 +103,7 @@ def export(
     with could_not_look(), _written(output) as file:
         done = waited_for(_export(address, file, channel or (), folder if with_data else None))
     rows = f", {done.rows} rows" if with_data else ""
+    rows += f", {done.files} files" if done.files else ""
     typer.echo(f"exported {done.channels} channels, {done.records} records{rows}", err=True)
     for error in done.left_out:
         typer.echo(plain(f"left out: {error}"), err=True)
@@ -517,6 +518,7 @@ def _moved(done: Imported, trusted: _Trusted | None) -> dict[str, object]:
         "known": done.known,
         "rows_written": done.rows_written,
         "rows_known": done.rows_known,
+        "files": done.files,
         "left_out": [msgspec.to_builtins(one) for one in done.left_out],
         "refused": [{"channel": one.channel_id, "seq": one.seq, "because": str(one)} for one in done.refused],
     }
@@ -559,4 +561,5 @@ def _summed(done: Imported) -> str:
     refused = done.records - done.written - done.known
     told = f"{told}, {refused} refused" if done.refused else told
     has_rows = done.rows_written or done.rows_known
+    told += f"; {done.files} files written" if done.files else ""
     return f"{told}; {done.rows_written} rows written, {done.rows_known} there already" if has_rows else told

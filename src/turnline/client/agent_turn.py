@@ -17,8 +17,9 @@ import msgspec
 
 from turnline.agent.agent import Agent, Conversation, Surroundings
 from turnline.agent.failures import report_failure
+from turnline.agent.files import File
 from turnline.agent.journal import Entry
-from turnline.agent.messages import Message, ModelReply, UserMessage
+from turnline.agent.messages import Message, MessageFile, ModelReply, UserMessage
 from turnline.agent.performer import OnProgress, stream_words
 from turnline.agent.round import Outcome, ToolAnswer, ToolAttempt
 from turnline.agent.tool_result import ToolOutput, failure
@@ -32,9 +33,11 @@ from turnline.core.adapters import WorkflowAdapter
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import JsonObject
 from turnline.core.event_types import JSON, body_of
+from turnline.core.parts import files_of
 from turnline.core.routing import Handoff, packet
 from turnline.core.state import State, WorkflowState
 from turnline.errors import AgentError, TurnlineError
+from turnline.turns.files import load_files, name_files
 from turnline.turns.journal import TurnJournal, entries
 from turnline.turns.people import People
 from turnline.turns.work import Done, Work
@@ -91,7 +94,7 @@ class AgentTurns:
         shown, spent = await self._summaries.shown(work)
         talk = replace(
             self._conversations.get(work.channel_id) or self._begin(work.channel_id),
-            messages=spoken(shown),
+            messages=spoken(shown, await load_files(self._seat, work.channel_id, shown)),
             key=work.key,
             tools=self._plugin.tools_for(self._agent),
         )
@@ -146,12 +149,16 @@ class AgentTurns:
         return self._conversations.setdefault(channel_id, self._agent.conversation())
 
 
-def spoken(messages: Sequence[views.Message]) -> tuple[Message, ...]:
-    """A view as a model's messages: what the agent said itself as its own, the others with their names."""
-    told: list[Message] = [
-        ModelReply(text=one.text) if one.role == "own" else UserMessage(text=one.text, name=one.name)
-        for one in messages
-    ]
+def spoken(messages: Sequence[views.Message], files: Sequence[list[MessageFile]]) -> tuple[Message, ...]:
+    """Return a view as a model's messages: the agent's own as its replies, the others with their names.
+
+    `files` are those of each message that the model is shown; the text names all of them.
+    """
+    told = list[Message]()
+    for one, shown in zip(messages, files, strict=True):
+        text = name_files(one.text, one.files)
+        own = one.role == "own"
+        told.append(ModelReply(text=text) if own else UserMessage(text=text, name=one.name, files=shown))
     if not told or isinstance(told[-1], ModelReply):
         told.append(_YOUR_TURN)  # A model answers somebody; it does not go on by itself.
     return tuple(told)
@@ -164,7 +171,8 @@ def heard_after_replies(work: Work) -> dict[int, list[Message]]:
         one.seq for one in work.units if one.event_type == ev.EV_TURN_MODEL and "entry" in one.event_data
     ]
     for line in work.heard_since():
-        text = body_of(line.event_type, line.event_data)
+        files = files_of(line.event_type, line.event_data)
+        text = name_files(body_of(line.event_type, line.event_data), files)
         message = UserMessage(text=text, name=spec.name_of(line.sender_id))
         found.setdefault(bisect(replies, line.seq), []).append(message)
     return found
@@ -179,14 +187,14 @@ class _LiveJournal(TurnJournal):
     """Keeps the state that tools see up to date with what the round records."""
 
     def __init__(self, work: Work, channel: TurnChannel) -> None:
-        super().__init__(work.lines, work.record)
+        super().__init__(work.lines, work.record, work.add_file)
         self._channel = channel
 
-    async def record(self, entry: Entry) -> None:
+    async def record(self, entry: Entry, files: Sequence[File] = ()) -> None:
         """See `Journal.record`. Context variables that come with a tool's result land before it."""
         if isinstance(entry, ToolAnswer) and entry.context:
             await update_context(self._channel, set=entry.context)
-        await super().record(entry)
+        await super().record(entry, files)
         if isinstance(entry, ToolAttempt):
             await self._channel.refresh()  # What the failed attempt wrote into the context is undone.
 

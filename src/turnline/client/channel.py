@@ -7,13 +7,14 @@ their own pace, so waiters never take anything from each other.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
+from turnline.agent.files import File
 from turnline.agent.messages import Usage
 from turnline.agent.output import Output
 from turnline.agent.timeouts import within
@@ -30,10 +31,12 @@ from turnline.core.event_types import (
     SUBSTANTIVE,
     body_of,
 )
+from turnline.core.parts import message_data
 from turnline.core.state import RESTING, STUCK, State
 from turnline.errors import BadOutput, ChannelClosed, TurnStuck
 from turnline.hub.opening import first_of
 from turnline.hub.texts import TurnText
+from turnline.turns.files import add_part, read_file
 
 Predicate = Callable[[Envelope], bool]
 
@@ -112,14 +115,18 @@ class Channel:
         interject: bool = False,
         envelope_id: str | None = None,
         priority: int = 0,
+        parts: Sequence[str | File] = (),
     ) -> Envelope:
         """Say something; return the envelope it became once that is on the log.
 
+        `parts` are texts and files that follow `text`; the files are there before the line is.
         Raises `OutOfTurn` without the floor. With `envelope_id`, sending again
         is answered with the first result.
         """
         data = dict(event_data or {})
-        if event_type == EV_TEXT:
+        if parts:
+            data |= await self._add_parts([text, *parts] if text else parts)
+        elif event_type == EV_TEXT and "parts" not in data:
             data.setdefault("text", text)
         draft = Draft(
             envelope_id=envelope_id or self._seat.new_id(),
@@ -134,6 +141,17 @@ class Channel:
             call=self._call(),
         )
         return await self._seat.post(self.channel_id, draft)
+
+    async def _add_parts(self, parts: Sequence[str | File]) -> JsonObject:
+        return message_data([await add_part(self._seat, self.channel_id, one) for one in parts])
+
+    async def read_file(self, line: Envelope | int, index: int = 0) -> File:
+        """Return a file of a line, the first or the one at `index`. Raises `UnknownFile`.
+
+        Raises `CorruptRecord` if its bytes are not those that were sent.
+        """
+        seq = line if isinstance(line, int) else line.seq
+        return await read_file(self._seat, self.channel_id, seq, index)
 
     def _call(self) -> str:
         """The tool call in which this is sent; a turn's own handle knows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable
 from typing import Protocol
 
 from turnline.core.channel import ChannelMetadata
@@ -10,7 +11,7 @@ from turnline.core.governance import Passport, Registration, Resume, Rule
 from turnline.core.study.spent import Spent
 from turnline.hub.delivery import Receiver
 from turnline.hub.hub import Hub
-from turnline.hub.seat import Peer, Player, Reading, Seat as HubSeat
+from turnline.hub.seat import FileChunk, Peer, Player, Reading, Seat as HubSeat
 from turnline.hub.texts import Listening
 from turnline.turns.work import Port
 
@@ -34,6 +35,14 @@ class Seat(Port, Protocol):
         ...
 
     async def post(self, channel_id: str, draft: Draft) -> Envelope: ...
+
+    async def add_file(self, channel_id: str, pieces: AsyncIterable[bytes]) -> tuple[str, int]:
+        """Keep a file, to be sent by this participant just after; return its digest and size."""
+        ...
+
+    async def read_chunk(self, channel_id: str, seq: int, index: int, number: int) -> FileChunk:
+        """Return a chunk of a file of a line that the participant may see."""
+        ...
 
     async def answer_invite(self, channel_id: str, *, rejected_because: str | None = None) -> None: ...
 

@@ -60,6 +60,7 @@ _FACTS: Final[dict[type[TurnlineError], _Listed]] = {
     e.UnknownName: _NAME,
     e.UnknownParticipant: _NAME,
     e.UnknownChannel: _NAME,
+    e.UnknownFile: ("channel_id", "seq", "index"),
     e.ChannelPruned: _NAME,
     e.NameTaken: ("what", "name", "taken"),
     e.ChannelQuarantined: ("channel_id",),

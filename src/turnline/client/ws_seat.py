@@ -8,7 +8,7 @@ changed in silence: a tuple into a list, NaN into null.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, get_type_hints
@@ -16,6 +16,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, get_type_hints
 import msgspec
 from msgspec.structs import replace
 
+from turnline.agent.files import PIECE_BYTES
 from turnline.client.frames import Text
 from turnline.client.ws_calls import Calls
 from turnline.core.adapters import check_header
@@ -108,6 +109,7 @@ class WsSeat:
     wait_unclaimed = ask_hub(HubSeat.wait_unclaimed)
     usage = ask_hub(HubSeat.usage)
     summary = ask_hub(HubSeat.summary)
+    read_chunk = ask_hub(HubSeat.read_chunk)
 
     async def open(self, request: OpenRequest) -> str:
         """See `Seat.open`. The id is chosen here, so that opening again after a cut finds the channel."""
@@ -123,6 +125,18 @@ class WsSeat:
         check_header(draft)
         draft = replace(draft, event_data=normalised(draft.event_data))
         return msgspec.convert(await self.ask("post", channel_id=channel_id, draft=draft), Envelope)
+
+    async def add_file(self, channel_id: str, pieces: AsyncIterable[bytes]) -> tuple[str, int]:
+        """See `Seat.add_file`. Each request has one piece; the last one is empty and gets the answer."""
+        upload, number = self.new_id(), 0
+        async for piece in pieces:
+            for start in range(0, len(piece), PIECE_BYTES):
+                data = piece[start : start + PIECE_BYTES]
+                await self.ask("put_piece", channel_id=channel_id, upload=upload, number=number, data=data)
+                number += 1
+        last = {"channel_id": channel_id, "upload": upload, "number": number, "data": b""}
+        digest, size = await self.ask("put_piece", **last)
+        return digest, size
 
     def listen(self, channel_id: str) -> Listening:
         return self.listen_as(self.agent_id, channel_id)

@@ -8,6 +8,7 @@ The packet is the one draft that records a round or a step.
     {"body": "...", "routing": {"kind": ...}, "context_updates": {...}, "context_deletes": [...],
      "usage": {...}}
 
+A text and a packet with files have `parts` in the place of `text` and `body` (`core.parts`).
 "format": "json" says that the body is the JSON of an answer that has a type (A2).
 
 A step of a flow may also keep private keys for the run: "private_updates", "private_deletes" (F2).
@@ -25,6 +26,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from turnline.core.envelope import JsonObject
+from turnline.core.parts import check_parts, text_of
 from turnline.core.variables import check_keys
 from turnline.errors import BadDraft, ReservedEventType
 
@@ -121,7 +123,9 @@ def check_event_type(event_type: str, sender: str) -> None:
         )
 
 
-_KEYS: Final = frozenset({"body", "format", "routing", "context_updates", "context_deletes", "usage"})
+_KEYS: Final = frozenset(
+    {"body", "parts", "format", "routing", "context_updates", "context_deletes", "usage"}
+)
 JSON: Final = "json"
 _PRIVATE: Final = frozenset({"private_updates", "private_deletes"})
 _ROUTING: Final = {
@@ -134,8 +138,10 @@ _ROUTING: Final = {
 
 
 def check_text(data: JsonObject) -> None:
-    """Refuse the data of a `text` that has no text."""
-    if not isinstance(data.get("text"), str):
+    """Refuse the data of a `text` that has no text and no parts, or both."""
+    if "parts" in data:
+        _check_parts(data, "text")
+    elif not isinstance(data.get("text"), str):
         raise BadDraft("event_data.text", found=_kind(data.get("text")), expected="text")
 
 
@@ -146,6 +152,8 @@ def check_packet(data: JsonObject, *, keys: frozenset[str] = _KEYS) -> None:
         raise BadDraft(
             "event_data", found=f"with {sorted(unknown)}", expected=f"only {', '.join(sorted(keys))}"
         )
+    if "parts" in data:
+        _check_parts(data, "body")
     if not isinstance(data.get("body", ""), str):
         raise BadDraft("event_data.body", found=_kind(data["body"]), expected="text")
     if data.get("format", JSON) != JSON:
@@ -179,7 +187,15 @@ def check_step_packet(data: JsonObject) -> None:
 
 def body_of(event_type: str, data: JsonObject) -> str:
     """What somebody said, as text."""
+    if "parts" in data:
+        return text_of(data)
     return str(data.get("body" if event_type == "packet" else "text", ""))
+
+
+def _check_parts(data: JsonObject, other: str) -> None:
+    if other in data:
+        raise BadDraft("event_data", found=f"with `parts` and `{other}`", expected="one of them")
+    check_parts(data["parts"])
 
 
 def _check_routing(routing: object) -> None:

@@ -31,6 +31,7 @@ from turnline.core.channel import ChannelRow, ChannelSpec, ChannelState
 from turnline.core.envelope import Envelope, gives_floor_to, visible_to
 from turnline.core.event_types import EV_CHANNEL_FORKED, SUBSTANTIVE, body_of
 from turnline.core.json import copied
+from turnline.core.parts import FilePart, files_of
 from turnline.core.questions import shown_questions
 from turnline.core.registry import Registry
 from turnline.core.state import KEPT_SAID, LONG_AGO, State, row_of
@@ -49,6 +50,9 @@ class Message:
     """`own`: the participant said it. `other`: somebody else did. `note`: it is about the channel."""
     name: str
     text: str
+    seq: int = 0
+    """Its line, if it has files."""
+    files: tuple[FilePart, ...] = ()
 
 
 class View(Protocol):
@@ -167,7 +171,8 @@ def _said(envelopes: Iterable[Envelope], agent_id: str) -> Iterable[Envelope]:
 def _message(envelope: Envelope, agent_id: str, spec: ChannelSpec) -> Message:
     text = body_of(envelope.event_type, envelope.event_data)
     role = "own" if envelope.sender_id == agent_id else "other"
-    return Message(role, spec.name_of(envelope.sender_id), text)
+    files = tuple(files_of(envelope.event_type, envelope.event_data))
+    return Message(role, spec.name_of(envelope.sender_id), text, envelope.seq if files else 0, files)
 
 
 def _summary(earlier: Counter[str]) -> Message:

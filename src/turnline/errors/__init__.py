@@ -41,6 +41,7 @@
     │   ├── UnknownParticipant
     │   └── UnknownChannel
     │       └── ChannelPruned     the channel was here; only its id is left
+    ├── UnknownFile               a line has no such file
     ├── NameTaken                 a name that is registered or attached already
     ├── ChannelQuarantined        one channel cannot be read; every other one works
     ├── ClientClosed              a participant's client was used after it had been closed
@@ -206,6 +207,7 @@ from turnline.errors.names import (
     ChannelPruned as ChannelPruned,
     NameTaken as NameTaken,
     UnknownChannel as UnknownChannel,
+    UnknownFile as UnknownFile,
     UnknownName as UnknownName,
     UnknownParticipant as UnknownParticipant,
 )

@@ -36,6 +36,16 @@ class UnknownChannel(UnknownName):
         self.what, self.name, self.known = "channel", channel_id, ()
 
 
+class UnknownFile(TurnlineError):
+    """A line has no such file."""
+
+    def __init__(self, channel_id: str, *, seq: int, index: int) -> None:
+        self.channel_id = channel_id
+        self.seq = seq
+        self.index = index
+        super().__init__(f"line {seq} of channel {channel_id!r} has no file {index}. It may be erased.")
+
+
 class ChannelPruned(UnknownChannel):
     """The channel was on this log and was pruned. Its id is never used again."""
 

@@ -21,12 +21,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelFilter, ChannelRow
@@ -39,13 +41,15 @@ from turnline.core.directory import (
 )
 from turnline.core.envelope import SCHEMA_VERSION, Envelope
 from turnline.core.governance import Registration
+from turnline.core.parts import files_of
 from turnline.core.state import State
 from turnline.core.views import row_for
 from turnline.errors import EraseRefused, ForgetRefused, LogConflict, UnknownParticipant
 from turnline.hub.audit import AUDIT_CHANNEL
 from turnline.hub.channels import Channels
 from turnline.hub.posting import Posting
-from turnline.log.walks import list_rows
+from turnline.log.base import Blob, Blobs
+from turnline.log.blobs import count_uses, list_forks
 
 if TYPE_CHECKING:
     from turnline.hub.hub import Hub
@@ -94,9 +98,10 @@ class Erasing:
         await self._refuse_open(channel_id, tree)
         if lines is not None:
             tree = [channel_id]
+        uses = await self._count_uses(channel_id)
         done = dict[str, int]()
         for one in reversed(tree):
-            done[one] = await self._erase(one, by=by, reason=reason, lines=lines)
+            done[one] = await self._erase(one, uses, by=by, reason=reason, lines=lines)
             await self._clean_forks(one)
         return Erasure(channels={name: count for name, count in done.items() if count})
 
@@ -203,13 +208,29 @@ class Erasing:
                 raise EraseRefused(channel_id, because=because)
             if not (await self._hub.state(one)).is_over:
                 raise EraseRefused(channel_id, because=_open(one, channel_id))
-            pending += await self._forks(one)
+            pending += await list_forks(self._hub.lines, one)
 
-    async def _forks(self, channel_id: str) -> list[str]:
-        forks = await list_rows(self._hub.lines, ChannelFilter(origin=channel_id))
-        return [row.channel_id for row in forks]
+    async def _count_uses(self, channel_id: str) -> Counter[str]:
+        """Return how often the lines of the tree refer to each file; nothing if it has no files."""
+        log, root = self._hub.log, await self._hub.files.root(channel_id)
+        has_files = isinstance(log, Blobs) and bool(await log.blobs(root))
+        return await count_uses(log, root) if has_files else Counter()
 
-    async def _erase(self, channel_id: str, *, by: str, reason: str, lines: Sequence[Range] | None) -> int:
+    async def _unused(self, channel_id: str, uses: Counter[str], erased: Iterable[Envelope]) -> list[Blob]:
+        """Return the files that no line refers to without these. `uses` counts the others then."""
+        used = Counter(file.digest for line in erased for file in files_of(line.event_type, line.event_data))
+        if not used:
+            return []
+        uses.subtract(used)
+        log, root = self._hub.files.log, await self._hub.files.root(channel_id)
+        found = [one for one in await log.blobs(root) if one.digest in used and uses[one.digest] <= 0]
+        for one in found:  # Where line and deletion are not one transaction, the sweep finishes it.
+            await log.set_blob(replace(one, is_kept=False))
+        return found
+
+    async def _erase(
+        self, channel_id: str, uses: Counter[str], *, by: str, reason: str, lines: Sequence[Range] | None
+    ) -> int:
         """Erase one channel; return how many lines lost their content."""
         for _ in range(CONFLICTS):
             origin = await self._hub.lines.origin(channel_id)
@@ -229,15 +250,22 @@ class Erasing:
                 return 0
             note = self._note(whole[-1], list(erased), by=by, reason=reason)
             kept = [erased.get(line.seq, line) for line in whole]
+            others = Counter(uses)
+            blobs = await self._unused(channel_id, others, (one for one in whole if one.seq in erased))
             try:
-                await self._write(channel_id, note, [*kept, note])
+                await self._write(channel_id, note, [*kept, note], blobs)
             except LogConflict:  # Another one erased at the same time.
                 continue
+            uses.clear()
+            uses.update(others)
             return len(erased)
         raise EraseRefused(channel_id, because=f"others wrote to it {CONFLICTS} times meanwhile; try again")
 
-    async def _write(self, channel_id: str, note: Envelope, left: Sequence[Envelope]) -> None:
-        await self._hub.lines.erase(channel_id, note, after=note.seq - 1, row=self._row(left))
+    async def _write(
+        self, channel_id: str, note: Envelope, left: Sequence[Envelope], blobs: Sequence[Blob]
+    ) -> None:
+        row = self._row(left)
+        await self._hub.lines.erase(channel_id, note, after=note.seq - 1, row=row, blobs=blobs)
         self.drop(channel_id)
         await self._read_again(channel_id, note.seq)
         self._hub.audit_log.note("erased", channel_id=channel_id, seq=note.seq)
@@ -263,7 +291,7 @@ class Erasing:
 
     async def _clean_forks(self, channel_id: str) -> None:
         """Drop what is kept of the channel's erased lines beside its forks."""
-        pending = await self._forks(channel_id)
+        pending = await list_forks(self._hub.lines, channel_id)
         while pending:
             one = pending.pop()
             left = [line async for line in self._hub.lines.read(one)]
@@ -271,7 +299,7 @@ class Erasing:
             with suppress(LogConflict):  # Another one erases it: it writes the row.
                 await self._hub.lines.append(one, [], after=left[-1].seq, row=row)
             await self._hub.lines.finish_erasing(one)
-            pending += await self._forks(one)
+            pending += await list_forks(self._hub.lines, one)
 
     def _row(self, left: Sequence[Envelope]) -> ChannelRow:
         adapter, state = self._channels.begin(left[0])

@@ -56,6 +56,7 @@ from turnline.hub.channels import CACHE_BYTES, Channels, Entry
 from turnline.hub.delivery import Delivery, Receiver, Undecided
 from turnline.hub.directory import HubDirectory
 from turnline.hub.erasing import Erasing
+from turnline.hub.files import Files
 from turnline.hub.following import Following
 from turnline.hub.governance import Gate, Listener, tell
 from turnline.hub.history import History
@@ -112,8 +113,7 @@ class Hub:
         known = built_in(context_bytes=options.get("context_bytes", MAX_CONTEXT_BYTES))
         for adapter in options.get("adapters", ()):
             known.register(adapter)
-        self.audit_log = AuditLog(log, self.clock, self.new_id)
-        self._audit_log = self.audit_log  # The name a seed uses.
+        self.audit_log = self._audit_log = AuditLog(log, self.clock, self.new_id)  # Both are seeds' names.
         most = options.get("open_channels_per_user", OPEN_CHANNELS_PER_USER)
         self._gate = Gate(options.get("arbiter"), self.audit_log, open_channels_per_user=most)
         self._listeners = list(options.get("listeners", ()))
@@ -149,10 +149,11 @@ class Hub:
             place=self._gate.opening,
         )
         self.state_at, self.fork, self.why = self.history.state_at, self.history.fork, self.history.why
+        self.files = Files(self, options)
         self._erasing = Erasing(self, self._channels, self._posting)
         self.erase, self.forget = self._erasing.erase, self._erasing.forget
         self.forget_pruned = self._erasing.forget_pruned
-        self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire)
+        self._sweep = Sweep(self._timers, self._channels, self.clock, self._fire, self.files)
         lease_seconds, process = options.get("lease_seconds", LEASE_SECONDS), options.get("process", worker)
         self.turns = Turns(self, lease_seconds=lease_seconds, process=process)
         if self.follows:
@@ -321,6 +322,7 @@ class Hub:
             sender = self._directory.known.by_id.get(draft.sender_id)
             if sender is not None:  # Neither the hub nor a step of a flow has a rule.
                 await self._gate.may_post(sender, draft, entry, self.clock.monotonic())
+            await self.files.check(channel_id, draft)
             return await self._posting.post(entry, draft, within)
 
     async def write(
@@ -480,9 +482,8 @@ class Hub:
         if self._sweep_seconds > 0:
             self._tasks.append(asyncio.create_task(self._sweep.run(self._sweep_seconds)))
         if self.follows:
-            known = (self.lines, self._channels, self._posting, self._opening, self._directory)
             following = Following(
-                *known,
+                *(self.lines, self._channels, self._posting, self._opening, self._directory),
                 timers=self._timers,
                 clock=self.clock,
                 found=self._found,

@@ -22,6 +22,10 @@ class HubOptions(TypedDict, total=False):
     listeners: Sequence[Listener]
     cache_bytes: int
     """About how many bytes of memory the channels take that are not in use. Closed ones leave first."""
+    file_bytes: int
+    """Of one file of a message."""
+    tree_bytes: int
+    """Of all files of a channel, of the channels below it and of their forks."""
     context_bytes: int
     """Of all context variables of one channel together."""
     open_channels_per_user: int

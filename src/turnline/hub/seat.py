@@ -7,6 +7,7 @@ distance; this is the one in the hub's own process.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -20,10 +21,11 @@ from turnline.core.claims import check_claim
 from turnline.core.envelope import Draft, Envelope, JsonObject, shown_to, visible_to
 from turnline.core.governance import Registration, may_address
 from turnline.core.json import copied
+from turnline.core.parts import FilePart
 from turnline.core.state import Claim, State, metadata_of
 from turnline.core.study.spent import Spent
 from turnline.core.views import Floor, Message, plays, state_for
-from turnline.errors import BadDraft, ClientClosed, EnvelopeIdReused, NotParticipant, OutOfTurn
+from turnline.errors import BadDraft, ClientClosed, EnvelopeIdReused, NotParticipant, OutOfTurn, UnknownFile
 from turnline.hub.channels import Entry
 from turnline.hub.hub import Hub
 from turnline.hub.request import OpenRequest
@@ -52,6 +54,13 @@ class Reading(Struct, frozen=True):
     """How far the stretch goes: where to read on from."""
     is_end: bool = False
     """Whether the channel had no further line: `read_next` waits for one."""
+
+
+class FileChunk(Struct, frozen=True):
+    """Some bytes of a file that a participant may read."""
+
+    file: FilePart
+    data: bytes
 
 
 class Claimed(Struct, frozen=True, kw_only=True):
@@ -186,6 +195,26 @@ class Seat:
         shown = (shown_to(one, self.agent_id) or self._played(one, spec) for one in envelopes)
         found = [one for one in shown if one is not None]
         return Reading(found, seq, is_end=seq >= entry.state.seq)
+
+    async def add_file(self, channel_id: str, pieces: AsyncIterable[bytes]) -> tuple[str, int]:
+        """Keep a file, to be sent by this participant just after; return its digest and size (Y6)."""
+        await self._member(channel_id)
+        blob = await self._hub.files.add(channel_id, self.agent_id, pieces)
+        return blob.digest, blob.size
+
+    async def read_chunk(self, channel_id: str, seq: int, index: int, number: int) -> FileChunk:
+        """Return a chunk of the file `index` of a line that the participant may see. Raises `UnknownFile`."""
+        entry = await self._member(channel_id)
+        lines = [one for one in await self._hub.read_entry(entry, max(seq - 1, 0), 1) if one.seq == seq]
+        if not lines or not (visible_to(lines[0], self.agent_id) or self._works_on(lines[0], entry.state)):
+            raise UnknownFile(channel_id, seq=seq, index=index)
+        file, blob = await self._hub.files.find(lines[0], index)
+        return FileChunk(file, await self._hub.files.log.read_chunk(blob, number) or b"")
+
+    def _works_on(self, line: Envelope, state: State) -> bool:
+        """Return whether a line is of the turn in progress, and the participant is its worker."""
+        is_worker = state.claim is not None and state.spec.player_of(state.claim.agent_id) == self.agent_id
+        return is_worker and line.sender_id == ev.HUB and line.seq > state.floor_seq
 
     def listen(self, channel_id: str) -> Listening:
         """Listen to the words of the turns in flight; a context manager. Members only, as `read` checks."""

@@ -15,6 +15,7 @@ from typing import Final
 from turnline.core.expectations import Deadline
 from turnline.errors import ChannelQuarantined, LogError, Refused
 from turnline.hub.channels import Channels, Entry
+from turnline.hub.files import Files
 from turnline.hub.opening import first_of
 from turnline.hub.retry import RETRY_SECONDS
 from turnline.hub.timers import Clock, Timers
@@ -32,11 +33,12 @@ LOOKS_AT_ONCE: Final = 16
 class Sweep:
     """Looks after the timers of one hub."""
 
-    def __init__(self, timers: Timers, channels: Channels, clock: Clock, fire: Fire) -> None:
+    def __init__(self, timers: Timers, channels: Channels, clock: Clock, fire: Fire, files: Files) -> None:
         self._timers = timers
         self._channels = channels
         self._clock = clock
         self._fire = fire
+        self._files = files
 
     async def once(self) -> None:
         """Do whatever has fallen due by now."""
@@ -54,6 +56,7 @@ class Sweep:
                 await asyncio.sleep(0)  # What was in memory took no wait: let others work.
         finally:  # The log may fail; what could not be written is still due.
             self._timers.look_at(channels)
+        await self._files.sweep()
 
     async def _look(self, channel_id: str) -> None:
         try:

@@ -166,14 +166,76 @@ class Log(Index, Protocol):
         ...
 
 
+class Blob(Struct, frozen=True, kw_only=True):
+    """A file of a tree of channels, without its bytes (Y6). Those are kept in chunks, numbered from 0."""
+
+    root: str
+    """The channel at the root of the tree."""
+    blob_id: str
+    """Drawn for each upload, so that two at once do not mix."""
+    digest: str = ""
+    """The SHA-256 of its bytes, in hexadecimal; empty: not all of them are there."""
+    size: int = 0
+    created_at: datetime
+    is_kept: bool = False
+    """Whether a line was found that refers to it. A cache: the lines decide."""
+
+
+class Chunks(Protocol):
+    """Where the bytes of blobs can be read."""
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        """Return a chunk; None if it is not there."""
+        ...
+
+
+@runtime_checkable
+class Blobs(Chunks, Protocol):
+    """The optional ability to keep files beside the log. Every log of ours has it; see `log.blobs`."""
+
+    address: str
+
+    async def add_blob(self, blob: Blob) -> None:
+        """Begin a blob."""
+        ...
+
+    async def add_chunk(self, blob: Blob, number: int, data: bytes) -> None:
+        """Keep a chunk, durably. Appends of lines come first. A blob that is gone gets none."""
+        ...
+
+    async def set_blob(self, blob: Blob) -> None:
+        """Write the digest, the size and `is_kept` of a blob. One that is gone stays so."""
+        ...
+
+    async def blobs(self, root: str) -> list[Blob]:
+        """Return the blobs of a tree, the oldest first, also those that are not complete."""
+        ...
+
+    async def old_blobs(self, *, before: datetime, limit: int) -> list[Blob]:
+        """Return blobs of any tree that are older than `before` and are not kept, the oldest first."""
+        ...
+
+    async def delete_blobs(self, blobs: Sequence[Blob]) -> None:
+        """Delete blobs and their chunks."""
+        ...
+
+
 @runtime_checkable
 class Erases(Protocol):
     """The ability to erase content and keep the chain (Y2). Every log of ours has it."""
 
-    async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+    async def erase(
+        self,
+        channel_id: str,
+        note: Envelope,
+        *,
+        after: int,
+        row: ChannelRow | None,
+        blobs: Sequence[Blob] = (),
+    ) -> None:
         """Append `note`, a `payload.erased`, and delete the content of the lines that it names.
 
-        The channel's snapshot goes with it. Raises what `append` raises. Where the two are not one
+        The channel's snapshot and `blobs` go with it. Raises what `append` raises. Where the two are not one
         transaction, the note comes first, and `finish_erasing` does what a crash left to do.
         """
         ...

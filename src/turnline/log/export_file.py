@@ -6,6 +6,8 @@
     record      its channel, seq, id, hash and exact bytes; `structure` is what its head says, for people
     tombstone   a channel that was pruned: how many records it had, and the hash of the last
     left_out    a channel that could not be read to its end, and why
+    file        a file of a tree of channels begins (Y6): its root, digest and size; all of them come last
+    chunk       some of its bytes
     end         how much there was, and a digest of every line before it
 
 Rule 1: a record's hash is checked as it is read, so a changed byte is told with its line. A file
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import BinaryIO, Final
 
 import msgspec
@@ -28,6 +30,7 @@ from turnline.core.codec import Kept, Record, Structure, read_structure
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadExport, CorruptRecord
 from turnline.log.base import Tombstone
+from turnline.log.blobs import CHUNK_BYTES
 from turnline.log.chain import Chain
 
 FORMAT: Final = "turnline-log"
@@ -88,6 +91,20 @@ class RecordLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rec
     """Absent: the line has no content, or it was erased."""
 
 
+class FileLine(Struct, frozen=True, kw_only=True, tag="file", tag_field="line"):
+    """A file of a tree of channels begins."""
+
+    root: str
+    digest: str
+    size: int
+
+
+class ChunkLine(Struct, frozen=True, kw_only=True, tag="chunk", tag_field="line"):
+    """Some of its bytes."""
+
+    data: bytes
+
+
 class TombstoneLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="tombstone", tag_field="line"):
     """A channel that was pruned."""
 
@@ -115,9 +132,10 @@ class End(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="end", tag_
     digest: str
     rows: int = 0
     tombstones: int = 0
+    files: int = 0
 
 
-Line = Header | RowLine | ChannelLine | RecordLine | TombstoneLine | LeftOut | End
+Line = Header | RowLine | ChannelLine | RecordLine | TombstoneLine | FileLine | ChunkLine | LeftOut | End
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
@@ -141,7 +159,19 @@ class Rows(Struct, frozen=True, kw_only=True):
     rows: list[JsonObject]
 
 
-Piece = Header | Rows | Part | Tombstone | LeftOut | End
+class FilePiece(Struct, frozen=True, kw_only=True):
+    """Some of a file's bytes, the last of them checked."""
+
+    file: FileLine
+    start: int
+    data: bytes
+
+    @property
+    def is_last(self) -> bool:
+        return self.start + len(self.data) == self.file.size
+
+
+Piece = Header | Rows | Part | FilePiece | Tombstone | LeftOut | End
 
 
 class ExportWriter:
@@ -150,7 +180,7 @@ class ExportWriter:
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
         self._digest = blake2b(digest_size=DIGEST_BYTES)
-        self.channels = self.records = self.left_out = self.rows = self.tombstones = 0
+        self.channels = self.records = self.left_out = self.rows = self.tombstones = self.files = 0
 
     def begin(self, *, source: str, exported_at: str, models: Sequence[ModelHead] = ()) -> None:
         header = Header(
@@ -196,6 +226,13 @@ class ExportWriter:
         self.left_out += 1
         self._line(LeftOut(channel=channel_id, seq=seq, because=because))
 
+    def file(self, root: str, *, digest: str, size: int) -> None:
+        self.files += 1
+        self._line(FileLine(root=root, digest=digest, size=size))
+
+    def chunk(self, data: bytes) -> None:
+        self._line(ChunkLine(data=data))
+
     def end(self) -> None:
         self._line(
             End(
@@ -203,6 +240,7 @@ class ExportWriter:
                 records=self.records,
                 left_out=self.left_out,
                 rows=self.rows,
+                files=self.files,
                 tombstones=self.tombstones,
                 digest=self._digest.hexdigest(),
             )
@@ -228,7 +266,7 @@ class _Reading:
         self._bytes = 0
         """Of the last line."""
         self._channels: set[str] = set()
-        self._records = self._left_out = self._rows = self._tombstones = 0
+        self._records = self._left_out = self._rows = self._tombstones = self._files = 0
         self._models: set[str] = set()
 
     def pieces(self) -> Iterator[Piece]:
@@ -253,6 +291,8 @@ class _Reading:
                 case LeftOut():
                     self._left_out += 1
                     yield line
+                case FileLine():
+                    yield from self._file_pieces(line)
                 case End():
                     self._check_end(line)
                     yield line
@@ -338,13 +378,31 @@ class _Reading:
         except ValueError:
             raise self._bad("its hash is not one") from None
 
+    def _file_pieces(self, line: FileLine) -> Iterator[FilePiece]:
+        self._files += 1
+        start, hashing = 0, sha256()
+        while True:
+            found = self._next() if line.size else ChunkLine(data=b"")
+            expected = min(line.size - start, CHUNK_BYTES)
+            if not isinstance(found, ChunkLine) or len(found.data) != expected:
+                raise self._bad(f"expected {expected} bytes of the file {line.digest!r}")
+            hashing.update(found.data)
+            piece = FilePiece(file=line, start=start, data=found.data)
+            start += len(found.data)
+            if piece.is_last and hashing.hexdigest() != line.digest:
+                raise self._bad(f"the bytes of the file {line.digest!r} do not match its digest")
+            yield piece
+            if piece.is_last:
+                return
+
     def _check_end(self, line: End) -> None:
         channels = len(self._channels) - self._tombstones
-        found = (channels, self._records, self._left_out, self._rows, self._tombstones)
-        if found != (line.channels, line.records, line.left_out, line.rows, line.tombstones):
-            expected = f"{line.channels}, {line.records} and {line.rows}"
+        found = (channels, self._records, self._left_out, self._rows, self._tombstones, self._files)
+        if found != (line.channels, line.records, line.left_out, line.rows, line.tombstones, line.files):
+            expected = f"{line.channels}, {line.records}, {line.rows} and {line.files}"
             raise self._bad(
-                f"found {found[0]} channels, {found[1]} records and {found[3]} rows, expected {expected}"
+                f"found {found[0]} channels, {found[1]} records, {found[3]} rows and {found[4]} files, "
+                f"expected {expected}"
             )
         if self._before.hexdigest() != line.digest:
             raise self._bad("the digest of the lines before it is another one")

@@ -31,6 +31,7 @@ from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_FORKED, EV_PAYLOAD_ERASED
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
 from turnline.log.base import (
+    Blob,
     Erases,
     Head,
     JoinsTransactions,
@@ -162,7 +163,15 @@ class ForkingLog:
     async def close(self) -> None:
         await self._inner.close()
 
-    async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+    async def erase(
+        self,
+        channel_id: str,
+        note: Envelope,
+        *,
+        after: int,
+        row: ChannelRow | None,
+        blobs: Sequence[Blob] = (),
+    ) -> None:
         """Erase lines of the channel's own. Those that a fork has from its origin are the origin's."""
         origin = await self.origin(channel_id)
         before = 0 if origin is None else origin.seq
@@ -170,7 +179,7 @@ class ForkingLog:
         if not isinstance(inner, Erases):
             raise LogUnavailable(self.address, because="it cannot erase")
         own = replace(_shift_lines(note, -before), seq=note.seq - before)
-        await inner.erase(channel_id, own, after=after - before, row=row)
+        await inner.erase(channel_id, own, after=after - before, row=row, blobs=blobs)
 
     async def finish_erasing(self, channel_id: str) -> None:
         if isinstance(self._inner, Erases):

@@ -102,10 +102,10 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
 def columns_of(row: ChannelRow) -> tuple[SqlValue, ...]:
     """Return what the columns of `COLUMNS` are for a row."""
-    deadline = None if row.deadline is None else _micros(row.deadline)
+    deadline = None if row.deadline is None else micros(row.deadline)
     texts = (row.type, row.flow, row.parent_id, row.origin, row.speaker_id, row.waiting_for)
     return (
-        _micros(row.created_at),
+        micros(row.created_at),
         *map(_key, texts),
         deadline,
         _code_of(row),
@@ -228,12 +228,12 @@ def _walk(
     # What falls due is few: it is found by the deadline, and sorted.
     created = f"({first}.created + 0)" if lead is _Lead.DUE else f"{first}.created"
     if where.since is not None:
-        conditions.append((f"{created} >= {{}}", [_micros(where.since)]))
+        conditions.append((f"{created} >= {{}}", [micros(where.since)]))
     if where.until is not None:
-        conditions.append((f"{created} < {{}}", [_micros(where.until)]))
+        conditions.append((f"{created} < {{}}", [micros(where.until)]))
     if after is not None:
         place = dialect.channel.format("{}")
-        values: list[SqlValue] = [_micros(after.created_at), after.channel_id]
+        values: list[SqlValue] = [micros(after.created_at), after.channel_id]
         conditions.append((f"({created}, {first}.channel) < ({{}}, {place})", values))
     query = (
         f"SELECT h.created, h.channel, h.row FROM {' CROSS JOIN '.join(tables)} "
@@ -267,7 +267,7 @@ def _terms(dialect: Dialect, where: ChannelFilter) -> Iterator[Condition]:
         run = f"{aside}h.flow <> '' AND h.parent = ''"
         yield (run if where.is_run else f"NOT ({run})"), []
     if where.due is not None:
-        yield "h.deadline IS NOT NULL AND h.deadline <= {}", [_micros(where.due)]
+        yield "h.deadline IS NOT NULL AND h.deadline <= {}", [micros(where.due)]
 
 
 def _is(column: str, value: str, aside: str = "") -> Condition:
@@ -315,7 +315,7 @@ def _has(dialect: Dialect, first: str) -> str:
     )
 
 
-def _micros(at: datetime) -> int:
+def micros(at: datetime) -> int:
     """Return a time as whole microseconds, which sort and compare as numbers."""
     return (at - _EPOCH) // _MICROSECOND
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Container, Sequence
+from datetime import datetime
 from itertools import count
 from secrets import token_bytes
 from threading import Lock
@@ -21,6 +22,7 @@ from turnline.core.envelope import Envelope
 from turnline.errors import ChannelPruned, DuplicateEnvelope, LogConflict, OriginInUse
 from turnline.log.base import (
     Bell,
+    Blob,
     ChannelEnd,
     Erasures,
     Head,
@@ -36,7 +38,7 @@ def _new_salt() -> bytes:
 
 
 class MemoryLog:
-    """See `turnline.log.base.Log` and `Snapshots`."""
+    """See `turnline.log.base.Log`, `Snapshots` and `Blobs`."""
 
     address = "memory:"
     durability = "none"
@@ -54,6 +56,10 @@ class MemoryLog:
         ] = []  # The channel of each append; an append's position is its place, from 1.
         self._rows: dict[str, ChannelRow] = {}
         self._snapshots: dict[str, tuple[int, bytes]] = {}
+        self._blobs: dict[str, dict[str, Blob]] = {}
+        """Root -> its blobs, by their ids."""
+        self.chunks: dict[tuple[str, str, int], bytes] = {}
+        """Root, blob id and number -> what is kept. Public for the same reason."""
         self._tombstones: dict[str, Tombstone] = {}
         self._hidden: dict[str, list[Record]] = {}
         """Lines of pruned channels: not deleted yet, or not all of them restored."""
@@ -143,12 +149,49 @@ class MemoryLog:
     async def close(self) -> None:
         """Do nothing: the next hub finds this log as the last one left it."""
 
-    async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+    async def erase(
+        self,
+        channel_id: str,
+        note: Envelope,
+        *,
+        after: int,
+        row: ChannelRow | None,
+        blobs: Sequence[Blob] = (),
+    ) -> None:
         await self.append(channel_id, [note], after=after, row=row)
         records = self.records[channel_id]
         for first, last in erased_lines(note):
             records[first - 1 : last] = [replace(one, payload=None) for one in records[first - 1 : last]]
         self._snapshots.pop(channel_id, None)
+        await self.delete_blobs(blobs)
+
+    async def add_blob(self, blob: Blob) -> None:
+        self._blobs.setdefault(blob.root, {})[blob.blob_id] = blob
+
+    async def add_chunk(self, blob: Blob, number: int, data: bytes) -> None:
+        if blob.blob_id in self._blobs.get(blob.root, {}):
+            self.chunks[blob.root, blob.blob_id, number] = bytes(data)
+
+    async def set_blob(self, blob: Blob) -> None:
+        if blob.blob_id in self._blobs.get(blob.root, {}):
+            self._blobs[blob.root][blob.blob_id] = blob
+
+    async def blobs(self, root: str) -> list[Blob]:
+        return list(self._blobs.get(root, {}).values())
+
+    async def old_blobs(self, *, before: datetime, limit: int) -> list[Blob]:
+        every = (blob for blobs in self._blobs.values() for blob in blobs.values())
+        old = [blob for blob in every if not blob.is_kept and blob.created_at < before]
+        return sorted(old, key=lambda blob: blob.created_at)[:limit]
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        return self.chunks.get((blob.root, blob.blob_id, number))
+
+    async def delete_blobs(self, blobs: Sequence[Blob]) -> None:
+        for blob in blobs:
+            self._blobs.get(blob.root, {}).pop(blob.blob_id, None)
+            for key in [key for key in self.chunks if key[:2] == (blob.root, blob.blob_id)]:
+                del self.chunks[key]
 
     async def finish_erasing(self, channel_id: str) -> None:
         self._snapshots.pop(channel_id, None)

@@ -34,6 +34,7 @@ from asyncio import AbstractEventLoop
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
+from datetime import datetime
 from itertools import count
 from secrets import token_bytes
 from typing import Final
@@ -45,8 +46,9 @@ from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import NO_HASH, SALT_BYTES, Record, seal_all, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import ChannelPruned, CorruptRecord, DuplicateEnvelope, LogConflict, LogUnavailable
-from turnline.log.base import ChannelEnd, Erasures, Head, Tombstone, check_append, check_restored
+from turnline.log.base import Blob, ChannelEnd, Erasures, Head, Tombstone, check_append, check_restored
 from turnline.log.nats_address import NatsAddress
+from turnline.log.nats_blobs import NatsBlobs
 from turnline.log.nats_channel import SHORT, Channel, Place
 from turnline.log.nats_connection import NATS_RAISES, Connection, Refused, reason
 from turnline.log.nats_index import Index
@@ -93,6 +95,7 @@ class Session:
         self.reader = Reader(self.connection, address.stream)
         self.keys = Keys(self.connection)
         self.index = Index(self.connection, self.keys)
+        self.blobs = NatsBlobs(self.connection, self.keys)
         self.rows = RowCache(self.reader, self.index.reader, self._first_line)
         self.pruning = Pruning(self.connection, self.reader, self.index, self.rows, self.keys)
         self.durability = ""
@@ -128,7 +131,7 @@ class Session:
 
 
 class NatsLog:
-    """See `turnline.log.base.Log`, `Snapshots` and `Prunes`.
+    """See `turnline.log.base.Log`, `Snapshots`, `Blobs` and `Prunes`.
 
     Connects when it is first used. Raises `LogUnavailable` for an address that
     cannot be understood; everything else waits for that first use.
@@ -392,10 +395,19 @@ class NatsLog:
                 await self._write(session, channel, envelopes, None)
                 await session.pruning.finish_restore(channel_id, first=channel.places[0].position)
 
-    async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
-        """See `Erases`: the note first, then the keys."""
+    async def erase(
+        self,
+        channel_id: str,
+        note: Envelope,
+        *,
+        after: int,
+        row: ChannelRow | None,
+        blobs: Sequence[Blob] = (),
+    ) -> None:
+        """See `Erases`: the note first, then the keys of lines and files."""
         await self.append(channel_id, [note], after=after, row=row)
         await self.finish_erasing(channel_id)
+        await self.delete_blobs(blobs)
 
     async def finish_erasing(self, channel_id: str) -> None:
         with self._told():
@@ -421,6 +433,31 @@ class NatsLog:
 
     async def delete_snapshots(self) -> None:
         await (await self._session()).index.delete_snapshots()
+
+    async def add_blob(self, blob: Blob) -> None:
+        with self._told():
+            await (await self._session()).blobs.add(blob)
+
+    async def add_chunk(self, blob: Blob, number: int, data: bytes) -> None:
+        with self._told():
+            await (await self._session()).blobs.add_chunk(blob, number, data)
+
+    async def set_blob(self, blob: Blob) -> None:
+        with self._told():
+            await (await self._session()).blobs.set(blob)
+
+    async def blobs(self, root: str) -> list[Blob]:
+        return await (await self._session()).blobs.of_root(root)
+
+    async def old_blobs(self, *, before: datetime, limit: int) -> list[Blob]:
+        return await (await self._session()).blobs.list_old(before=before, limit=limit)
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        return await (await self._session()).blobs.read_chunk(blob, number)
+
+    async def delete_blobs(self, blobs: Sequence[Blob]) -> None:
+        with self._told():
+            await (await self._session()).blobs.delete(blobs)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

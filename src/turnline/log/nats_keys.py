@@ -2,6 +2,7 @@
 
     <stream>_keys.<channel>.<note>-<part>    the key of the lines after a note, PART_LINES at a time
     <stream>_keys.<channel>.snapshot         the key of the channel's snapshots
+    <stream>_keys.<root>.blob-<id>           the key of a file (`nats_blobs`)
 
 A line's key follows from the key of its part. A part of which some lines were erased has the keys of the
 other lines instead. `<note>` is the last `payload.erased` before the line, 0 if there is none: so no line
@@ -114,6 +115,10 @@ class Keys:
         for name, staying in parts.items():
             await self._shrink(self._subject(channel_id, name), staying)
 
+    async def destroy_one(self, channel_id: str, name: str) -> None:
+        """Destroy the key of a part, or of a file."""
+        await self._shrink(self._subject(channel_id, name), ())
+
     async def destroy_all(self, channel_id: str) -> None:
         """Destroy every key of a channel that was pruned."""
         for subject in await self.reader.subjects(self._subject(channel_id, "*")):
@@ -216,7 +221,7 @@ class ChannelKeys:
         key = None if ring is None else ring.line_key(record.seq)
         if key is None:
             return None
-        body = note.to_bytes(NOTE_BYTES) + _encrypt(key, record.payload, self._place(record.seq))
+        body = note.to_bytes(NOTE_BYTES) + encrypt(key, record.payload, self._place(record.seq))
         return replace(record, payload=body)
 
     async def decrypt(self, record: Record) -> Record:
@@ -230,17 +235,17 @@ class ChannelKeys:
         key = None if ring is None else ring.line_key(record.seq)
         if key is None:
             return replace(record, payload=None)
-        plain = _decrypt(key, record.payload[NOTE_BYTES:], self._place(record.seq))
+        plain = decrypt(key, record.payload[NOTE_BYTES:], self._place(record.seq))
         return record if plain is None else replace(record, payload=plain)
 
     async def encrypt_snapshot(self, body: bytes) -> bytes | None:
         """Return an encrypted snapshot; None if its key cannot be had."""
         ring = await self._ring_to_write(SNAPSHOT)
-        return None if ring is None or not ring.base else _encrypt(ring.base, body, self._place(0))
+        return None if ring is None or not ring.base else encrypt(ring.base, body, self._place(0))
 
     async def decrypt_snapshot(self, body: bytes) -> bytes | None:
         ring = await self._ring(SNAPSHOT)
-        return None if ring is None or not ring.base else _decrypt(ring.base, body, self._place(0))
+        return None if ring is None or not ring.base else decrypt(ring.base, body, self._place(0))
 
     async def _ring(self, name: str) -> Ring | None:
         if name not in self._rings:
@@ -274,13 +279,15 @@ def _ring_in(message: Message) -> Ring:
         return Ring()  # Damaged: the lines that needed it say so where they are read.
 
 
-def _encrypt(key: bytes, plain: bytes, place: bytes) -> bytes:
+def encrypt(key: bytes, plain: bytes, place: bytes) -> bytes:
+    """Return content that only the key and the place open."""
     # A number of its own for each attempt: an append that failed may have been seen with the same key.
     nonce = token_bytes(NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, plain, place)
 
 
-def _decrypt(key: bytes, body: bytes, place: bytes) -> bytes | None:
+def decrypt(key: bytes, body: bytes, place: bytes) -> bytes | None:
+    """Return what `encrypt` was given; None for another key or place."""
     try:
         return AESGCM(key).decrypt(body[:NONCE_BYTES], body[NONCE_BYTES:], place)
     except (InvalidTag, ValueError):

@@ -16,8 +16,9 @@ from turnline.core.channel import ChannelRow
 from turnline.core.codec import NO_HASH, Record
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord
-from turnline.log.base import Tombstone, read_tombstone
+from turnline.log.base import Blob, Tombstone, read_tombstone
 from turnline.log.nats_address import NatsAddress
+from turnline.log.nats_blobs import NatsBlobs
 from turnline.log.nats_channel import SHORT
 from turnline.log.nats_connection import Answer, Connection, Refused, server_version
 from turnline.log.nats_keys import ChannelKeys, Keys
@@ -89,6 +90,7 @@ class NatsRecords:
         self._reader = Reader(connection, self._stream)
         self._index = Reader(connection, index_of(self._stream))
         self._keys = Keys(connection)
+        self._blobs = NatsBlobs(connection, self._keys)
         self._index_is_whole = index_is_whole
         self._last = _Read()
 
@@ -211,6 +213,12 @@ class NatsRecords:
 
     async def _first_line(self, channel_id: str) -> Envelope | None:
         return await first_line(self._reader, ChannelKeys(self._keys, channel_id))
+
+    async def blobs(self) -> list[Blob]:
+        return await self._blobs.list_complete()
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        return await self._blobs.read_chunk(blob, number)
 
     async def damage(self) -> list[str]:
         return []

@@ -3,6 +3,7 @@
     <stream>          the log. A subject for each channel, a message for each append
     <stream>_index    which channels are open, and folded states; one message for each subject
     <stream>_keys     the keys of the content; the only stream whose messages are deleted for good
+    <stream>_blobs    files of trees of channels (Y6); one message for each chunk
 
 Rule 1: a stream that could forget, drop or overwrite a message is refused,
 naming the setting. How many copies are kept is a choice, and told.
@@ -90,6 +91,7 @@ async def open_streams(connection: Connection) -> str:
         if found.state.messages:
             await _refuse_without_keys(connection, keys_of(name))
         await _open(connection, keys_of(name), keys_subjects_of(name), KEYS, fixed={})
+        await _open(connection, blobs_of(name), [f"{blobs_of(name)}.>"], INDEX, fixed={})
     except Refused as refused:
         raise connection.unavailable(str(refused)) from refused
     return durability_of(found.config, found.cluster.name)
@@ -101,6 +103,10 @@ def index_of(stream: str) -> str:
 
 def keys_of(stream: str) -> str:
     return f"{stream}_keys"
+
+
+def blobs_of(stream: str) -> str:
+    return f"{stream}_blobs"
 
 
 def subjects_of(stream: str) -> list[str]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar, cast
 
@@ -28,8 +29,9 @@ from turnline.core.codec import erased_lines, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log import postgres_prune as pruning, postgres_reader as queries
-from turnline.log.base import Bell, ChannelEnd, Head, Tombstone, check_append
+from turnline.log.base import Bell, Blob, ChannelEnd, Head, Tombstone, check_append
 from turnline.log.joined import SharedDatabase, Statements, Transaction, under_savepoint
+from turnline.log.listing import micros
 from turnline.log.pages import NOTHING, Page, in_order
 from turnline.log.postgres_bell import PostgresBell
 from turnline.log.postgres_joined import COMPACTED, PREPARE, JoinedAppend
@@ -46,7 +48,7 @@ T = TypeVar("T")
 
 
 class PostgresLog:
-    """See `turnline.log.base.Log`, `Snapshots`, `Prunes` and `JoinsTransactions`.
+    """See `turnline.log.base.Log`, `Snapshots`, `Blobs`, `Erases`, `Prunes` and `JoinsTransactions`.
 
     Connects, and makes the tables if there are none. Raises `LogUnavailable` for a server that does
     not answer or lets nobody in, a standby, and tables that are something else or of another format.
@@ -62,6 +64,8 @@ class PostgresLog:
         self._others = PostgresBell(self._server, self._bell)
         self._reader = Reader(self._server)
         self._ends = Ends()
+        self._blob_lane = asyncio.Lock()
+        """Chunks go one at a time on one connection, beside the lanes of appends: no append waits for one."""
         self._writer = Writer(self._server, self._ends, committed=self._committed)
 
     async def append(
@@ -104,10 +108,18 @@ class PostgresLog:
         work.committed()
         self._committed()
 
-    async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+    async def erase(
+        self,
+        channel_id: str,
+        note: Envelope,
+        *,
+        after: int,
+        row: ChannelRow | None,
+        blobs: Sequence[Blob] = (),
+    ) -> None:
         check_append(channel_id, [note], after=after)
         work = JoinedAppend(channel_id, [note], after=after, row=row, ends=self._ends)
-        await self._alone(work, partial(work.erase, lines=erased_lines(note)))
+        await self._alone(work, partial(work.erase, lines=erased_lines(note), blobs=blobs))
         work.committed()
 
     async def replace(self, channel_id: str, envelopes: Sequence[Envelope]) -> None:
@@ -262,6 +274,32 @@ class PostgresLog:
     async def finish_erasing(self, channel_id: str) -> None:
         """Delete the snapshot; the lines are erased in the transaction of their note."""
         await self._ask(partial(queries.delete_snapshots, channel_id=channel_id))
+
+    async def add_blob(self, blob: Blob) -> None:
+        await self._change(partial(queries.add_blob, blob=blob))
+
+    async def add_chunk(self, blob: Blob, number: int, data: bytes) -> None:
+        await self._change(partial(queries.add_chunk, blob=blob, number=number, data=data))
+
+    async def set_blob(self, blob: Blob) -> None:
+        await self._change(partial(queries.set_blob, blob=blob))
+
+    async def blobs(self, root: str) -> list[Blob]:
+        return await self._ask(partial(queries.blobs, query=queries.OF_ROOT, values=(root,)))
+
+    async def old_blobs(self, *, before: datetime, limit: int) -> list[Blob]:
+        return await self._ask(partial(queries.blobs, query=queries.OLD, values=(micros(before), limit)))
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        return await self._ask(partial(queries.chunk, blob=blob, number=number))
+
+    async def delete_blobs(self, blobs: Sequence[Blob]) -> None:
+        for blob in blobs:
+            await self._change(partial(queries.delete_blob, blob=blob))
+
+    async def _change(self, query: Query[None]) -> None:
+        async with self._blob_lane:
+            await self._ask(query)
 
     async def _page(self, channel_id: str, after: int) -> Page:
         if not is_name(channel_id):

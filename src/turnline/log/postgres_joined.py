@@ -22,7 +22,9 @@ from typing import Final
 from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.errors import LogError
+from turnline.log.base import Blob
 from turnline.log.joined import Statements
+from turnline.log.postgres_reader import DELETE_BLOB
 from turnline.log.postgres_schema import APPEND
 from turnline.log.postgres_server import PostgresServer
 from turnline.log.postgres_work import Again, Answer, Append, Ends, parameters
@@ -42,7 +44,7 @@ _LANDED: Final = "SELECT hash FROM turnline_records WHERE channel = %s AND seq =
 _FORGET_ROW: Final = "UPDATE turnline_heads SET created = NULL, row = NULL WHERE channel = %s"
 """The next row is written as a first one is, with its labels."""
 _ERASE: Final = "UPDATE turnline_records SET payload = NULL WHERE channel = %s AND seq BETWEEN %s AND %s"
-COMPACTED: Final = ("records", "heads", "tags", "snapshots")
+COMPACTED: Final = ("records", "heads", "tags", "snapshots", "blobs", "chunks")
 """Tables in which something of a line's content is kept."""
 
 
@@ -77,7 +79,7 @@ class JoinedAppend:
             self._work.seal(answer.hash)
         raise LogError(f"the end of channel {self._work.channel_id!r} could not be made out")
 
-    def erase(self, connection: Statements, lines: Sequence[tuple[int, int]]) -> None:
+    def erase(self, connection: Statements, lines: Sequence[tuple[int, int]], blobs: Sequence[Blob]) -> None:
         """Append the line that says what is erased, and delete the content of those lines (Y2)."""
         channel_id = self._work.channel_id
         connection.execute(_FORGET_ROW, (channel_id,))
@@ -85,6 +87,8 @@ class JoinedAppend:
         for first, last in lines:
             connection.execute(_ERASE, (channel_id, first, last))
         connection.execute("DELETE FROM turnline_snapshots WHERE channel = %s", (channel_id,))
+        for blob in blobs:
+            connection.execute(DELETE_BLOB, (blob.root, blob.blob_id))
 
     def replace(self, connection: Statements) -> None:
         """Write the channel again in the place of what it has (Y5)."""

@@ -7,7 +7,7 @@ once more: it changes nothing.
 from __future__ import annotations
 
 from asyncio import Semaphore
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from psycopg import AsyncConnection
@@ -15,7 +15,8 @@ from psycopg.errors import DataCorrupted, IndexCorrupted
 
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import NO_HASH, Record
-from turnline.log.base import ChannelEnd, Head, Tombstone, read_tombstone
+from turnline.log import blobs as files
+from turnline.log.base import Blob, ChannelEnd, Head, Tombstone, read_tombstone
 from turnline.log.listing import needs_codes, page_query, read_row, read_rows
 from turnline.log.pages import Page
 from turnline.log.postgres_schema import DIALECT
@@ -207,6 +208,49 @@ async def save_snapshot(connection: AsyncConnection[Row], channel_id: str, seq: 
 async def delete_snapshots(connection: AsyncConnection[Row], channel_id: str | None = None) -> None:
     query = "DELETE FROM turnline_snapshots WHERE channel = coalesce(%s, channel)"
     await connection.execute(query, (channel_id,))
+
+
+def _place(query: str) -> str:
+    return query.replace("?", "%s")
+
+
+DELETE_BLOB: Final = _place(files.DELETE[-1])
+"""Its chunks go with it, also one that is being added."""
+_ADD_BLOB: Final = f"{_place(files.ADD)} ON CONFLICT DO NOTHING"
+_SET_BLOB: Final = _place(files.SET)
+_ADD_CHUNK: Final = f"{_place(files.ADD_CHUNK)} ON CONFLICT DO NOTHING"
+_CHUNK: Final = _place(files.CHUNK)
+OF_ROOT: Final = _place(files.OF_ROOT)
+OLD: Final = _place(files.OLD)
+COMPLETE: Final = files.COMPLETE
+
+
+async def add_blob(connection: AsyncConnection[Row], blob: Blob) -> None:
+    await connection.execute(_ADD_BLOB, (*files.values_of(blob)[:-1], blob.is_kept))
+
+
+async def set_blob(connection: AsyncConnection[Row], blob: Blob) -> None:
+    values = (blob.digest, blob.size, blob.is_kept, blob.root, blob.blob_id)
+    await connection.execute(_SET_BLOB, values)
+
+
+async def add_chunk(connection: AsyncConnection[Row], blob: Blob, number: int, data: bytes) -> None:
+    # As binary: as text it would take twice as many bytes on the way.
+    await connection.execute(_ADD_CHUNK.replace("%s", "%b", 2), (number, data, blob.root, blob.blob_id))
+
+
+async def blobs(connection: AsyncConnection[Row], query: str, values: Sequence[str | int]) -> list[Blob]:
+    return [files.blob_of(row) for row in await _rows(connection, query, values)]
+
+
+async def chunk(connection: AsyncConnection[Row], blob: Blob, number: int) -> bytes | None:
+    for (data,) in await _rows(connection, _CHUNK, (number, blob.root, blob.blob_id)):
+        return bytes(data)
+    return None
+
+
+async def delete_blob(connection: AsyncConnection[Row], blob: Blob) -> None:
+    await connection.execute(DELETE_BLOB, (blob.root, blob.blob_id))
 
 
 async def _rows(connection: AsyncConnection[Row], query: str, parameters: Any) -> list[Row]:

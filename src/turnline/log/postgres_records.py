@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 from turnline.core.codec import Record
 from turnline.errors import CorruptRecord
 from turnline.log import postgres_reader as queries
-from turnline.log.base import Tombstone
+from turnline.log.base import Blob, Tombstone
 from turnline.log.listing import COLUMNS, contradiction_in, read_row
 from turnline.log.postgres_reader import DAMAGE, Query, Reader
 from turnline.log.postgres_server import ReadOnlyServer, Row
@@ -96,6 +96,12 @@ class PostgresRecords:
                 contradiction=contradiction_in(columns, tags),
             )
         return None
+
+    async def blobs(self) -> list[Blob]:
+        return await self._ask(partial(queries.blobs, query=queries.COMPLETE, values=()))
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        return await self._ask(partial(queries.chunk, blob=blob, number=number))
 
     async def tombstones(self) -> AsyncGenerator[Tombstone]:
         async for one in every_tombstone(self._tombstones):

@@ -5,6 +5,8 @@
     turnline_heads      where each channel ends, and its row of the index (Y7); what appends queue up for
     turnline_tags       label or participant -> channels that have it: for lists
     turnline_snapshots  a cache with checksums of its own
+    turnline_blobs      files of a tree of channels, by the id of its root (Y6), and
+    turnline_chunks     their bytes
     turnline_tombstones what is left of pruned channels (Y3); `has_lines` while records of one are there
     turnline_append     compare-and-append, for many channels in one call
     turnline_prune      tombstones in the place of channels, all of them or none
@@ -37,7 +39,7 @@ from turnline.log.listing import Dialect
 
 TABLE_NAMES: Final = frozenset(
     {"turnline_format", "turnline_records", "turnline_heads", "turnline_tags", "turnline_snapshots"}
-    | {"turnline_tombstones"}
+    | {"turnline_tombstones", "turnline_blobs", "turnline_chunks"}
 )
 DIALECT: Final = Dialect(prefix="turnline_", place="%s", channel="{}")
 FORMAT: Final = 2
@@ -89,6 +91,24 @@ CREATE TABLE turnline_snapshots (
     checksum bytea NOT NULL,
     body bytea NOT NULL
 );
+CREATE TABLE turnline_blobs (
+    blob bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    root text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    digest text COLLATE "C" NOT NULL,
+    size bigint NOT NULL,
+    created bigint NOT NULL,
+    kept boolean NOT NULL
+);
+CREATE UNIQUE INDEX turnline_blob_roots ON turnline_blobs (root, id);
+CREATE INDEX turnline_new_blobs ON turnline_blobs (created) WHERE NOT kept;
+CREATE TABLE turnline_chunks (
+    blob bigint NOT NULL REFERENCES turnline_blobs ON DELETE CASCADE,
+    number integer NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (blob, number)
+);
+ALTER TABLE turnline_chunks ALTER COLUMN data SET STORAGE EXTERNAL;
 CREATE TABLE turnline_tombstones (
     channel text COLLATE "C" PRIMARY KEY,
     position bigint NOT NULL UNIQUE,

@@ -24,7 +24,7 @@ from turnline.core.channel import ChannelRow
 from turnline.core.codec import Record
 from turnline.errors import CorruptRecord, LogUnavailable, MissingExtra, UnknownName
 from turnline.log.address import PLAIN_SUFFIX
-from turnline.log.base import Log, Tombstone
+from turnline.log.base import Blob, Chunks, Log, Tombstone
 from turnline.log.memory import MemoryLog
 
 PAGE_TOMBSTONES: Final = 1_000
@@ -45,7 +45,7 @@ class Indexed(Struct, frozen=True, kw_only=True):
     """What parts of the index say differently; empty if they agree."""
 
 
-class Records(Protocol):
+class Records(Chunks, Protocol):
     """A log to look at."""
 
     address: str
@@ -61,6 +61,10 @@ class Records(Protocol):
 
     async def indexed(self, channel_id: str) -> Indexed | None:
         """Return what the index says, or None for a channel it does not have. Raises `CorruptRecord`."""
+        ...
+
+    async def blobs(self) -> list[Blob]:
+        """Return the complete files of all trees, the oldest first, without their bytes."""
         ...
 
     def tombstones(self) -> AsyncGenerator[Tombstone]:
@@ -121,6 +125,13 @@ class MemoryRecords:
             return None
         row = await self._log.row(channel_id)
         return Indexed(seq=head.seq, hash=None, closed=head.closed, listed=not head.closed, row=row)
+
+    async def blobs(self) -> list[Blob]:
+        every = [blob for root in sorted(self._log.records) for blob in await self._log.blobs(root)]
+        return [blob for blob in every if blob.digest]
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        return await self._log.read_chunk(blob, number)
 
     async def tombstones(self) -> AsyncGenerator[Tombstone]:
         async for one in every_tombstone(self._log.tombstones):

@@ -16,6 +16,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
@@ -25,15 +26,17 @@ from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord, LogUnavailable
-from turnline.log import sqlite_reader as queries
-from turnline.log.base import Bell, ChannelEnd, Head, Tombstone, check_append
-from turnline.log.joined import SharedDatabase, Transaction, under_savepoint
+from turnline.log import blobs as files, sqlite_reader as queries
+from turnline.log.base import Bell, Blob, ChannelEnd, Head, Tombstone, check_append
+from turnline.log.joined import SharedDatabase, SqlValue, Transaction, under_savepoint
+from turnline.log.listing import micros
 from turnline.log.pages import Page, in_order
 from turnline.log.sqlite_file import MOUNTS, SQLITE_RAISES, TABLE_NAMES, Durability, LogFile, reason
 from turnline.log.sqlite_reader import Reader
 from turnline.log.sqlite_work import (
     MAX_DELETED,
     Append,
+    Change,
     DeletePruned,
     DeleteSnapshots,
     Erase,
@@ -41,6 +44,8 @@ from turnline.log.sqlite_work import (
     Replace,
     Restore,
     SaveSnapshot,
+    add_blob,
+    delete_blobs,
 )
 from turnline.log.sqlite_writer import SYNC_FAILURES, Writer, WriterStats
 
@@ -53,7 +58,7 @@ T = TypeVar("T")
 
 
 class SqliteLog:
-    """See `turnline.log.base.Log`, `Snapshots`, `Prunes` and `JoinsTransactions`.
+    """See `turnline.log.base.Log`, `Snapshots`, `Blobs`, `Erases`, `Prunes` and `JoinsTransactions`.
 
     Opens the file, or makes it and its folder. Raises `LogUnavailable` for a
     file that is something else, is of another format, cannot be written, or is
@@ -193,9 +198,46 @@ class SqliteLog:
         """See `TellsOutage`."""
         return self.stats().read_only
 
-    async def erase(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+    async def erase(
+        self,
+        channel_id: str,
+        note: Envelope,
+        *,
+        after: int,
+        row: ChannelRow | None,
+        blobs: Sequence[Blob] = (),
+    ) -> None:
         check_append(channel_id, [note], after=after)
-        await self._writer.submit(Erase(channel_id, note, after=after, row=row))
+        await self._writer.submit(Erase(channel_id, note, after=after, row=row, blobs=blobs))
+
+    async def add_blob(self, blob: Blob) -> None:
+        await self._writer.submit(add_blob(blob), is_urgent=False)
+
+    async def add_chunk(self, blob: Blob, number: int, data: bytes) -> None:
+        place = (number, blob.root, blob.blob_id)
+        await self._change(files.ADD_CHUNK, (number, data, blob.root, blob.blob_id), files.CHUNK, place)
+
+    async def set_blob(self, blob: Blob) -> None:
+        values = (blob.digest, blob.size, int(blob.is_kept), blob.root, blob.blob_id)
+        await self._change(files.SET, values, files.HAS_SET, values)
+
+    async def blobs(self, root: str) -> list[Blob]:
+        return await self._ask(partial(queries.blobs, query=files.OF_ROOT, values=(root,)))
+
+    async def old_blobs(self, *, before: datetime, limit: int) -> list[Blob]:
+        return await self._ask(partial(queries.blobs, query=files.OLD, values=(micros(before), limit)))
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        return await self._ask(partial(queries.chunk, blob=blob, number=number))
+
+    async def delete_blobs(self, blobs: Sequence[Blob]) -> None:
+        for blob in blobs:  # Each in a transaction of its own: an append between two of them does not wait.
+            await self._writer.submit(delete_blobs([blob]), is_urgent=False)
+
+    async def _change(
+        self, query: str, values: Sequence[SqlValue], landed: str, of: Sequence[SqlValue]
+    ) -> None:
+        await self._writer.submit(Change((query, values), landed=(landed, of)), is_urgent=False)
 
     async def finish_erasing(self, channel_id: str) -> None:
         """Delete the snapshot; the lines are erased in the transaction of their note."""

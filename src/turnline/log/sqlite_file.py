@@ -10,6 +10,8 @@
     heads        where each channel ends, and its row of the index (Y7); rebuilt from the records when empty
     tags         label or participant -> channels that have it: for lists
     snapshots    by channel id; a cache with checksums of its own
+    blobs        files of a tree of channels, by the id of its root (Y6), and
+    chunks       their bytes; rows are only added at the end. Both are made with the first file
     tombstones   channel id -> what is left of a pruned channel (Y3). `channel` is the number of its lines
                  while some are there: not deleted yet, or not all restored
 
@@ -100,6 +102,27 @@ CREATE TABLE turnline_tombstones (
 );
 CREATE INDEX turnline_undeleted ON turnline_tombstones (channel) WHERE channel IS NOT NULL;
 """
+BLOB_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS turnline_blobs (
+    blob INTEGER PRIMARY KEY AUTOINCREMENT,
+    root TEXT NOT NULL,
+    id TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    kept INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS turnline_blob_roots ON turnline_blobs (root);
+CREATE INDEX IF NOT EXISTS turnline_new_blobs ON turnline_blobs (created) WHERE NOT kept;
+CREATE TABLE IF NOT EXISTS turnline_chunks (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    blob INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    data BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS turnline_blob_chunks ON turnline_chunks (blob, number);
+"""
+"""Made with the first file: a log without files has no pages for them."""
 _CACHES: Final = """
 CREATE TABLE IF NOT EXISTS turnline_heads (
     channel INTEGER PRIMARY KEY,
@@ -139,7 +162,10 @@ DIALECT: Final = Dialect(
     aside="+",
 )
 _CACHE_NAMES: Final = {f"turnline_{name}" for name in ("heads", "heads_open", "tags", "snapshots")}
-_LOG_NAMES: Final = {f"turnline_{name}" for name in ("names", "marks", "records", "contents", "tombstones")}
+_LOG_NAMES: Final = {
+    *(f"turnline_{name}" for name in ("names", "marks", "records", "contents", "tombstones")),
+    *(f"turnline_{name}" for name in ("blobs", "blob_roots", "new_blobs", "chunks", "blob_chunks")),
+}
 TABLE_NAMES: Final = frozenset(_LOG_NAMES | _CACHE_NAMES)
 _LET: Final = "let this user write the file and its folder"
 _DO: Final = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from sqlite3 import Connection
@@ -19,7 +19,9 @@ from typing import Final, TypeVar
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import NO_HASH, Record, pack_id, unpack_id
 from turnline.errors import LogUnavailable
-from turnline.log.base import ChannelEnd, Head, Tombstone, read_tombstone
+from turnline.log.base import Blob, ChannelEnd, Head, Tombstone, read_tombstone
+from turnline.log.blobs import CHUNK, blob_of
+from turnline.log.joined import SqlValue
 from turnline.log.listing import needs_codes, page_query, read_row, read_rows
 from turnline.log.pages import NOTHING, Page
 from turnline.log.sqlite_file import DIALECT, SQLITE_RAISES, LogFile, code
@@ -201,6 +203,17 @@ def heads_by_position(connection: Connection, after: int) -> list[Head]:
         WHERE turnline_records.position > ? ORDER BY turnline_records.position LIMIT {PAGE_RECORDS}
     """
     return [_head(row) for row in connection.execute(query, (after,))]
+
+
+def blobs(connection: Connection, query: str, values: Sequence[SqlValue]) -> list[Blob]:
+    has_files = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'turnline_blobs'").fetchone()
+    return [blob_of(row) for row in connection.execute(query, values)] if has_files else []
+
+
+def chunk(connection: Connection, blob: Blob, number: int) -> bytes | None:
+    for (data,) in connection.execute(CHUNK, (number, blob.root, blob.blob_id)):
+        return bytes(data)
+    return None
 
 
 def tombstone_of(connection: Connection, channel_id: str) -> Tombstone | None:

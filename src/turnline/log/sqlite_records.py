@@ -17,7 +17,8 @@ from urllib.parse import quote
 from turnline.core.codec import Record
 from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log import sqlite_reader as queries
-from turnline.log.base import Tombstone
+from turnline.log.base import Blob, Tombstone
+from turnline.log.blobs import COMPLETE
 from turnline.log.listing import COLUMNS, contradiction_in, read_row
 from turnline.log.records import Indexed, every_tombstone, read_until_damage
 from turnline.log.sqlite_file import (
@@ -100,6 +101,12 @@ class SqliteRecords:
             return await self._query(partial(_indexed, channel_id=channel_id))
         except SQLITE_RAISES as error:
             raise self._blamed(channel_id, 0, error) from error
+
+    async def blobs(self) -> list[Blob]:
+        return await self._ask(partial(queries.blobs, query=COMPLETE, values=()))
+
+    async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
+        return await self._ask(partial(queries.chunk, blob=blob, number=number))
 
     async def tombstones(self) -> AsyncGenerator[Tombstone]:
         async for one in every_tombstone(self._tombstones):

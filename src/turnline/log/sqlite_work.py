@@ -18,9 +18,11 @@ from turnline.core.channel import ChannelRow
 from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, pack_id, seal_all
 from turnline.core.envelope import Envelope
 from turnline.errors import ChannelPruned, CorruptRecord, DuplicateEnvelope, LogConflict, OriginInUse
-from turnline.log.base import Tombstone, check_restored, closes, read_tombstone, write_tombstone
-from turnline.log.joined import Statements
+from turnline.log.base import Blob, Tombstone, check_restored, closes, read_tombstone, write_tombstone
+from turnline.log.blobs import ADD, DELETE, HAS, values_of
+from turnline.log.joined import SqlValue, Statements
 from turnline.log.listing import COLUMNS, FIXED_COLUMNS, columns_of, key_of, tags_of
+from turnline.log.sqlite_file import BLOB_TABLES
 
 _HEAD: Final = """
 SELECT head.seq, head.hash, record.hash, head.created IS NOT NULL
@@ -191,8 +193,11 @@ def write_row(connection: Statements, channel: int, row: ChannelRow, *, is_move:
 class Erase:
     """A line that names other lines, and the end of their content."""
 
-    def __init__(self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None) -> None:
+    def __init__(
+        self, channel_id: str, note: Envelope, *, after: int, row: ChannelRow | None, blobs: Sequence[Blob]
+    ) -> None:
         self._append = Append(channel_id, [note], after=after, row=row, replaces_row=True)
+        self._blobs = blobs
         self._channel_id = channel_id
         self._lines = erased_lines(note)
 
@@ -201,9 +206,48 @@ class Erase:
         for first, last in self._lines:
             connection.execute(_ERASE, (number_of(connection, self._channel_id), first, last))
         connection.execute("DELETE FROM turnline_snapshots WHERE channel = ?", (self._channel_id,))
+        delete_blobs(self._blobs).write(connection)
 
     def landed(self, connection: Statements) -> bool:
         return self._append.landed(connection)
+
+
+class Change:
+    """Statements of one transaction, and a query that finds a row, or none, once they have landed."""
+
+    def __init__(
+        self,
+        *statements: tuple[str, Sequence[SqlValue]],
+        landed: tuple[str, Sequence[SqlValue]],
+        leaves_row: bool = True,
+    ) -> None:
+        self._statements = statements
+        self._landed = landed
+        self._leaves_row = leaves_row
+
+    def write(self, connection: Statements) -> None:
+        for query, values in self._statements:
+            connection.execute(query, values)
+
+    def landed(self, connection: Statements) -> bool:
+        return (connection.execute(*self._landed).fetchone() is not None) is self._leaves_row
+
+
+def add_blob(blob: Blob) -> Change:
+    """Return what begins a blob. The first one of a file makes the tables."""
+    tables = [(statement, ()) for statement in BLOB_TABLES.split(";") if statement.strip()]
+    return Change(*tables, (ADD, values_of(blob)), landed=(HAS, (blob.root, blob.blob_id)))
+
+
+def delete_blobs(blobs: Sequence[Blob]) -> Change:
+    """Return what deletes blobs, with their chunks."""
+    keys = [(blob.root, blob.blob_id) for blob in blobs]
+    last = keys[-1] if keys else ("", "")
+    return Change(
+        *((query, key) for key in keys for query in DELETE),
+        landed=("SELECT 1 FROM turnline_blobs WHERE root = ? AND id = ?", last),
+        leaves_row=False,
+    )
 
 
 class Prune:

@@ -11,6 +11,9 @@ Rule 3: an error from COMMIT means *unknown*. The connection is opened anew and
 each work is looked up. A failed sync is never repeated and never answered as a
 success, even if the lines can be read: the kernel may have dropped them.
 
+Rule 3b: chunks of files wait until no append does, one in each transaction; but not for more than
+`MAX_PASSED` batches.
+
 Rule 4: when the storage fails (full, input/output error), the log is read-only:
 the next append is preceded by a probe, and until one succeeds nothing is tried.
 """
@@ -40,6 +43,8 @@ MAX_BATCH: Final = 256
 """Works committed together."""
 MAX_WAITING: Final = 100_000
 """Works queued behind the batch being written; more are refused."""
+MAX_PASSED: Final = 8
+"""Batches of appends that are written before a chunk that waits."""
 
 ROOM_BYTES: Final = 2 * MAX_BYTES
 """What a disk that was full has to have free before the log is written again: more than the largest line."""
@@ -82,22 +87,27 @@ class Writer:
         self._committed = committed
         self._connection = file.connect()
         self._waiting: deque[_Ticket] = deque()
+        self._later: deque[_Ticket] = deque()
+        """What waits until nothing else does."""
+        self._passed = 0
+        """Batches that were written since something waits there."""
         self._wake = Condition()
         self._closing = False
         self._stats = WriterStats()
         self._thread = Thread(target=self._run, name="turnline-log-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Work) -> Future[None]:
-        """Queue `work`; the future is done once its outcome is known."""
+    def submit(self, work: Work, *, is_urgent: bool = True) -> Future[None]:
+        """Queue `work`; the future is done once its outcome is known. What is not urgent waits longer."""
         loop = asyncio.get_running_loop()
         ticket = _Ticket(work, loop, loop.create_future())
+        queue = self._waiting if is_urgent else self._later
         with self._wake:
             if self._closing:
                 raise self._unavailable("it has been closed")
-            if len(self._waiting) >= MAX_WAITING:
+            if len(queue) >= MAX_WAITING:
                 raise self._unavailable(f"{MAX_WAITING} writes are waiting already")
-            self._waiting.append(ticket)
+            queue.append(ticket)
             self._wake.notify()
         return ticket.answer
 
@@ -128,7 +138,11 @@ class Writer:
     def _take(self) -> list[_Ticket]:
         """Return what is waiting; nothing once the log is closed and all is written."""
         with self._wake:
-            self._wake.wait_for(lambda: self._waiting or self._closing)
+            self._wake.wait_for(lambda: self._waiting or self._later or self._closing)
+            if self._later and (not self._waiting or self._passed >= MAX_PASSED):
+                self._passed = 0
+                return [self._later.popleft()]
+            self._passed += 1 if self._later else 0
             return [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_BATCH))]
 
     def _settle(self, batch: Sequence[_Ticket]) -> list[Outcome]:

@@ -21,6 +21,9 @@ Rule 6: tombstones travel, so an id that was pruned stays taken (Y3). A channel 
 restored from a file that has it as a whole, to the same hash, and from no other. A tombstone in a file
 deletes nothing.
 
+Rule 7: files of messages come last. Then every line is fixed that may refer to one. An import takes those of
+channels that the log has; the hub's sweep deletes what no line refers to.
+
 Rule 7: a file that is not trusted adds nothing to a channel of this log (`log.origin`).
 """
 
@@ -29,8 +32,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 from tempfile import SpooledTemporaryFile
 from typing import IO, BinaryIO, Final, Protocol
+from uuid import uuid4
 
 import msgspec
 from msgspec import Struct, field
@@ -51,11 +56,13 @@ from turnline.errors import (
     RowsRefused,
     UnknownChannel,
 )
-from turnline.log.base import MARK_PREFIX, Log, Prunes, Tombstone
+from turnline.log.base import MARK_PREFIX, Blob, Blobs, Log, Prunes, Tombstone
+from turnline.log.blobs import CHUNK_BYTES, find_blob, read_blob
 from turnline.log.chain import Chain
 from turnline.log.export_file import (
     End,
     ExportWriter,
+    FilePiece,
     Header,
     LeftOut,
     ModelHead,
@@ -115,6 +122,8 @@ class Exported(Struct, frozen=True, kw_only=True):
     records: int
     left_out: list[CorruptRecord]
     rows: int = 0
+    files: int = 0
+    """Files of messages."""
     tombstones: int = 0
 
 
@@ -137,6 +146,8 @@ class Imported(Struct, frozen=True, kw_only=True):
     """Channels of runs, and forks, that were not refused -> how many records the file has of each."""
     rows_written: int = 0
     rows_known: int = 0
+    files: int = 0
+    """Files of messages that were not on the log before."""
     restored: list[str] = field(default_factory=list)
     """Channels that had been pruned here."""
     tombstones: int = 0
@@ -173,6 +184,9 @@ async def export_log(
     if not channels:
         async for tombstone in records.tombstones():
             writer.tombstone(tombstone)
+    for blob in await records.blobs():
+        if not channels or blob.root in channels:
+            await _export_file(records, blob, writer)
     writer.end()
     return Exported(
         channels=writer.channels,
@@ -180,7 +194,20 @@ async def export_log(
         left_out=left_out,
         rows=writer.rows,
         tombstones=writer.tombstones,
+        files=writer.files,
     )
+
+
+async def _export_file(records: Records, blob: Blob, writer: ExportWriter) -> None:
+    """Write a file, unless it was deleted meanwhile or is damaged: half of one would spoil the export."""
+    try:
+        async for _ in read_blob(records, blob):
+            pass
+    except CorruptRecord:
+        return
+    writer.file(blob.root, digest=blob.digest, size=blob.size)
+    async for chunk in read_blob(records, blob):
+        writer.chunk(chunk)
 
 
 async def _named(records: Records, wanted: Collection[str]) -> AsyncIterator[str]:
@@ -276,7 +303,7 @@ async def import_log(
     """
     taking = _Taking(log, there, None if is_trusted else await names_of(log), is_checked=is_checked)
     pieces = read_export(file)
-    rows = _TakingRows(open_rows)
+    rows, files = _TakingRows(open_rows), _TakingFiles(log)
     while (piece := await asyncio.to_thread(_next, pieces)) is not None:
         await rows.see(piece)
         match piece:
@@ -289,10 +316,12 @@ async def import_log(
                 await taking.bury(piece)
             case LeftOut():
                 taking.left_out.append(piece)
+            case FilePiece():
+                await files.take(piece)
             case Header() | Rows() | End():
                 pass
     await rebuild_rows(log, adapters or built_in(), only_known=True)
-    return rows.count(taking.done())
+    return msgspec.structs.replace(rows.count(taking.done()), files=files.written)
 
 
 def _next(pieces: Iterator[Piece]) -> Piece | None:
@@ -324,6 +353,34 @@ class _TakingRows:
             return done
         written, known = self._target.written, self._target.known
         return msgspec.structs.replace(done, rows_written=written, rows_known=known)
+
+
+class _TakingFiles:
+    """The files of an import under way."""
+
+    def __init__(self, log: Log) -> None:
+        self.written = 0
+        self._log = log
+        self._blob: Blob | None = None
+        """The one whose bytes are coming; None: the log has it, or has no channel for it."""
+
+    async def take(self, piece: FilePiece) -> None:
+        log, file = self._log, piece.file
+        if not isinstance(log, Blobs):
+            return
+        if not piece.start:
+            self._blob = None
+            is_wanted = await log.head(file.root) is not None
+            if is_wanted and await find_blob(log, file.root, file.digest) is None:
+                self._blob = Blob(root=file.root, blob_id=uuid4().hex, created_at=datetime.now(UTC))
+                await log.add_blob(self._blob)
+        if self._blob is None:
+            return
+        if piece.data:
+            await log.add_chunk(self._blob, piece.start // CHUNK_BYTES, piece.data)
+        if piece.is_last:
+            await log.set_blob(msgspec.structs.replace(self._blob, digest=file.digest, size=file.size))
+            self.written += 1
 
 
 class _Taking:

@@ -57,7 +57,7 @@ async def read(request: Request, settings: ServerSettings) -> bytes:
     """Return the body. Stops reading as soon as there is too much of it."""
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > settings.body_bytes:
-        raise _too_large(settings.body_bytes)
+        raise too_large(settings.body_bytes)
     pieces: list[bytes] = []
     size = 0
     try:
@@ -65,7 +65,7 @@ async def read(request: Request, settings: ServerSettings) -> bytes:
             async for piece in request.stream():
                 size += len(piece)
                 if size > settings.body_bytes:
-                    raise _too_large(settings.body_bytes)
+                    raise too_large(settings.body_bytes)
                 pieces.append(piece)
     except TimeoutError:
         raise RequestRefused(
@@ -99,7 +99,7 @@ def _bad(because: str) -> RequestRefused:
     return RequestRefused(BAD_REQUEST, "bad_json", f"the body cannot be read: {because}.")
 
 
-def _too_large(limit: int) -> RequestRefused:
+def too_large(limit: int) -> RequestRefused:
     return RequestRefused(
         TOO_LARGE, "too_large", f"the body is too large; expected at most {limit} bytes.", headers=_CLOSE
     )

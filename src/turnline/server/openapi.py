@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from turnline import __version__
 from turnline.core.envelope import JsonObject
-from turnline.server.operation import Operation
+from turnline.server.operation import MULTIPART, Operation
 
 _JSON: Final = "application/json"
 _EVERY: Final = (401, 403, 422, 429, 503)
@@ -50,7 +50,10 @@ def _operation(one: Operation) -> JsonObject:
     if one.parameters:
         said["parameters"] = list(one.parameters)
     if one.body is not None:
-        said["requestBody"] = {"required": one.body_required, "content": {_JSON: {"schema": one.body}}}
+        content = {_JSON: {"schema": one.body}}
+        if one.form is not None:
+            content[MULTIPART] = {"schema": one.form}
+        said["requestBody"] = {"required": one.body_required, "content": content}
     return said
 
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from turnline.core.envelope import JsonObject
+
+MULTIPART: Final = "multipart/form-data"
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -29,6 +32,8 @@ class Operation:
     parameters: Sequence[JsonObject] = ()
     body: JsonObject | None = None
     """The body's JSON Schema; None: it has none."""
+    form: JsonObject | None = None
+    """The schema of the same body as a form (multipart/form-data); None: it is never one."""
     body_required: bool = False
     answers: Mapping[int, str] = field(default_factory=dict)
     """Status -> what it means, where it is a success."""

@@ -50,6 +50,7 @@ from turnline.errors import (
     TaskExpired,
     TurnlineError,
     Unauthenticated,
+    UnknownFile,
     UnknownName,
     UnknownRun,
 )
@@ -190,6 +191,7 @@ _KNOWN: Final[dict[type[Exception], tuple[int, str, str, dict[str, str]]]] = {
     UnknownRun: (NOT_FOUND, "not_found", "", {}),
     ChannelPruned: (CONFLICT, "conflict", _PRUNED, {}),
     UnknownName: (NOT_FOUND, "not_found", "", {}),
+    UnknownFile: (NOT_FOUND, "not_found", "", {}),
     RunConflict: (CONFLICT, "conflict", "", {}),
     RunNotWaiting: (CONFLICT, "conflict", "", {}),
     TaskExpired: (GONE, "expired", "", {}),

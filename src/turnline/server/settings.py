@@ -18,6 +18,10 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     body_bytes: int = 1024 * 1024
     body_seconds: float = 30.0
     """How long the body of a request may take to arrive."""
+    form_bytes: int = 64 * 1024 * 1024
+    """Of a body of several parts: a message with its files."""
+    form_seconds: float = 300.0
+    """How long such a body may take to arrive."""
     requests: int = 1_000
     """Requests at once; more are answered 503."""
     requests_per_user: int = 500

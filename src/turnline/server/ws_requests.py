@@ -13,8 +13,10 @@ asked again, here or of another process, writes nothing twice.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import cache, partial
 from inspect import signature
@@ -33,6 +35,7 @@ from turnline.core.governance import Registration
 from turnline.core.state import Claim, State
 from turnline.core.views import Floor
 from turnline.errors import (
+    BadDraft,
     BadFrame,
     BadSpec,
     ChannelPruned,
@@ -46,9 +49,13 @@ from turnline.hub.request import OpenRequest
 from turnline.hub.retry import retry
 from turnline.hub.seat import Reading, Seat
 from turnline.hub.turns import UNITS
+from turnline.log.blobs import CHUNK_BYTES
 from turnline.turns.work import last_shown, read_view
 
 logger = logging.getLogger(__name__)
+
+MAX_UPLOADS: Final = 4
+"""Files that one seat sends at the same time. A further one ends the oldest."""
 
 
 class LinkSeat(Seat):
@@ -58,6 +65,31 @@ class LinkSeat(Seat):
         """`reading_bytes` limits one answer; a client reads what is longer page by page."""
         super().__init__(hub, registration)
         self._reading_bytes = reading_bytes
+        self._uploads: OrderedDict[str, _Upload] = OrderedDict()
+
+    def leave(self) -> None:
+        super().leave()
+        while self._uploads:
+            self._uploads.popitem()[1].cancel()
+
+    async def put_piece(
+        self, channel_id: str, upload: str, number: int, data: bytes
+    ) -> tuple[str, int] | None:
+        """Take a piece of a file; after an empty one, return the digest and the size of all (Y6).
+
+        A piece that is sent again after a cut is taken once. Another server does not have the pieces before:
+        it raises `BadDraft`, and the client sends the file again.
+        """
+        if len(data) > CHUNK_BYTES:
+            raise BadDraft("data", found=f"{len(data)} bytes", expected=f"at most {CHUNK_BYTES}")
+        found = self._uploads.get(upload)
+        if found is None and number == 0:
+            found = self._uploads[upload] = _Upload(partial(self.add_file, channel_id), channel_id)
+            if len(self._uploads) > MAX_UPLOADS:
+                self._uploads.popitem(last=False)[1].cancel()
+        if found is None or found.channel_id != channel_id:
+            raise BadDraft("upload", found="one that has not begun here", expected="its first piece first")
+        return await found.put(number, data)
 
     async def open(self, request: OpenRequest) -> str:
         """See `Seat.open`. The client has chosen the id, so that opening again finds the channel."""
@@ -136,6 +168,37 @@ class LinkSeat(Seat):
         return reading
 
 
+class _Upload:
+    """A file that comes in pieces. One piece is held at a time."""
+
+    def __init__(
+        self, add: Callable[[AsyncIterator[bytes]], Coroutine[Any, Any, tuple[str, int]]], channel_id: str
+    ) -> None:
+        self.channel_id = channel_id
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
+        self._next = 0
+        self._adding = asyncio.create_task(add(self._read()))
+
+    async def put(self, number: int, data: bytes) -> tuple[str, int] | None:
+        if number > self._next:
+            raise BadDraft("number", found=str(number), expected=str(self._next))
+        if number == self._next:
+            self._next += 1
+            putting = asyncio.create_task(self._pieces.put(data))
+            await asyncio.wait((putting, self._adding), return_when=asyncio.FIRST_COMPLETED)
+            putting.cancel()
+        if data and not self._adding.done():
+            return None
+        return await asyncio.shield(self._adding)
+
+    def cancel(self) -> None:
+        self._adding.cancel()
+
+    async def _read(self) -> AsyncIterator[bytes]:
+        while piece := await self._pieces.get():
+            yield piece
+
+
 def _with_type(state: State) -> JsonObject:
     return {"type": type(state).__name__, "state": state}
 
@@ -149,6 +212,8 @@ REQUESTS: Final[dict[str, tuple[str, Callable[..., Awaitable[object]]]]] = {
     "close_channel": ("channels.close", Seat.close_channel),
     "read": ("channels.read", Seat.read),
     "read_next": ("channels.read", Seat.read_next),
+    "put_piece": ("channels.post", LinkSeat.put_piece),
+    "read_chunk": ("channels.read", Seat.read_chunk),
     "state": ("channels.read", Seat.state),
     "metadata": ("channels.read", Seat.metadata),
     "claim": ("channels.post", LinkSeat.claim),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from turnline.agent.scripted import RecordingModel, ScriptedModel, call
 from turnline.client.fixture import play_channel
+from turnline.testing.blob_contract import BlobContract
 from turnline.testing.damage import (
     Damage,
     damage_memory,
@@ -19,6 +20,7 @@ from turnline.testing.manual_clock import ManualClock
 from turnline.testing.model_server import ModelServer
 
 __all__ = [
+    "BlobContract",
     "Damage",
     "DurableLogContract",
     "LogContract",

@@ -58,6 +58,7 @@ from turnline.hub.turns import Held, let_go
 from turnline.log.base import Bell
 from turnline.threads import is_being_cancelled
 from turnline.turns.children import Children
+from turnline.turns.files import with_whole_texts
 from turnline.turns.work import AWAY, Done, LogAway, Paused, Perform, Port, Work
 
 logger = logging.getLogger(__name__)
@@ -259,6 +260,7 @@ class Engine:
     ) -> None:
         try:
             claimed = await self._port.claim_turn(floor, channel_id, claim_id=claim_id, alone=alone)
+            claimed = await with_whole_texts(self._port, claimed, channel_id)
         except OVER as error:
             logger.debug("turn %s of %s is not ours: %s", floor.turn, channel_id, error)
             return

@@ -19,12 +19,13 @@ Rule 5: when a performance is cancelled, the result of a function that has retur
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from turnline.agent.context import RunOnce
+from turnline.agent.files import File
 from turnline.agent.journal import Entry
 from turnline.agent.messages import ModelReply
 from turnline.agent.performer import current_call
@@ -33,6 +34,7 @@ from turnline.core import event_types as ev
 from turnline.core.claims import MAX_ONCE_UNITS
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.json import copied, normalised
+from turnline.core.parts import FilePart
 from turnline.core.undo import ONCE_MARK
 from turnline.errors import BadDraft, OnceKeyReused, OnceRefused
 from turnline.log.joined import Transaction
@@ -41,6 +43,11 @@ from turnline.threads import call_user
 RECORD_SECONDS: Final = 5.0
 """How long a cancelled performance waits for a result that is being recorded."""
 
+MAX_BEGINNING: Final = 1_000
+"""Characters on its line of a result that is in a file."""
+
+AddFile = Callable[[File], Awaitable[FilePart]]
+"""Keeps a file. `Work.add_file` is one."""
 Joined = Callable[[], Transaction | None]
 """Returns the database work of the function after it has run; None if there is none."""
 
@@ -56,8 +63,9 @@ class Record(Protocol):
 class TurnJournal:
     """The units of one performance of a turn. A `Journal` for the round of an agent, too."""
 
-    def __init__(self, lines: Iterable[Envelope], record: Record) -> None:
+    def __init__(self, lines: Iterable[Envelope], record: Record, add_file: AddFile | None = None) -> None:
         self._record = record
+        self._add_file = add_file
         self._results: dict[str, Any] = {}
         """Key -> the recorded result, as JSON."""
         for line in lines:
@@ -66,8 +74,13 @@ class TurnJournal:
         self._running = 0
         self._used: set[str] = set()
 
-    async def record(self, entry: Entry) -> None:
-        """See `Journal.record`."""
+    async def record(self, entry: Entry, files: Sequence[File] = ()) -> None:
+        """See `Journal.record`. Of a text that is in a file, the line has the beginning."""
+        if isinstance(entry, ToolAnswer):
+            parts = [await self._add_file(file) for file in files] if self._add_file is not None else []
+            is_long = entry.in_file and bool(parts)
+            text = entry.text[:MAX_BEGINNING] if is_long else entry.text
+            entry = msgspec.structs.replace(entry, parts=parts, text=text, in_file=is_long)
         event_type = ev.EV_TURN_MODEL if isinstance(entry, ModelReply) else ev.EV_TURN_TOOL
         await self._record(event_type, {"entry": msgspec.to_builtins(entry)})
 

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec.structs import replace
 
+from turnline.agent.files import File
 from turnline.core.claims import Paused
 from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.event_types import SUBSTANTIVE
+from turnline.core.parts import FilePart
 from turnline.core.state import State
 from turnline.core.views import Floor, Message, WindowedSummary, view_for
 from turnline.errors import ChannelQuarantined, ClientClosed, HubClosed, LinkLost, LogError
@@ -32,6 +34,7 @@ from turnline.hub.seat import Claimed, Reading
 from turnline.hub.turns import UNITS, Lane
 from turnline.log.base import Bell
 from turnline.log.joined import Transaction
+from turnline.turns.files import FileSeat, add_file
 from turnline.turns.journal import TurnJournal
 
 if TYPE_CHECKING:
@@ -74,7 +77,7 @@ def own_log() -> Iterator[None]:
         raise LogAway(error) from error
 
 
-class Port(Protocol):
+class Port(FileSeat, Protocol):
     """What a turn needs of a hub, here or elsewhere."""
 
     async def open(self, request: OpenRequest) -> str:
@@ -156,7 +159,7 @@ class Work(Claimed, frozen=True, kw_only=True, dict=True):
     @cached_property
     def journal(self) -> TurnJournal:
         """What the turn has recorded, and what it records."""
-        return TurnJournal(self.lines, self.record)
+        return TurnJournal(self.lines, self.record, self.add_file)
 
     @property
     def key(self) -> str:
@@ -171,6 +174,11 @@ class Work(Claimed, frozen=True, kw_only=True, dict=True):
     def age_of(self, line: Envelope) -> float:
         """Return how many seconds ago one of `lines` was written. Setting the clock changes nothing."""
         return self.ages[self.lines.index(line)]
+
+    async def add_file(self, file: File) -> FilePart:
+        """Keep a file that a unit of the turn refers to. Raises `BadDraft`."""
+        with own_log():
+            return await add_file(self.port, self.channel_id, file)
 
     async def messages(self) -> list[Message]:
         """Return what the speaker is shown of the conversation, up to the turn's first unit (W10, N7a)."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from turnline.agent.messages import Message, ModelReply, ToolCall, ToolMessage, UserMessage
+from turnline.agent.messages import Message, MessageFile, ModelReply, ToolCall, ToolMessage, UserMessage
 from turnline.agent.model import Model, ModelRequest, ToolSpec
 from turnline.agent.models.conversion import ANSWER_TOOL
 from turnline.config import AnthropicConfig, OpenAIConfig
@@ -452,3 +452,39 @@ def test_a_model_works_on_one_event_loop_after_another() -> None:
         replies = [asyncio.run(model.reply(asks())) for _ in range(3)]
 
     assert [reply.text for reply in replies] == ["hi"] * 3
+
+
+# Files
+
+
+async def test_y6_an_image_and_a_pdf_go_to_openai_in_its_form() -> None:
+    files = [
+        MessageFile(name="a.png", media_type="image/png", data=b"\x89PNG"),
+        MessageFile(name="b.pdf", media_type="application/pdf", data=b"%PDF"),
+    ]
+    with ModelServer("nice") as server:
+        await openai(server).reply(asks(UserMessage(text="look", name="ann", files=files)))
+        (message,) = [one for one in server.requests[0].json["messages"] if one["role"] == "user"]
+
+    text, image, document = message["content"]
+    assert text == {"type": "text", "text": "ann: look"}
+    assert image["type"] == "image_url"
+    assert image["image_url"]["url"] == "data:image/png;base64,iVBORw=="
+    assert document["type"] == "file"
+    assert document["file"]["file_data"] == "data:application/pdf;base64,JVBERg=="
+
+
+async def test_y6_an_image_and_a_pdf_go_to_anthropic_in_its_form() -> None:
+    files = [
+        MessageFile(name="a.png", media_type="image/png", data=b"\x89PNG"),
+        MessageFile(name="b.pdf", media_type="application/pdf", data=b"%PDF"),
+    ]
+    with ModelServer("nice") as server:
+        await anthropic(server).reply(asks(UserMessage(text="look", files=files)))
+        (message,) = server.requests[0].json["messages"]
+
+    text, image, document = message["content"]
+    assert text["text"] == "look"
+    assert (image["type"], document["type"]) == ("image", "document")
+    assert image["source"] == {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
+    assert document["source"] == {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}

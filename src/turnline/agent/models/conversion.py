@@ -4,7 +4,7 @@
     reply_from(raw, ...)  -> our `ModelReply`, from its message as JSON
 
 JSON in, JSON out: nothing here imports pydantic-ai, and what goes on the log
-is its JSON, never its objects.
+is its JSON, never its objects. Only the bytes of files are bytes.
 
 Rule 1: a reply that came from a provider goes back to it as it came (`raw`);
 signatures of its thinking do not survive being taken apart.
@@ -117,8 +117,10 @@ def _request(messages: Iterable[Message]) -> JsonObject:
 
 def _told(message: Message) -> JsonObject:
     match message:
-        case UserMessage(text=text, name=name):
-            return {"part_kind": "user-prompt", "content": f"{name}: {text}" if name else text}
+        case UserMessage(text=text, name=name, files=files):
+            said = f"{name}: {text}" if name else text
+            shown = [{"kind": "binary", "data": one.data, "media_type": one.media_type} for one in files]
+            return {"part_kind": "user-prompt", "content": [said, *shown] if shown else said}
         case ToolMessage(call_id=call_id, tool=tool, text=text, failed=failed):
             outcome = "failed" if failed else "success"
             head = {"part_kind": "tool-return", "tool_name": tool, "tool_call_id": call_id}

@@ -1,6 +1,7 @@
 """Taking part in a channel as a person, and what an operator does to one.
 
 POST /channels/{id}/messages {"text", "as", "id"}          say something; the floor decides what it is
+POST /channels/{id}/messages as a form, with `file` parts   the same, with files
 POST /channels/{id}/answers  {"request_id", "answer", "as"} answer what an agent asked
 POST /channels/{id}/fork     {"at"}                         a new channel with this past
 POST /channels/{id}/close    {"reason"}
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -30,9 +32,11 @@ from turnline.flow.fields import Problem
 from turnline.server.answers import success
 from turnline.server.body import json_body
 from turnline.server.channels import documents
+from turnline.server.channels.files import AddFile, read_message
 from turnline.server.channels.sight import Sight, seen
 from turnline.server.house import House
 from turnline.server.limits import busy
+from turnline.server.multipart import is_form
 from turnline.server.operation import Operation
 from turnline.server.problems import CONFLICT, CREATED, RequestRefused, invalid, not_found
 
@@ -53,13 +57,25 @@ class ChannelChanges:
 
     async def say(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.post")
-        body = _texts(await json_body(request, self._house.settings), needed=("text",), more=("as", "id"))
-        name = body.get("as") or _speaker(state, sight)
+        settings, hub = self._house.settings, self._house.runtime.hub
+
+        def speaker(body: Mapping[str, str]) -> str:
+            _id(body.get("id"))
+            return sight.person(state.spec, body.get("as") or _speaker(state, sight)).agent_id
+
+        def begin(body: Mapping[str, str]) -> AddFile:
+            return partial(hub.files.add, state.channel_id, speaker(body))
+
+        if is_form(request):
+            body, data = await read_message(request, settings, begin)
+        else:
+            body = dict(_texts(await json_body(request, settings), needed=("text",), more=("as", "id")))
+            data = {"text": body["text"]}
         draft = Draft(
-            envelope_id=_id(body.get("id")) or self._house.runtime.hub.new_id(),
-            sender_id=sight.person(state.spec, name).agent_id,
+            envelope_id=body.get("id") or hub.new_id(),
+            sender_id=speaker(body),
             event_type=ev.EV_TEXT,
-            event_data={"text": body["text"]},
+            event_data=data,
         )
         return success(_landed(await self._post(state, draft)), status=CREATED)
 

@@ -63,6 +63,17 @@ def to_look(routes: ChannelRoutes) -> list[Operation]:
             parameters=[_path("seq")],
             refusals=(404, 409, 422),
         ),
+        replace(
+            _get(
+                "read_file",
+                "/{channel_id}/envelopes/{seq}/files/{index}",
+                routes.read_file,
+                "A file of a line: 0 is its first one",
+                parameters=[_path("seq"), _path("index")],
+                refusals=(404, 409, 422),
+            ),
+            media_type="*/*",
+        ),
         _get(
             "list_children",
             "/{channel_id}/children",
@@ -88,13 +99,16 @@ def to_change(routes: ChannelChanges) -> list[Operation]:
     some = {"type": ["string", "null"]}
     asked = {"request_id": text, "answer": text}
     return [
-        _post(
-            "say",
-            "messages",
-            routes.say,
-            "Say something as a person",
-            needed={"text": text},
-            more={"id": some, **_AS},
+        replace(
+            _post(
+                "say",
+                "messages",
+                routes.say,
+                "Say something as a person",
+                needed={"text": text},
+                more={"id": some, **_AS},
+            ),
+            form=_MESSAGE_FORM,
         ),
         _post("answer", "answers", routes.answer, "Answer what an agent asked, once", needed=asked, more=_AS),
         _post("fork", "fork", routes.fork, "A new channel with this past", needed={"at": _SEQ}, more={}),
@@ -186,6 +200,16 @@ def _number(name: str, least: int) -> list[JsonObject]:
     return [{"name": name, "in": "query", "schema": {"type": "integer", "minimum": least}}]
 
 
+_MESSAGE_FORM: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "as": {"type": "string"},
+        "id": {"type": "string"},
+        "file": {"type": "array", "items": {"type": "string", "format": "binary"}},
+    },
+    "additionalProperties": False,
+}
 _SEQ: Final[JsonObject] = {"type": "integer", "minimum": 1}
 _RANGES: Final[JsonObject] = {
     "type": ["array", "null"],

@@ -4,6 +4,7 @@ GET /channels?status=&since=&until=&label=&participant=&flow=&type=&kind=&text=&
 GET /channels/{id}                       GET /channels/{id}/envelopes?after=|before=&limit=&text=
 GET /channels/{id}/state?seq=            GET /channels/{id}/envelopes/{seq}/why
 GET /channels/{id}/usage                 GET /channels/{id}/stream?after=
+GET /channels/{id}/envelopes/{seq}/files/{index}
 GET /channels/{id}/children?limit=
 GET /channels/events                     what happens on any of them, to know when to look again
 """
@@ -23,6 +24,7 @@ from turnline.core.state import State
 from turnline.flow.context import public
 from turnline.server.answers import success
 from turnline.server.channels import documents
+from turnline.server.channels.files import serve_file
 from turnline.server.channels.listing import Listing, wanted
 from turnline.server.channels.picture import channel_picture
 from turnline.server.channels.reading import found_lines, lines_wanted, page_of, seq_of
@@ -98,6 +100,9 @@ class ChannelRoutes:
         shows_rules = await self._check_line(state, sight, seq)
         told: JsonObject = msgspec.to_builtins(await hub.why(state.channel_id, seq))
         return success(told if shows_rules else {**told, "rules": [], "differs": ""})
+
+    async def read_file(self, request: Request) -> Response:
+        return await serve_file(self._house, request)
 
     async def usage(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.read")

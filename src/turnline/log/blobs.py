@@ -1,0 +1,243 @@
+"""Files beside a log: written in chunks, hashed as they come, deduplicated inside their tree (Y6).
+
+    write_blob    chunks of 256 KB -> a blob, complete; a copy that the tree has already is used instead
+    read_blob     its bytes, compared with its digest
+    find_blob     the blob of a tree with this digest
+
+Rule 1: a blob belongs to a tree of channels, by the id of its root. No tree sees what another one has, so
+nothing can be learned from what is stored already.
+
+Rule 2: a blob is complete before a line refers to it. One that no line refers to is deleted a day after it
+was made (`sweep_blobs`). The lines decide: `is_kept` only says that they were looked at, so that each blob
+costs one look.
+
+Rule 3: a copy that is about to be deleted is not used again. So between the upload and the line there is
+time: `REUSE_SECONDS` less than a day.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from itertools import count
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from turnline.core.channel import ChannelFilter
+from turnline.core.event_types import EV_CHANNEL_CHILD
+from turnline.core.parts import files_of
+from turnline.errors import BadDraft, CorruptRecord, LogError, LogUnavailable
+from turnline.log.base import Blob, Blobs, Chunks, Log
+from turnline.log.joined import SqlValue
+from turnline.log.listing import micros
+
+CHUNK_BYTES: Final = 256 * 1024
+MAX_FILE_BYTES: Final = 20 * 1024 * 1024
+"""Of one file, unless the hub is opened with another number."""
+MAX_TREE_BYTES: Final = 1024 * 1024 * 1024
+"""Of all files of one tree of channels, unless the hub is opened with another number."""
+UNUSED_SECONDS: Final = 24 * 3600
+"""After which a blob goes that no line refers to."""
+REUSE_SECONDS: Final = 12 * 3600
+"""How old a copy may be that a second upload uses, unless a line is known to refer to it."""
+MAX_TREE_CHANNELS: Final = 100_000
+"""Channels of a tree that are read for what they refer to. The files of a larger tree are kept."""
+SWEEP_BLOBS: Final = 256
+"""Blobs that one look of the sweep takes."""
+
+_PAGE: Final = 256
+
+logger = logging.getLogger(__name__)
+
+_COLUMNS: Final = "root, id, digest, size, created, kept"
+_ONE: Final = "root = ? AND id = ?"
+ADD: Final = f"INSERT INTO turnline_blobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+HAS: Final = f"SELECT 1 FROM turnline_blobs WHERE {_ONE}"
+SET: Final = f"UPDATE turnline_blobs SET digest = ?, size = ?, kept = ? WHERE {_ONE}"
+HAS_SET: Final = f"SELECT 1 FROM turnline_blobs WHERE digest = ? AND size = ? AND kept = ? AND {_ONE}"
+OF_ROOT: Final = f"SELECT {_COLUMNS} FROM turnline_blobs WHERE root = ? ORDER BY blob"
+COMPLETE: Final = f"SELECT {_COLUMNS} FROM turnline_blobs WHERE digest <> '' ORDER BY blob"
+OLD: Final = f"SELECT {_COLUMNS} FROM turnline_blobs WHERE NOT kept AND created < ? ORDER BY created LIMIT ?"
+ADD_CHUNK: Final = f"""
+INSERT INTO turnline_chunks (blob, number, data) SELECT blob, ?, ? FROM turnline_blobs WHERE {_ONE}
+"""
+CHUNK: Final = f"""
+SELECT data FROM turnline_chunks
+WHERE number = ? AND blob = (SELECT blob FROM turnline_blobs WHERE {_ONE})
+"""
+DELETE: Final = (
+    f"DELETE FROM turnline_chunks WHERE blob IN (SELECT blob FROM turnline_blobs WHERE {_ONE})",
+    f"DELETE FROM turnline_blobs WHERE {_ONE}",
+)
+"""The statements of SQLite and, with %s for ?, of PostgreSQL."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+async def write_blob(
+    log: Blobs,
+    root: str,
+    pieces: AsyncIterable[bytes],
+    *,
+    blob_id: str,
+    now: datetime,
+    most_bytes: int = MAX_FILE_BYTES,
+    tree_bytes: int = MAX_TREE_BYTES,
+) -> Blob:
+    """Keep the bytes of a file; return it once it is complete.
+
+    Raises `BadDraft` if it, or all files of the tree, are too large; nothing of it is kept then, nor if
+    `pieces` raises.
+    """
+    blob = Blob(root=root, blob_id=blob_id, created_at=now)
+    await log.add_blob(blob)
+    try:
+        size, digest = await _write_chunks(log, blob, pieces, most_bytes)
+    except BaseException:
+        await log.delete_blobs([blob])
+        raise
+    done = replace(blob, size=size, digest=digest)
+    for other in await log.blobs(root):
+        is_new = now - other.created_at < timedelta(seconds=REUSE_SECONDS)
+        if other.digest == digest and (other.is_kept or is_new):
+            await log.delete_blobs([blob])
+            return other
+    await log.set_blob(done)
+    there = await log.blobs(root)
+    if (total := sum(other.size for other in there)) > tree_bytes:
+        await log.delete_blobs([blob])
+        expected = f"at most {tree_bytes} in one conversation (tree_bytes)"
+        raise BadDraft("file", found=f"one too many: {total} bytes of files", expected=expected)
+    if done not in there:
+        because = "the file was deleted before all of it was there; send it again"
+        raise LogUnavailable(log.address, because=because)
+    return done
+
+
+async def _write_chunks(
+    log: Blobs, blob: Blob, pieces: AsyncIterable[bytes], most_bytes: int
+) -> tuple[int, str]:
+    size, hashing = 0, sha256()
+    async for number, chunk in _chunks(pieces):
+        size += len(chunk)
+        if size > most_bytes:
+            raise BadDraft("file", found="a larger one", expected=f"at most {most_bytes} bytes")
+        hashing.update(chunk)
+        await log.add_chunk(blob, number, chunk)
+    return size, hashing.hexdigest()
+
+
+async def _chunks(pieces: AsyncIterable[bytes]) -> AsyncIterator[tuple[int, bytes]]:
+    number, rest = 0, bytearray()
+    async for piece in pieces:
+        rest += piece
+        while len(rest) >= CHUNK_BYTES:
+            yield number, bytes(rest[:CHUNK_BYTES])
+            number += 1
+            del rest[:CHUNK_BYTES]
+    if rest:
+        yield number, bytes(rest)
+
+
+async def find_blob(log: Blobs, root: str, digest: str) -> Blob | None:
+    """Return the complete blob of the tree that has this digest."""
+    found = [blob for blob in await log.blobs(root) if blob.digest == digest and digest]
+    return max(found, key=lambda blob: (blob.is_kept, blob.created_at), default=None)
+
+
+async def read_blob(log: Chunks, blob: Blob) -> AsyncIterator[bytes]:
+    """Yield the bytes of a complete blob. Raises `CorruptRecord` where they are not what was written."""
+    hashing, left = sha256(), blob.size
+    for number in count():
+        if left <= 0:
+            break
+        chunk = await log.read_chunk(blob, number)
+        if chunk is None or len(chunk) != min(left, CHUNK_BYTES):
+            raise CorruptRecord(blob.root, seq=0, because=f"chunk {number} of a file is missing or damaged")
+        hashing.update(chunk)
+        left -= len(chunk)
+        if left <= 0 and hashing.hexdigest() != blob.digest:
+            break
+        yield chunk
+    if hashing.hexdigest() != blob.digest:
+        raise CorruptRecord(blob.root, seq=0, because="the bytes of a file do not match its digest")
+
+
+async def count_uses(log: Log, root: str) -> Counter[str]:
+    """Return how often the lines of a tree refer to each digest: of the channel, those below, their forks.
+
+    Raises `LogError` if one of them cannot be read.
+    """
+    uses, seen, pending = Counter[str](), set[str](), [root]
+    while pending:
+        one = pending.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        if len(seen) > MAX_TREE_CHANNELS:
+            raise LogError(f"the conversation {root!r} has more than {MAX_TREE_CHANNELS} channels")
+        async for line in log.read(one):
+            uses.update(file.digest for file in files_of(line.event_type, line.event_data))
+            if line.event_type == EV_CHANNEL_CHILD:
+                pending.append(str(line.event_data.get("child", "")))
+        pending += await list_forks(log, one)
+    return uses
+
+
+async def list_forks(log: Log, channel_id: str) -> list[str]:
+    """Return the forks of a channel."""
+    found, last = list[str](), None
+    where = ChannelFilter(origin=channel_id)
+    while page := await log.rows(where, after=last, limit=_PAGE):
+        found += [row.channel_id for row in page]
+        last = page[-1]
+    return found
+
+
+async def sweep_blobs(log: Log, *, now: datetime) -> int:
+    """Delete blobs that are old and that no line refers to; return how many.
+
+    What lines refer to is marked as kept. A tree that cannot be read keeps its blobs.
+    """
+    if not isinstance(log, Blobs):
+        return 0
+    deleted = 0
+    old = await log.old_blobs(before=now - timedelta(seconds=UNUSED_SECONDS), limit=SWEEP_BLOBS)
+    for root in dict.fromkeys(blob.root for blob in old):
+        try:
+            uses = await count_uses(log, root)
+        except LogUnavailable:
+            raise
+        except LogError:
+            logger.exception("the files of %s are kept", root)
+            uses = Counter(blob.digest for blob in old)
+        for blob in (one for one in old if one.root == root):
+            if blob.digest and uses[blob.digest]:
+                await log.set_blob(replace(blob, is_kept=True))
+            else:
+                await log.delete_blobs([blob])
+                deleted += 1
+    return deleted
+
+
+def values_of(blob: Blob) -> tuple[SqlValue, ...]:
+    """Return a blob as the columns of a table."""
+    created = micros(blob.created_at)
+    return (blob.root, blob.blob_id, blob.digest, blob.size, created, int(blob.is_kept))
+
+
+def blob_of(row: Sequence[Any]) -> Blob:
+    """Return the blob in the columns of a table."""
+    root, blob_id, digest, size, created, kept = row
+    return Blob(
+        root=root,
+        blob_id=blob_id,
+        digest=digest,
+        size=size,
+        created_at=_EPOCH + timedelta(microseconds=created),
+        is_kept=bool(kept),
+    )

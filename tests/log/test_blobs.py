@@ -1,0 +1,139 @@
+"""Y6: files beside a log, on every kind of log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+from msgspec.structs import replace
+
+from turnline.errors import LogConflict
+from turnline.log.base import Blob, Log
+from turnline.log.blobs import CHUNK_BYTES
+from turnline.log.joined import Statements
+from turnline.log.sqlite import SqliteLog
+from turnline.log.sqlite_file import LogFile
+from turnline.log.sqlite_writer import MAX_BATCH, MAX_PASSED, Writer
+from turnline.testing import BlobContract
+from turnline.testing.blob_contract import pieces, write
+from turnline.testing.lines import NOON, erased_line, line
+
+from .backends import KINDS, Place
+
+CANARY = b"canary-7f3a-" * 40_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+class TestBlobs(BlobContract):
+    @pytest.fixture
+    async def log(self, place: Place) -> AsyncIterator[Log]:
+        async with place.log() as log:
+            yield log
+
+
+def has_canary(path: Path) -> bool:
+    return any(b"canary-7f3a" in one.read_bytes() for one in path.parent.iterdir())
+
+
+@pytest.mark.parametrize("way", ["delete", "erase"])
+async def test_no_byte_of_a_deleted_file_is_left_in_the_files_of_sqlite(tmp_path: Path, way: str) -> None:
+    log = SqliteLog(tmp_path / "log" / "log.db")
+    await write(log, "root", b"before" * CHUNK_BYTES, blob_id="first")
+    blob = await write(log, "root", CANARY, blob_id="second")
+    await write(log, "root", b"after" * CHUNK_BYTES, blob_id="third")
+    await log.append("root", [line("root", 1)], after=0)
+    assert has_canary(log.path)
+
+    if way == "delete":
+        await log.delete_blobs([blob])
+    else:
+        await log.erase("root", erased_line("root", 2, (1, 1)), after=1, row=None, blobs=[blob])
+    await log.compact()
+
+    assert not has_canary(log.path)
+    assert [one.blob_id for one in await log.blobs("root")] == ["first", "third"]
+    await log.close()
+    assert not has_canary(log.path)
+
+
+async def test_an_erase_that_is_refused_keeps_the_file(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    blob = await write(log, "root", b"file")
+    await log.append("root", [line("root", 1)], after=0)
+
+    with pytest.raises(LogConflict):
+        await log.erase("root", erased_line("root", 3, (1, 1)), after=2, row=None, blobs=[blob])
+
+    assert await log.blobs("root") == [blob]
+    await log.close()
+
+
+async def test_an_append_passes_the_chunks_that_wait_on_sqlite(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    blob = Blob(root="root", blob_id="b", created_at=NOON)
+    await log.add_blob(blob)
+    chunks = [asyncio.create_task(log.add_chunk(blob, n, bytes(CHUNK_BYTES))) for n in range(40)]
+    await chunks[0]
+
+    await log.append("other", [line("other", 1)], after=0)
+
+    waiting = sum(not one.done() for one in chunks)
+    assert waiting >= 30, "the append has waited for a few chunks at most"
+    await asyncio.gather(*chunks)
+    await log.close()
+
+
+class Noted:
+    """A work that writes nothing, and notes when it is its turn; the first one waits to be let go."""
+
+    def __init__(self, name: str, order: list[str], go: Event) -> None:
+        self._name, self._order, self._go = name, order, go
+
+    def write(self, connection: Statements) -> None:
+        self._go.wait()
+        self._order.append(self._name)
+
+    def landed(self, connection: Statements) -> bool:
+        return True
+
+
+async def test_a_chunk_waits_for_appends_but_not_for_ever(tmp_path: Path) -> None:
+    file = LogFile(tmp_path / "log.db", durability="process", busy_timeout_seconds=10)
+    writer, order, go = Writer(file, committed=lambda: None), list[str](), Event()
+    waiting = [writer.submit(Noted("first", order, go))]
+    waiting.append(writer.submit(Noted("chunk", order, go), is_urgent=False))
+    waiting += [writer.submit(Noted("append", order, go)) for _ in range((MAX_PASSED + 3) * MAX_BATCH)]
+    go.set()
+    await asyncio.gather(*waiting)
+    await asyncio.to_thread(writer.close)
+
+    passed = order.index("chunk")
+    assert (MAX_PASSED - 1) * MAX_BATCH < passed <= (MAX_PASSED + 1) * MAX_BATCH
+    assert order[-1] == "append"
+
+
+async def test_a_file_survives_opening_again(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    blob = await write(log, "root", CANARY)
+    await log.set_blob(replace(blob, is_kept=True))
+    await log.close()
+
+    again = SqliteLog(tmp_path / "log.db")
+    assert await again.blobs("root") == [replace(blob, is_kept=True)]
+    assert await again.read_chunk(blob, 0) == CANARY[:CHUNK_BYTES]
+    await again.close()
+
+
+async def test_pieces_of_any_size_become_chunks_of_one_size(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    small = [piece async for piece in pieces(CANARY, 7_001)]
+    assert len(small) > 50
+
+    blob = await write(log, "root", CANARY)
+
+    sizes = [len(await log.read_chunk(blob, n) or b"") for n in range(3)]
+    assert sizes == [CHUNK_BYTES, len(CANARY) - CHUNK_BYTES, 0]
+    await log.close()
