@@ -18,7 +18,8 @@ from turnline.core.channel import ChannelState
 from turnline.core.codec import Record
 from turnline.core.event_types import EV_CHANNEL_FORKED, EV_CHANNEL_INVITE
 from turnline.errors import ChannelPruned, LogConflict, PruneRefused
-from turnline.log.base import Erases, Log, Prunes
+from turnline.log.base import Blobs, Erases, Log, Prunes
+from turnline.log.blobs import CHUNK_BYTES, read_blob
 from turnline.log.pruning import ClosedTree, KeptTree, Pruned, Pruner, plan_trees
 from turnline.log.records import looking_at_log
 from turnline.log.sqlite import SqliteLog
@@ -26,6 +27,7 @@ from turnline.log.stats import stats
 from turnline.log.transfer import Imported, check_export, export_log, import_log
 from turnline.log.verify import verify
 from turnline.testing import flip_head
+from turnline.testing.blob_contract import write as write_file
 from turnline.testing.lines import NOON, closing_line, erased_line, line, lines, refusal, row
 from turnline.testing.prune_contract import closed_channel, delete_all
 
@@ -124,6 +126,29 @@ async def test_an_archive_restores_a_tree_byte_for_byte(place: Place, tmp_path: 
         assert isinstance(log, Prunes)
         assert await log.tombstones(limit=9) == []
     assert (await restore(place, archive)).written == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_files_of_a_pruned_tree_go_and_come_back_with_its_archive(
+    place: Place, tmp_path: Path
+) -> None:
+    async with place.log() as log:
+        assert isinstance(log, Blobs)
+        await fill(log)
+        for root in ("run", "open"):
+            await write_file(log, root, root.encode() * CHUNK_BYTES, blob_id=f"of-{root}")
+    archive = tmp_path / "old.jsonl"
+
+    await prune(place, archive)
+
+    async with place.log() as log:
+        assert isinstance(log, Blobs)
+        assert [len(await log.blobs(root)) for root in ("run", "open")] == [0, 1]
+    await restore(place, archive)
+    async with place.log() as log:
+        assert isinstance(log, Blobs)
+        [blob] = await log.blobs("run")
+        assert b"".join([chunk async for chunk in read_blob(log, blob)]) == b"run" * CHUNK_BYTES
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,7 +11,7 @@ So nothing is deleted that is not in the archive, also if another process writes
 Rule 3: killed anywhere, it can be run again. Before the tombstones nothing has happened; after them
 `finish_pruning` deletes what is left.
 
-Rule 4: an archive is an export. A file that is there is never overwritten.
+Rule 4: an archive is an export, with the files of messages. A file that is there is never overwritten.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from secrets import token_hex
 from typing import BinaryIO, Final, Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import ranges
 from turnline.core.state import LONG_AGO
 from turnline.errors import CorruptRecord, LogConflict, OriginInUse, PruneRefused
-from turnline.log.base import Log, Prunes, Tombstone
+from turnline.log.base import Blob, Blobs, Log, Prunes, Tombstone
 from turnline.log.chain import Chain
 from turnline.log.export_file import Part, read_export
 from turnline.log.records import Records
@@ -221,8 +222,10 @@ class Pruner:
         for tree in trees:
             if tree.top in damaged:
                 continue
+            files = await self._release_files(tree.top)
             try:
                 await self._bury([ends[name] for name in reversed(tree.channels)])
+                await self._delete_files(files)
             except (LogConflict, OriginInUse) as error:
                 kept.append(KeptTree(top=tree.top, because=f"it has changed meanwhile: {error}"))
             else:
@@ -231,6 +234,19 @@ class Pruner:
                 counted[1] += sum(ends[name].seq for name in tree.channels)
         await finish_pruning(self._log)
         return Pruned(trees=tops, channels=counted[0], records=counted[1], kept=kept, archive=file)
+
+    async def _release_files(self, top: str) -> list[Blob]:
+        """Return the files of a tree. From now on the sweep deletes them, unless a line refers to them."""
+        if not isinstance(self._log, Blobs):
+            return []
+        files = await self._log.blobs(top)
+        for one in files:
+            await self._log.set_blob(replace(one, is_kept=False))
+        return files
+
+    async def _delete_files(self, files: Sequence[Blob]) -> None:
+        if isinstance(self._log, Blobs):
+            await self._log.delete_blobs(files)
 
     async def _bury(self, tombstones: Sequence[Tombstone]) -> None:
         for first in range(0, len(tombstones), CHANNELS_PER_STEP):
