@@ -132,7 +132,7 @@ class Away(Wrapped):
         if not self.failed and any(one.event_type == self.event_type for one in envelopes) and after > 3:
             self.failed += 1
             if self.is_written:
-                await super().append(channel_id, envelopes, after=after)
+                await super().append(channel_id, envelopes, after=after, row=row)
             raise LogUnavailable("memory:", because="it is away")
         await super().append(channel_id, envelopes, after=after, row=row)
 

@@ -129,6 +129,7 @@ class Channel:
         elif event_type == EV_TEXT and "parts" not in data:
             data.setdefault("text", text)
         draft = Draft(
+            call=self._call(),
             envelope_id=envelope_id or self._seat.new_id(),
             sender_id=self._seat.agent_id,
             event_type=event_type,
@@ -138,7 +139,6 @@ class Channel:
             priority=priority,
             interject=interject,
             claim=None if interject else self._claim,
-            call=self._call(),
         )
         return await self._seat.post(self.channel_id, draft)
 

@@ -479,9 +479,9 @@ _ID_CHARACTERS: Final = 26
 _OWN_ID: Final = re.compile(r"[0-9a-v]{25}[048cgkos]")
 """16 bytes in base 32 with the digits 0 to v, without padding; the last digit has two bits to spare."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
-_PAIRS: Final = [one + other for one in _DIGITS for other in _DIGITS]
+ID_PAIRS: Final = [one + other for one in _DIGITS for other in _DIGITS]
 """Two digits for each number of ten bits."""
-_SHIFTS: Final = range(120, -1, -10)
+ID_SHIFTS: Final = range(120, -1, -10)
 _LONG_INTEGER: Final = 1
 """The kind of a MessagePack extension: the digits of a number of more than 64 bits."""
 
@@ -593,7 +593,7 @@ def unpack_id(body: bytes) -> str:
 def write_id(number: int) -> str:
     """Return 128 bits as 26 digits that sort as the numbers do; two digits at a time, for speed."""
     number <<= 2  # 26 digits have 130 bits.
-    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
+    return "".join([ID_PAIRS[number >> shift & 1023] for shift in ID_SHIFTS])
 
 
 def _pack_decision(decision: Decision) -> tuple[int | str, str | None, int | str, int | None]:

@@ -117,12 +117,8 @@ class Hub:
         most = options.get("open_channels_per_user", OPEN_CHANNELS_PER_USER)
         self._gate = Gate(options.get("arbiter"), self.audit_log, open_channels_per_user=most)
         self._listeners = list(options.get("listeners", ()))
-        self._channels = Channels(
-            self.lines,
-            known,
-            cache_bytes=options.get("cache_bytes", CACHE_BYTES),
-            on_quarantine=self._note_quarantine,
-        )
+        most = options.get("cache_bytes", CACHE_BYTES)
+        self._channels = Channels(self.lines, known, cache_bytes=most, on_quarantine=self._note_quarantine)
         self._directory = HubDirectory(log, self.clock, self.new_id, self._look_for)
         self.follows = options.get("follow", False)
         self._delivery = Delivery(follows=self.follows)
@@ -319,10 +315,13 @@ class Hub:
             raise Denied(draft.sender_id, what="post", because=REMOVED)
         entry = await self._channels.get(channel_id)
         with entry.pinned():
-            sender = self._directory.known.by_id.get(draft.sender_id)
-            if sender is not None:  # Neither the hub nor a step of a flow has a rule.
+            # Neither the hub nor a step of a flow has a rule.
+            if (sender := self._directory.known.by_id.get(draft.sender_id)) is not None:
                 await self._gate.may_post(sender, draft, entry, self.clock.monotonic())
-            await self.files.check(channel_id, draft)
+            data = draft.event_data
+            places = (data, data.get("entry")) if isinstance(data, dict) else ()
+            if any(isinstance(one, dict) and "parts" in one for one in places):
+                await self.files.check(channel_id, draft)
             return await self._posting.post(entry, draft, within)
 
     async def write(

@@ -260,7 +260,8 @@ class Engine:
     ) -> None:
         try:
             claimed = await self._port.claim_turn(floor, channel_id, claim_id=claim_id, alone=alone)
-            claimed = await with_whole_texts(self._port, claimed, channel_id)
+            if any(one.event_type == ev.EV_TURN_TOOL for one in claimed.lines):
+                claimed = await with_whole_texts(self._port, claimed, channel_id)
         except OVER as error:
             logger.debug("turn %s of %s is not ours: %s", floor.turn, channel_id, error)
             return
