@@ -470,7 +470,7 @@ WORDS: Final = (
     *("knobs", "flow", "name", "digest", "at", "pins", "parent_id", "forked_from", "traceparent", "log"),
     *("reason", "by", "for", "awaiting", "child", "parent", "run", "seq", "pause", "request_id", "position"),
     *("expires", "group", "seconds", "until", "times_out", "questions", "children", "key", "event", "error"),
-    *("claims", "format", "summary", "upto", "lines"),
+    *("claims", "format", "summary", "upto", "lines", "log.line_lost", "log.repaired", "log.sealed"),
 )
 """Texts that heads repeat, the frequent ones first: a number up to 127 takes one byte."""
 
