@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from turnline.core.adapters import built_in
 from turnline.core.channel import ChannelState
 from turnline.core.codec import Record
+from turnline.core.envelope import JsonObject
 from turnline.core.event_types import EV_CHANNEL_FORKED, EV_CHANNEL_INVITE
 from turnline.errors import ChannelPruned, LogConflict, PruneRefused
 from turnline.log.base import Blobs, Erases, Log, Prunes
@@ -27,13 +28,14 @@ from turnline.log.stats import stats
 from turnline.log.transfer import Imported, check_export, export_log, import_log
 from turnline.log.verify import verify
 from turnline.testing import flip_head
-from turnline.testing.blob_contract import write as write_file
+from turnline.testing.blob_contract import file_data, write as write_file
 from turnline.testing.lines import NOON, closing_line, erased_line, line, lines, refusal, row
 from turnline.testing.prune_contract import closed_channel, delete_all
 
 from ..faults.counts import SOAK
 from .backends import KEPT_KINDS, KINDS, MakePlace, Place
 
+SECOND = 2
 LATER = datetime(2031, 1, 1, tzinfo=UTC)
 STEPS_OF_A_PRUNE = 60
 """More than one has, with two trees."""
@@ -41,10 +43,18 @@ IN_CI = (3, 5, 7, 8, 10, 14)
 """While the archive is written and read back, before the tombstones, after them, while lines are deleted."""
 
 
-async def add(log: Log, name: str, *, closed: bool = True, length: int = 4, **fields: object) -> None:
+async def add(
+    log: Log,
+    name: str,
+    *,
+    closed: bool = True,
+    length: int = 4,
+    second: JsonObject | None = None,
+    **fields: object,
+) -> None:
     """Append a channel with content, of a type that `verify` leaves unfolded."""
     data = {"channel_id": name, "type": "custom", "labels": fields.get("labels", {})}
-    said = [line(name, seq) for seq in range(1, length)]
+    said = [line(name, seq, data=second if seq == SECOND else None) for seq in range(1, length)]
     said[0] = line(name, 1, data=data)
     kind = EV_CHANNEL_FORKED if fields.get("origin") else EV_CHANNEL_INVITE
     if kind == EV_CHANNEL_FORKED:
@@ -134,9 +144,10 @@ async def test_the_files_of_a_pruned_tree_go_and_come_back_with_its_archive(
 ) -> None:
     async with place.log() as log:
         assert isinstance(log, Blobs)
-        await fill(log)
-        for root in ("run", "open"):
-            await write_file(log, root, root.encode() * CHUNK_BYTES, blob_id=f"of-{root}")
+        for root, closed in (("run", True), ("open", False)):
+            content = root.encode() * CHUNK_BYTES
+            await write_file(log, root, content, blob_id=f"of-{root}")
+            await add(log, root, closed=closed, second=file_data(content))
     archive = tmp_path / "old.jsonl"
 
     await prune(place, archive)

@@ -22,7 +22,7 @@ from turnline.log.origin import LOG_NAMES, list_of
 from turnline.log.records import MemoryRecords
 from turnline.log.transfer import Exported, Imported, check_export, export_log, import_log
 from turnline.testing import Damage, drop_payload, flip_head, flip_payload
-from turnline.testing.blob_contract import read, write
+from turnline.testing.blob_contract import file_data, read, write
 from turnline.testing.damage import written_longer
 from turnline.testing.lines import closing_line, erased_line, line, lines
 
@@ -450,16 +450,19 @@ FILE = bytes(range(256)) * 1_200
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("to", ["memory", "sqlite"])
-async def test_files_of_messages_move_with_their_channels(make_place: MakePlace, kind: str, to: str) -> None:
+async def test_files_that_lines_refer_to_move_with_their_channels(
+    make_place: MakePlace, kind: str, to: str
+) -> None:
     source, target = make_place(kind), make_place(to)
     async with source.log() as log:
-        await log.append("a", [line("a", 1)], after=0)
+        await log.append("a", [line("a", 1, data=file_data(FILE, b""))], after=0)
         await write(log, "a", FILE, blob_id="b1")
         await write(log, "a", b"", blob_id="b2")
+        await write(log, "a", b"erased", blob_id="b4")
         await write(log, "elsewhere", b"other", blob_id="b3")
 
     content, done = await exported(source, "a")
-    assert done.files == 2
+    assert done.files == 3
     first, again = await imported(content, target), await imported(content, target)
 
     assert (first.files, again.files) == (2, 0)

@@ -401,7 +401,7 @@ class _Reading:
         if found != (line.channels, line.records, line.left_out, line.rows, line.tombstones, line.files):
             expected = f"{line.channels}, {line.records}, {line.rows} and {line.files}"
             raise self._bad(
-                f"found {found[0]} channels, {found[1]} records, {found[3]} rows and {found[4]} files, "
+                f"found {found[0]} channels, {found[1]} records, {found[3]} rows and {found[5]} files, "
                 f"expected {expected}"
             )
         if self._before.hexdigest() != line.digest:

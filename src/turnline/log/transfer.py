@@ -21,15 +21,16 @@ Rule 6: tombstones travel, so an id that was pruned stays taken (Y3). A channel 
 restored from a file that has it as a whole, to the same hash, and from no other. A tombstone in a file
 deletes nothing.
 
-Rule 7: files of messages come last. Then every line is fixed that may refer to one. An import takes those of
-channels that the log has; the hub's sweep deletes what no line refers to.
+Rule 7: files of messages come last. Then every line is fixed that may refer to one. An import takes those
+that a line of the log refers to: what was erased here does not come back with an old file.
 
-Rule 7: a file that is not trusted adds nothing to a channel of this log (`log.origin`).
+Rule 8: a file that is not trusted adds nothing to a channel of this log (`log.origin`).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -57,7 +58,7 @@ from turnline.errors import (
     UnknownChannel,
 )
 from turnline.log.base import MARK_PREFIX, Blob, Blobs, Log, Prunes, Tombstone
-from turnline.log.blobs import CHUNK_BYTES, find_blob, read_blob
+from turnline.log.blobs import CHUNK_BYTES, count_uses, find_blob, read_blob
 from turnline.log.chain import Chain
 from turnline.log.export_file import (
     End,
@@ -362,7 +363,10 @@ class _TakingFiles:
         self.written = 0
         self._log = log
         self._blob: Blob | None = None
-        """The one whose bytes are coming; None: the log has it, or has no channel for it."""
+        """The one whose bytes are coming; None: the log has it, or no line of the log refers to it."""
+        self._root = ""
+        self._uses = Counter[str]()
+        """How often lines of the tree `_root` refer to each digest."""
 
     async def take(self, piece: FilePiece) -> None:
         log, file = self._log, piece.file
@@ -370,8 +374,9 @@ class _TakingFiles:
             return
         if not piece.start:
             self._blob = None
-            is_wanted = await log.head(file.root) is not None
-            if is_wanted and await find_blob(log, file.root, file.digest) is None:
+            if file.root != self._root:
+                self._root, self._uses = file.root, await count_uses(log, file.root)
+            if self._uses[file.digest] and await find_blob(log, file.root, file.digest) is None:
                 self._blob = Blob(root=file.root, blob_id=uuid4().hex, created_at=datetime.now(UTC))
                 await log.add_blob(self._blob)
         if self._blob is None:

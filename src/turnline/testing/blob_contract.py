@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from turnline.core.envelope import Envelope
+from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.event_types import EV_CHANNEL_CHILD
 from turnline.core.parts import FilePart, message_data
 from turnline.errors import BadDraft, CorruptRecord
@@ -41,6 +41,15 @@ async def write(log: Log, root: str, data: bytes, *, blob_id: str = "b1", now: d
 
 async def read(log: Log, blob: Blob) -> bytes:
     return b"".join([piece async for piece in read_blob(files(log), blob)])
+
+
+def file_data(*contents: bytes) -> JsonObject:
+    """Return the data of a message with these files."""
+    found = [
+        FilePart(media_type="text/plain", name="a.txt", size=len(one), digest=sha256(one).hexdigest())
+        for one in contents
+    ]
+    return message_data(found)
 
 
 def child_line(channel_id: str, seq: int, child: str) -> Envelope:
