@@ -308,7 +308,7 @@ def test_answer_answers_only_for_a_person_whom_the_question_addresses(tmp_path: 
     line = of("answer", "c1", "yes", "--as", "boss", log=file)
 
     assert line["data"]["by"] == "operator"
-    assert line["data"]["for"].startswith("boss-")
+    assert line["data"]["for"].startswith("person-")
 
 
 def test_answer_does_not_guess_which_of_several_questions_is_meant(tmp_path: Path) -> None:

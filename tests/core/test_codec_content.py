@@ -118,6 +118,9 @@ LINES: dict[str, tuple[JsonObject, JsonObject]] = {
         },
     ),
     ev.EV_PAYLOAD_ERASED: ({"lines": [[1, 2]], "by": "operator", "reason": "requested"}, {}),
+    ev.EV_LOG_SEALED: ({"log": "l-1", "upto": 9, "ends": [["c1", 3, "ab"]]}, {}),
+    ev.EV_LOG_REPAIRED: ({"first": 2, "lost": [[2, 3]]}, {}),
+    ev.EV_LINE_LOST: ({}, {}),
     EV_PARTICIPANT_REGISTERED: (
         {"agent_id": "a-1"},
         {"passport": {"name": SECRET}, "resume": {"summary": SECRET}, "rule": {"a": SECRET}, "user": SECRET},

@@ -30,6 +30,7 @@ def test_e3_the_families_are_those_of_the_rule() -> None:
         "turn",
         "expectation",
         "payload",
+        "log",
         "task",
         "human",
         "timer",

@@ -17,16 +17,15 @@ from typing import Any, Final
 
 from tests.flow.stage import flows_of
 from tests.turns.scenes import engaged
-from turnline.client import turn
 from turnline.core.envelope import Envelope
-from turnline.flow import driver
 from turnline.flow.driver import Driver
 from turnline.flow.runs import Runs
 from turnline.flow.work import Services
 from turnline.hub.timers import SystemClock
 from turnline.log.sqlite import SqliteLog
 from turnline.network import Hub, Passport, Turn, sequence
-from turnline.turns.journal import Record, TurnJournal
+from turnline.turns import work
+from turnline.turns.journal import AddFile, Record, TurnJournal
 from turnline.turns.work import Done, Work
 
 KINDS: Final = ("async node", "sync node", "performer", "handler")
@@ -38,15 +37,14 @@ FLOW = "steps: [{id: only, runner: work}]"
 class Forgetful(TurnJournal):
     """The twin: a journal that does not read what was recorded."""
 
-    def __init__(self, lines: Iterable[Envelope], record: Record) -> None:
-        super().__init__((), record)
+    def __init__(self, lines: Iterable[Envelope], record: Record, add_file: AddFile | None = None) -> None:
+        super().__init__((), record, add_file)
 
 
 def live(folder: str, kind: str, runs: int, forgetful: bool, pipe: Connection) -> None:
     """Take the first so many runs to their end; those that have ended stay as they are."""
     journal: type[TurnJournal] = Forgetful if forgetful else TurnJournal
-    driver.TurnJournal = journal  # type: ignore[attr-defined]
-    turn.TurnJournal = journal  # type: ignore[attr-defined]
+    work.TurnJournal = journal  # type: ignore[misc]
     if kind == "handler":
         asyncio.run(_handle(Path(folder), runs, pipe))
     elif kind == "performer":

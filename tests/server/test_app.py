@@ -256,7 +256,7 @@ async def test_f6_the_document_lists_every_flow_with_its_input_and_every_operati
     assert parameters["query", "q"]["required"] is False
     assert said["paths"]["/look/{id}"]["get"]["security"] == [{"token": []}]
     ids = [one["operationId"] for path in said["paths"].values() for one in path.values()]
-    assert len(ids) == len(set(ids)) == 29
+    assert len(ids) == len(set(ids)) == 31
     assert said["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
 
 

@@ -95,7 +95,7 @@ _PARTICIPANTS_WRITE: Final = frozenset(
         EV_HUMAN_ANSWERED,
     }
 )
-_HUB_WRITES: Final = ("channel", "turn", "expectation", "timer", "participant", "payload", "audit")
+_HUB_WRITES: Final = ("channel", "turn", "expectation", "timer", "participant", "payload", "audit", "log")
 _FAMILIES: Final = ("context", "task", "human")
 
 
