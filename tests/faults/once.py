@@ -44,7 +44,7 @@ class Forgetful(TurnJournal):
 def live(folder: str, kind: str, runs: int, forgetful: bool, pipe: Connection) -> None:
     """Take the first so many runs to their end; those that have ended stay as they are."""
     journal: type[TurnJournal] = Forgetful if forgetful else TurnJournal
-    work.TurnJournal = journal  # type: ignore[misc]
+    work.TurnJournal = journal  # type: ignore[attr-defined]
     if kind == "handler":
         asyncio.run(_handle(Path(folder), runs, pipe))
     elif kind == "performer":
