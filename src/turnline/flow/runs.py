@@ -6,7 +6,7 @@ runs' channels, so it is the same on every process and after every restart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -175,18 +175,20 @@ class Runs:
         if status not in FILTERS:
             raise UnknownName("status", status, STATUSES)
 
+        above = await self.list_above_stuck()
+
         async def fits(row: ChannelRow) -> bool:
             is_ours = row.creator_id == self._driver.agent_id
-            return is_ours and status in ("", await self._status_of(row))
+            return is_ours and status in ("", await self._status_of(row, above))
 
         page = await read_page(
             self._hub.lines, narrow(where, FILTERS[status]), after=after, limit=limit, fits=fits
         )
-        return RunPage([await self.listed(row) for row in page.rows], page.next)
+        return RunPage([await self.listed(row, above) for row in page.rows], page.next)
 
-    async def listed(self, row: ChannelRow) -> ListedRun:
-        """Return what a list shows of a run."""
-        status, error = await self._status_of(row), None
+    async def listed(self, row: ChannelRow, above_stuck: Collection[str]) -> ListedRun:
+        """Return what a list shows of a run. For `above_stuck` see `list_above_stuck`."""
+        status, error = await self._status_of(row, above_stuck), None
         if status in ("failed", "stuck"):
             error = RunError(type=row.close_code or status, message="", step=row.last_speaker_id or None)
             with suppress(UnknownRun):
@@ -286,21 +288,24 @@ class Runs:
                 found += await self._stuck_below(await self.state(child))
         return found
 
-    async def _status_of(self, row: ChannelRow) -> RunStatus:
+    async def list_above_stuck(self) -> set[str]:
+        """Return the channels above stuck ones. Those are few, so the way goes up from them."""
+        lines, found = self._hub.lines, set[str]()
+        for stuck in await list_rows(lines, ChannelFilter(waiting_for=[STUCK], is_closed=False)):
+            row: ChannelRow | None = stuck
+            while row is not None and row.parent_id and row.parent_id not in found:
+                found.add(row.parent_id)
+                row = await lines.row(row.parent_id)
+        return found
+
+    async def _status_of(self, row: ChannelRow, above_stuck: Collection[str]) -> RunStatus:
         """Return where a run stands. It is read only if the index knows of a stuck channel below it."""
         status = row_status(row)
-        if status != "waiting" or not row.waits_for_children or not await self._has_stuck_below(row):
+        if status != "waiting" or not row.waits_for_children or row.channel_id not in above_stuck:
             return status
         with suppress(UnknownRun):
             return (await self.verdict(row.channel_id)).status
         return status
-
-    async def _has_stuck_below(self, row: ChannelRow) -> bool:
-        where = ChannelFilter(parent_id=row.channel_id, is_closed=False)
-        if await self._hub.lines.rows(replace(where, waiting_for=[STUCK]), limit=1):
-            return True
-        below = await list_rows(self._hub.lines, replace(where, waiting_for=[CHILDREN]))
-        return any([await self._has_stuck_below(one) for one in below])
 
     async def _waits(self, state: State, patience: float | None) -> bool:
         """Whether the run waits for somebody, or for longer than a caller does."""

@@ -173,13 +173,15 @@ class Listing:
     async def _shown(self, rows: list[ChannelRow]) -> list[JsonObject]:
         """Return a page of rows. They are read together: one by one, a busy server would take long."""
         bad = self._house.runtime.hub.health().quarantined
-        return await asyncio.gather(*(self._row(row, is_readable=row.channel_id not in bad) for row in rows))
+        waits = any(row.waits_for_children for row in rows)
+        above = await self._house.runtime.runs.list_above_stuck() if waits else set[str]()
+        return await asyncio.gather(*(self._row(row, above, row.channel_id not in bad) for row in rows))
 
-    async def _row(self, row: ChannelRow, *, is_readable: bool) -> JsonObject:
+    async def _row(self, row: ChannelRow, above_stuck: set[str], is_readable: bool) -> JsonObject:
         facts = await self._facts(row)
         if facts is None or not is_readable:
             return unread_row(row, facts)
-        run = await self._house.runtime.runs.listed(row) if facts.is_run else None
+        run = await self._house.runtime.runs.listed(row, above_stuck) if facts.is_run else None
         return listed(row, facts, run)
 
     async def _facts(self, row: ChannelRow) -> Facts | None:
