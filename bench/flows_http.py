@@ -1,11 +1,16 @@
-"""Durable runs a second over HTTP, beside two limits of the same machine measured in the same run.
+"""Durable two-step runs over HTTP, beside two other servers on the same machine, measured in turn.
 
-    raw fsync      a page written over an old one and synced, over and over
-    bare FastAPI   an endpoint that answers the same bytes and keeps nothing
+    durability: end        the same runs, recorded at their end
+    bare FastAPI           an endpoint that answers the same bytes and keeps nothing
+    Starlette, 3 commits   an endpoint that writes three rows, each with a group commit of its own
+    raw fsync              a page written over an old one and synced, over and over
 
-Each server is uvicorn in a process of its own; the flow has two steps, its log is a SQLite
-file, and the answer goes out when the last line of the run is on the disk. One client waits
-for each answer before it asks again, so it cannot beat the disk; many clients share syncs.
+Each server is uvicorn in a process of its own, with the event loop and the parser that `[server]` installs.
+The flow has two steps, its log is a SQLite file, and the answer goes out when the last line of the run is on
+the disk. One client waits for each answer before it asks again, so it cannot beat the disk; many clients
+share syncs. The rounds of the servers alternate; each figure is the median of the rounds.
+
+CPU is that of the server's process, so it does not depend on what else the machine does.
 
     python bench/flows_http.py [FOLDER]
 """
@@ -13,23 +18,35 @@ for each answer before it asks again, so it cannot beat the disk; many clients s
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from queue import SimpleQueue
+from statistics import median
+from threading import Thread
+from typing import Any, Final, NamedTuple
 
 from append import fsyncs
 
-SECONDS: Final = 3.0
-"""Of each measurement."""
-WARM_UP: Final = 50
+SECONDS: Final = 1.0
+"""Of each round."""
+ROUNDS: Final = 5
+WARM_UP: Final = 100
 CLIENTS: Final = (1, 32)
-LINES_OF_A_RUN: Final = "lines of a run"
+COMMITS: Final = 3
+"""Of a run of two steps: its opening, and a packet for each step."""
+FLOWS, BARE, COMMITTING = "durable two-step runs", "bare FastAPI", f"Starlette, {COMMITS} commits"
+AT_END: Final = "the same, durability: end"
+TARGETS: Final = ((1, FLOWS, COMMITTING, 0.5), (32, FLOWS, BARE, 0.35), (32, AT_END, BARE, 0.5))
+"""Clients, what they ask for, the server beside which it is measured, the ratio that is wanted."""
 FLOW: Final[dict[str, Any]] = {
     "metadata": {"name": "lead"},
     "spec": {
@@ -51,64 +68,147 @@ REQUEST: Final = (
 # The servers.
 
 
-def serve_flows(path: str) -> None:
+def serve_flows(path: str, durability: str = "step") -> None:
     from turnline.flow.definition.flow import read  # noqa: PLC0415  The parent process needs none of it.
+    from turnline.flow.node import node  # noqa: PLC0415
     from turnline.flow.work import Services  # noqa: PLC0415
     from turnline.log.sqlite import SqliteLog  # noqa: PLC0415
     from turnline.server.app import create_app  # noqa: PLC0415
     from turnline.server.auth.api_keys import ApiKeys  # noqa: PLC0415
     from turnline.server.runtime import Runtime  # noqa: PLC0415
-    from turnline.server.serving import DrainingServer, bind  # noqa: PLC0415
+    from turnline.server.serving import DrainingServer, bind, run_loop, settle_memory  # noqa: PLC0415
     from turnline.server.settings import ServerSettings  # noqa: PLC0415
 
+    @node(pure=True)
     async def save(ctx: dict[str, Any]) -> dict[str, Any]:
         return {"id": 7}
 
+    @node(pure=True)
     async def score(ctx: dict[str, Any]) -> dict[str, Any]:
         return {"score": len(ctx["email"])}
 
     async def main() -> None:
-        services = Services(flows={"lead": read(FLOW, name="lead")}, nodes={"save": save, "score": score})
+        document = {**FLOW, "spec": {**FLOW["spec"], "durability": durability}}
+        services = Services(flows={"lead": read(document, name="lead")}, nodes={"save": save, "score": score})
         runtime = Runtime(services, open_log=lambda: SqliteLog(path))
         with bind("127.0.0.1", 0) as listening:
             async with runtime:
                 settings = ServerSettings()
                 app = create_app(runtime, authenticator=ApiKeys({}), settings=settings)
+                settle_memory()  # As `turnline serve` does.
                 print(listening.getsockname()[1], flush=True)
                 await DrainingServer(app, runtime, settings, access_log=False).serve([listening])
 
-    asyncio.run(main())
+    run_loop(main())
+
+
+def answer_to(body: dict[str, Any]) -> dict[str, Any]:
+    return {"success": True, "data": {**body, "id": 7, "score": len(body["email"])}}
 
 
 def serve_bare(path: str) -> None:
-    import uvicorn  # noqa: PLC0415
     from fastapi import FastAPI  # noqa: PLC0415
-
-    from turnline.server.serving import bind  # noqa: PLC0415
 
     app = FastAPI()
 
     @app.post("/lead")
     async def lead(body: dict[str, Any]) -> dict[str, Any]:
-        return {"success": True, "data": {**body, "id": 7, "score": len(body["email"])}}
+        return answer_to(body)
+
+    serve_app(app)
+
+
+def serve_committing(path: str) -> None:
+    from starlette.applications import Starlette  # noqa: PLC0415
+    from starlette.requests import Request  # noqa: PLC0415
+    from starlette.responses import JSONResponse  # noqa: PLC0415
+    from starlette.routing import Route  # noqa: PLC0415
+
+    rows = GroupCommit(path)
+
+    async def lead(request: Request) -> JSONResponse:
+        body = await request.json()
+        for _ in range(COMMITS):
+            await rows.add(BODY)
+        return JSONResponse(answer_to(body))
+
+    serve_app(Starlette(routes=[Route("/lead", lead, methods=["POST"])]))
+
+
+class GroupCommit:
+    """Rows of a SQLite file, synced; what waits at the same time shares a commit."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._waiting: SimpleQueue[tuple[bytes, asyncio.Future[None]]] = SimpleQueue()
+        Thread(target=self._write, daemon=True).start()
+
+    async def add(self, row: bytes) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.put((row, future))
+        await future
+
+    def _write(self) -> None:
+        connection = sqlite3.connect(self._path, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, body BLOB)")
+        while True:
+            batch = [self._waiting.get()]
+            while not self._waiting.empty():
+                batch.append(self._waiting.get())
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("INSERT INTO rows (body) VALUES (?)", [(row,) for row, _ in batch])
+            connection.execute("COMMIT")
+            futures = [future for _, future in batch]
+            futures[0].get_loop().call_soon_threadsafe(_resolve, futures)
+
+
+def _resolve(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        future.set_result(None)
+
+
+def serve_app(app: Any) -> None:
+    """Serve an app as `uvicorn` does by itself."""
+    import uvicorn  # noqa: PLC0415
+
+    from turnline.server.serving import bind  # noqa: PLC0415
 
     with bind("127.0.0.1", 0) as listening:
         print(listening.getsockname()[1], flush=True)
-        config = uvicorn.Config(app, log_level="warning", access_log=False)
-        asyncio.run(uvicorn.Server(config).serve([listening]))
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run([listening])
 
 
-SERVERS: Final[dict[str, Callable[[str], None]]] = {"flows": serve_flows, "bare": serve_bare}
+SERVERS: Final[dict[str, Callable[[str], None]]] = {
+    FLOWS: serve_flows,
+    AT_END: partial(serve_flows, durability="end"),
+    BARE: serve_bare,
+    COMMITTING: serve_committing,
+}
+
+
+class Server(NamedTuple):
+    """A server in a process of its own."""
+
+    port: int
+    pid: int
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The CPU time of all its threads so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def served(kind: str, path: Path) -> Iterator[int]:
-    """A server in a process of its own; its port."""
+def served(kind: str, path: Path) -> Iterator[Server]:
+    """Start a server, and stop it in the end."""
     command = [sys.executable, __file__, "--serve", kind, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield int(process.stdout.readline())
+            yield Server(int(process.stdout.readline()), process.pid)
         finally:
             process.send_signal(signal.SIGTERM)
 
@@ -116,23 +216,32 @@ def served(kind: str, path: Path) -> Iterator[int]:
 # The clients.
 
 
-async def asked(port: int, clients: int) -> tuple[float, list[float]]:
-    """Return the answers a second that so many clients got, and how long each took."""
-    connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(clients)]
-    await asyncio.gather(*(repeated(*one, until=lambda n: n < WARM_UP / clients) for one in connections))
-    start = time.perf_counter()
+class Round(NamedTuple):
+    """What one round of clients found."""
+
+    rate: float
+    cpu_seconds: float
+    """Of the server, for each answer."""
+    took: list[float]
+
+
+async def ask(server: Server, clients: int) -> Round:
+    """Ask with so many clients for a while."""
+    connections = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(clients)]
+    await asyncio.gather(*(repeat(*one, until=lambda n: n < WARM_UP / clients) for one in connections))
+    start, cpu = time.perf_counter(), server.cpu_seconds
     until = start + SECONDS
     took = await asyncio.gather(
-        *(repeated(*one, until=lambda n: time.perf_counter() < until) for one in connections)
+        *(repeat(*one, until=lambda n: time.perf_counter() < until) for one in connections)
     )
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, server.cpu_seconds - cpu
     for _, writer in connections:
         writer.close()
     every = sorted(one for several in took for one in several)
-    return len(every) / seconds, every
+    return Round(len(every) / seconds, cpu / len(every), every)
 
 
-async def repeated(
+async def repeat(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, until: Callable[[int], bool]
 ) -> list[float]:
     """Ask again and again; return how long each answer took. Nothing but 200 counts."""
@@ -150,33 +259,46 @@ async def repeated(
 
 def lines_of_a_run(path: Path) -> float:
     """Return how many lines on the log a run has."""
-    import sqlite3  # noqa: PLC0415
-    from contextlib import closing  # noqa: PLC0415
-
-    with closing(sqlite3.connect(path)) as connection:
-        query = "SELECT avg(seq) FROM turnline_heads WHERE channel NOT LIKE '\\_%' ESCAPE '\\'"
+    with sqlite3.connect(path) as connection:
+        query = (
+            "SELECT avg(seq) FROM turnline_heads JOIN turnline_names USING (channel) WHERE id NOT GLOB '_*'"
+        )
         return float(connection.execute(query).fetchone()[0])
 
 
 def main(folder: Path) -> None:
     disk = fsyncs(folder)
-    print(f"{'raw fsync':34}{disk:10,.0f} /s")
-    rates: dict[int, float] = {}
-    with served("bare", folder) as port:
-        for clients in CLIENTS:
-            rates[clients], _ = asyncio.run(asked(port, clients))
-            print(f"{f'bare FastAPI, {clients} clients':34}{rates[clients]:10,.0f} /s")
-    path = folder / "log.db"
-    with served("flows", path) as port:
-        for clients in CLIENTS:
-            rate, took = asyncio.run(asked(port, clients))
-            middle, slow = took[len(took) // 2] * 1e3, took[len(took) * 99 // 100] * 1e3
-            name = f"durable two-step runs, {clients} clients"
-            print(
-                f"{name:34}{rate:10,.0f} /s{rate / disk:8.2f} x fsync{rate / rates[clients]:8.3f} x bare"
-                f"{middle:9.1f} ms median{slow:9.1f} ms p99"
+    print(f"{'raw fsync':36}{disk:10,.0f} /s")
+    ratios: list[str] = []
+    with ExitStack() as stack:
+        servers = {
+            kind: stack.enter_context(served(kind, folder / f"{place}.db"))
+            for place, kind in enumerate(SERVERS)
+        }
+        for clients, asked, beside, wanted in TARGETS:
+            kinds = (beside, asked)
+            rounds = [
+                {kind: asyncio.run(ask(servers[kind], clients)) for kind in kinds} for _ in range(ROUNDS)
+            ]
+            for kind in kinds:
+                show(f"{kind}, {clients} clients", [one[kind] for one in rounds])
+            rate = median(one[asked].rate / one[beside].rate for one in rounds)
+            cpu = median(one[beside].cpu_seconds / one[asked].cpu_seconds for one in rounds)
+            ratios.append(
+                f"{asked}, {clients} clients: {rate:.2f} of {beside} (wanted: {wanted}); by CPU {cpu:.2f}"
             )
-    print(f"{LINES_OF_A_RUN:34}{lines_of_a_run(path):10.1f}")
+    print(f"{'lines of a run':36}{lines_of_a_run(folder / '0.db'):10.1f}")
+    print("\n".join(ratios))
+
+
+def show(name: str, rounds: list[Round]) -> None:
+    took = sorted(seconds for one in rounds for seconds in one.took)
+    print(
+        f"{name:36}{median(one.rate for one in rounds):10,.0f} /s"
+        f"{median(one.cpu_seconds for one in rounds) * 1e6:9,.0f} us of CPU"
+        f"{took[len(took) // 2] * 1e3:8.1f} ms median{took[len(took) * 99 // 100] * 1e3:8.1f} ms p99",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 The index is filled with SQL, as appends would fill it; the channels have no lines, which no list reads. Each
 page is asked of both logs in turn, and the fastest answer of each counts: a busy machine only adds.
-A page of the large log may take LIMIT times as long.
+A page of the large log may take LIMIT times as long. Below are pages of filters that no index orders: those
+look at MAX_ROWS rows at most, so their small log has 20,000 channels.
 
-    python bench/listing.py [--channels 1000000] [--postgres 200000] [--folder FOLDER]
+    python bench/listing.py [--channels 1000000] [--postgres 1000000] [--folder FOLDER]
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -29,10 +30,12 @@ from turnline.log.listing import COLUMNS, columns_of, tags_of
 from turnline.log.postgres import PostgresLog
 from turnline.log.sqlite import SqliteLog
 from turnline.log.sqlite_work import Append
+from turnline.log.walks import read_page, token_of
 from turnline.testing.lines import NOON, line, row
 
 ROOT: Final = Path(__file__).parents[1]
 SMALL: Final = 1_000
+MIDDLE: Final = 20_000
 PAGE: Final = 50
 LIMIT: Final = 2.0
 ROUNDS: Final = 40
@@ -42,6 +45,7 @@ OPEN: Final = 100
 """Open channels of each log: they are few, however many there were. Every tenth of them is due."""
 CASE: Final = 60
 """Channels of one case, and of one person, in each log."""
+Pages = dict[str, tuple[ChannelFilter, ChannelRow | None]]
 HEAD: Final = ("channel", "seq", "hash", "closed", "position")
 
 
@@ -74,7 +78,7 @@ def rows(count: int) -> Iterator[ChannelRow]:
         )
 
 
-def pages(count: int) -> dict[str, tuple[ChannelFilter, ChannelRow | None]]:
+def pages(count: int) -> Pages:
     """Return the pages that are asked for: a filter, and the row that the page comes after."""
     middle = row(f"channel-{count // 2:09}", created_at=at(count // 2))
     return {
@@ -95,6 +99,11 @@ def pages(count: int) -> dict[str, tuple[ChannelFilter, ChannelRow | None]]:
             ChannelFilter(is_run=True, is_closed=True, but_close_codes=["done"], flow="flow-3"),
             None,
         ),
+        "failed, of a flow with none": (
+            ChannelFilter(is_run=True, is_closed=True, but_close_codes=["done"], flow="flow-1"),
+            None,
+        ),
+        "runs of a flow": (ChannelFilter(is_run=True, flow="flow-3"), None),
         "runs at work": (ChannelFilter(is_run=True, is_closed=False, is_waiting=False), None),
         "label of many": (ChannelFilter(labels={"team": "team-3"}), None),
         "label of few": (ChannelFilter(labels={"case": "case-3"}), None),
@@ -110,18 +119,29 @@ def pages(count: int) -> dict[str, tuple[ChannelFilter, ChannelRow | None]]:
     }
 
 
-def heads(count: int) -> Iterator[tuple[ChannelRow, tuple[Any, ...]]]:
-    for n, one in enumerate(rows(count), 1):
+def bounded_pages() -> Pages:
+    """Return the pages that no index orders, and that find next to nothing."""
+    return {
+        "labels, many first": (ChannelFilter(labels={"team": "team-3", "case": "case-3"}), None),
+        "agent, label of few": (ChannelFilter(participants=["agent-3"], labels={"case": "case-3"}), None),
+        "agent, another agent": (ChannelFilter(participants=["agent-3", "agent-4"]), None),
+        "agent, another flow": (ChannelFilter(participants=["agent-3"], flow="flow-4"), None),
+        "type": (ChannelFilter(type="discussion"), None),
+    }
+
+
+def heads(of: Iterable[ChannelRow]) -> Iterator[tuple[ChannelRow, tuple[Any, ...]]]:
+    for n, one in enumerate(of, 1):
         yield one, (8, b"hash", one.is_closed, n, *columns_of(one))
 
 
-def fill_sqlite(path: Path, count: int) -> None:
+def fill_sqlite(path: Path, of: Iterable[ChannelRow]) -> None:
     marks = ", ".join("?" * (len(HEAD) + len(COLUMNS)))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = OFF")  # Only here: nobody misses what a crash would lose.
         connection.execute("PRAGMA cache_size = -400000")
         connection.execute("BEGIN")
-        for n, (one, columns) in enumerate(heads(count), 1):
+        for n, (one, columns) in enumerate(heads(of), 1):
             connection.execute(
                 "INSERT INTO turnline_names (channel, id, mark) VALUES (?, ?, ?)", (n, one.channel_id, n)
             )
@@ -138,10 +158,10 @@ def fill_postgres(url: str, count: int) -> None:
         with connection.cursor().copy(
             f"COPY turnline_heads ({', '.join((*HEAD, *COLUMNS))}) FROM STDIN"
         ) as copy:
-            for one, columns in heads(count):
+            for one, columns in heads(rows(count)):
                 copy.write_row((one.channel_id, *columns))
         with connection.cursor().copy("COPY turnline_tags FROM STDIN") as copy:
-            for one, columns in heads(count):
+            for one, columns in heads(rows(count)):
                 for tag in tags_of(one):
                     copy.write_row((tag, columns[4], one.channel_id))
     with psycopg.connect(url, autocommit=True) as connection:
@@ -152,7 +172,7 @@ def fill_postgres(url: str, count: int) -> None:
 async def sqlite_logs(folder: Path, *counts: int) -> AsyncIterator[list[Log]]:
     logs = [SqliteLog(folder / f"{count}.db") for count in counts]
     for log, count in zip(logs, counts, strict=True):
-        fill_sqlite(log.path, count)
+        fill_sqlite(log.path, rows(count))
     yield [*logs]
     for log in logs:
         await log.close()
@@ -176,17 +196,25 @@ async def postgres_logs(*counts: int) -> AsyncIterator[list[Log]]:
 
 async def seconds(log: Log, where: ChannelFilter, after: ChannelRow | None) -> tuple[float, int]:
     begun = time.perf_counter()
-    found = await log.rows(where, after=after, limit=PAGE)
-    return time.perf_counter() - begun, len(found)
+    page = await read_page(log, where, after=token_of(after) if after else "", limit=PAGE)
+    return time.perf_counter() - begun, len(page.rows)
 
 
-async def compare(name: str, logs: list[Log], counts: tuple[int, int]) -> bool:
+async def compare_all(name: str, logs: list[Log], counts: tuple[int, int, int]) -> bool:
+    """Compare the pages that an index orders, then those that look at a bounded number of rows."""
+    few, some, many = counts
+    ordered = await compare(name, [logs[0], logs[2]], (few, many), (pages(few), pages(many)))
+    bounded = await compare(name, [logs[1], logs[2]], (some, many), (bounded_pages(), bounded_pages()))
+    return ordered and bounded
+
+
+async def compare(name: str, logs: list[Log], counts: tuple[int, int], asked_of: tuple[Pages, Pages]) -> bool:
     """Print each page of both logs; return whether all are within the limit."""
     print(
         f"\n{name}: a page of {PAGE}, in microseconds\n{'':24}{counts[0]:>12,}{counts[1]:>12,}   ratio  rows"
     )
     is_good = True
-    small, large = (pages(count) for count in counts)
+    small, large = asked_of
     for page in small:
         best, sizes = [float("inf")] * 2, [0, 0]
         for _ in range(ROUNDS):
@@ -247,13 +275,13 @@ async def main(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         folder = Path(name)
         await asyncio.to_thread(append_costs, folder)
-        counts = SMALL, arguments.channels
+        counts = SMALL, MIDDLE, arguments.channels
         async with sqlite_logs(folder, *counts) as logs:
-            is_good = await compare("SQLite", logs, counts) and is_good
+            is_good = await compare_all("SQLite", logs, counts) and is_good
     if arguments.postgres:
-        counts = SMALL, arguments.postgres
+        counts = SMALL, MIDDLE, arguments.postgres
         async with postgres_logs(*counts) as logs:
-            is_good = await compare("PostgreSQL", logs, counts) and is_good
+            is_good = await compare_all("PostgreSQL", logs, counts) and is_good
     return 0 if is_good else 1
 
 
@@ -261,7 +289,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Pages of a log with many channels, against one with few.")
     parser.add_argument("--channels", type=int, default=1_000_000, metavar="N", help="channels on SQLite")
     parser.add_argument(
-        "--postgres", type=int, default=200_000, metavar="N", help="on PostgreSQL; 0: leave out"
+        "--postgres", type=int, default=1_000_000, metavar="N", help="on PostgreSQL; 0: leave out"
     )
     parser.add_argument("--folder", help="where the logs are made; the system's temporary folder")
     sys.exit(asyncio.run(main(parser.parse_args())))

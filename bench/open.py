@@ -60,16 +60,16 @@ FROM numbers
 """
 
 
-async def write_first(log: Log) -> list[Envelope]:
-    """Hold one conversation of `LINES` lines, leave it open, and return its lines."""
+async def write_first(log: Log, count: int = LINES) -> list[Envelope]:
+    """Hold one conversation of `count` lines, leave it open, and return its lines."""
     hub = await Hub.open(log, ttl_sweep_interval=0)
     client = HubClient(LocalLink(hub))
     people = [await client.register_human(Passport(name=name, kind="human")) for name in PEOPLE]
-    graph = round_robin(list(PEOPLE), max_turns=10 * LINES).to_dict()
+    graph = round_robin(list(PEOPLE), max_turns=10 * count).to_dict()
     channel = await people[0].open("workflow", ["bob"], {"graph": graph}, channel_id=FIRST)
     speaking = [channel, people[1].channel(FIRST)]
     turn = 0
-    while (await hub.state(FIRST)).seq < LINES:
+    while (await hub.state(FIRST)).seq < count:
         await speaking[turn % 2].send(f"This is turn {turn}. " * 10)
         turn += 1
     lines = await hub.read_wal(FIRST)

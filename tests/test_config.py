@@ -186,17 +186,6 @@ async def test_a_text_finds_a_compatible_server_by_openais_variables(monkeypatch
     assert reply.text == "hi"
 
 
-async def test_gemini_is_asked_once_too() -> None:
-    """Its wire format is not ours to serve; that the failure is mapped shows that the rest is in place."""
-    with ModelServer() as server:
-        model = GeminiConfig("gemini-2.5-flash", api_key=KEY, base_url=server.url).create()
-        with pytest.raises(ModelError) as failed:
-            await model.reply(ASKED)
-
-    assert (failed.value.status, failed.value.transient) == (404, False)
-    assert KEY not in str(failed.value)
-
-
 # Packages
 
 

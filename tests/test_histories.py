@@ -6,6 +6,8 @@ histories again in the same commit (`tests/histories/record.py`). After the firs
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -14,9 +16,25 @@ import pytest
 
 from tests.cli.projects import call
 from tests.flow.stage import stage
-from tests.histories.record import FOLDER, REFUND_FLOW, SCENES, look_up, played, read_states
+from tests.histories.record import (
+    FILES,
+    FOLDER,
+    REFUND_FLOW,
+    SCENES,
+    WITH_WAL,
+    clerk,
+    look_up,
+    open_file,
+    played,
+    read_states,
+)
+from tests.hub.scenes import house
+from tests.waits import WAITS, help_out, join
+from turnline.agent.messages import ToolMessage
 from turnline.core.envelope import JsonObject
+from turnline.core.state import LEASE_SECONDS
 from turnline.log.sqlite import SqliteLog
+from turnline.testing import ScriptedModel
 
 HISTORIES = sorted(one for one in FOLDER.glob("*.jsonl") if not one.name.endswith(".states.jsonl"))
 
@@ -109,3 +127,70 @@ async def test_lines_are_written_today_in_the_recorded_format(history: Path) -> 
 
     now = [msgspec.json.decode(one) for one in states.splitlines()]
     assert format_of(now) == format_of(recorded(history))
+
+
+# --- the files of SQLite logs, as a killed process leaves them (Y12) ---
+
+
+@pytest.fixture
+def copied(name: str, tmp_path: Path) -> Path:
+    """Copy the files of a recorded log."""
+    path = tmp_path / "log.db"
+    for suffix in ("", "-wal"):
+        if (kept := FOLDER / f"{name}.db{suffix}").exists():
+            shutil.copyfile(kept, f"{path}{suffix}")
+    return path
+
+
+async def is_good(path: Path) -> bool:
+    done = await asyncio.to_thread(call, "log", "verify", f"sqlite:///{path}")
+    return (done.code, done.out.strip().endswith(": good.")) == (0, True)
+
+
+def test_each_file_has_a_recording() -> None:
+    assert {one.stem for one in FOLDER.glob("*.db")} == set(FILES)
+    assert {one.stem for one in FOLDER.glob("*.db-wal")} == WITH_WAL
+
+
+@pytest.mark.parametrize("name", sorted(FILES.keys() & WAITS.keys()))
+async def test_a_recorded_file_with_a_wait_is_verified_and_its_conversation_ends(
+    name: str, copied: Path
+) -> None:
+    assert await is_good(copied)
+    wait, noted = WAITS[name], Counter[str]()
+    async with open_file(copied) as log, house(log) as home:
+        people = await join(home.door, name, lambda channel_id, what: noted.update([what]))
+        channel = people["user"].channel(name)
+        assert not (await channel.state()).is_over
+        while not (await channel.state()).is_over:
+            await help_out(home.hub, people.values())
+            await asyncio.sleep(0)
+        result = await channel.result()
+
+    assert (result.text, result.reason) == (wait.text, wait.reason)
+    assert noted == {
+        what: number for what, number in wait.done.items() if what != "ada 0"
+    }  # That was before.
+    assert await is_good(copied)
+
+
+@pytest.mark.parametrize("name", ["turn"])
+async def test_a_recorded_turn_in_flight_resumes_after_its_last_line(copied: Path) -> None:
+    assert await is_good(copied)
+    agent = clerk(model := ScriptedModel("Filed."))
+    async with open_file(copied) as log, house(log, people=["user"]) as home:
+        assert await log.load_snapshot("turn") is not None
+        channel = home.people["user"].channel("turn")
+        before = await channel.state()
+        assert before.claim is not None
+        await home.door.register(agent, attach_plugin=False)
+        await home.pass_time(LEASE_SECONDS + 1)  # The lease of the killed worker ends.
+        while (state := await channel.state()).expected_next_speaker != home.people["user"].agent_id:
+            await home.hub.wait_beyond("turn", state.seq)
+        await channel.send("Thank you.")
+        result = await channel.result()
+
+    assert (result.reason, result.context_vars["desk"]) == ("sequence_complete", "billing")
+    [request] = model.requests
+    assert [one.text for one in request.messages if isinstance(one, ToolMessage)] == ["filed"]
+    assert await is_good(copied)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src" / "turnline").rglob("*.py"))
 MOST_LINES = 700
 MOST_LINES_OF_A_FUNCTION = 80
-MOST_LINES_OF_THE_RULES = 13_700
+MOST_LINES_OF_THE_RULES = 14_100
 NAMELESS = {"utils", "helpers", "manager", "common"}
 
 

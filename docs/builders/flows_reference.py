@@ -101,6 +101,11 @@ def _kind(kind: str, parts: dict[str, Schema]) -> str:
 
 
 _ONCE: Final = """\
+#### @node(pure=True)
+
+A pure function only computes: its answer depends on `ctx` alone, and it changes nothing elsewhere. It gets neither `_db` nor `_session` nor `_once`
+(`NodeNotPure`). In a flow with `durability: end` pure steps are recorded together, and a crash repeats them; `router` and `response` count as pure.
+
 #### ctx["_once"]
 
 A step that is killed is performed again from its start. `_once` protects what must not happen again: it runs a function,

@@ -86,6 +86,19 @@ _SETTABLE: Final = (
         "all context variables of one channel or run",
     ),
     (
+        "`limits.file_bytes_per_user`",
+        "in turnline.yaml, or when a hub is opened",
+        "{log/blobs.py MAX_USER_BYTES}",
+        "all files that one user of a server has uploaded",
+    ),
+    ("`file_bytes`", "when a hub is opened", "{log/blobs.py MAX_FILE_BYTES}", "one file"),
+    (
+        "`tree_bytes`",
+        "when a hub is opened",
+        "{log/blobs.py MAX_TREE_BYTES}",
+        "all files of one tree of channels",
+    ),
+    (
         "`limits.open_channels_per_user`",
         "in turnline.yaml, or when a hub is opened",
         "{core/governance.py OPEN_CHANNELS_PER_USER}",

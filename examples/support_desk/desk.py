@@ -65,7 +65,7 @@ async def tell_conversation(runtime: Runtime, run_id: str) -> None:
     """Print what the agents said on the channel below the run."""
     for channel in await runtime.hub.list_channels():
         if channel.parent_id == run_id:
-            names = {one.agent_id: one.name for one in channel.participants}
+            names = {one: runtime.hub.participant(one).name for one in channel.participants}
             for line in await runtime.hub.read_wal(channel.channel_id):
                 if line.event_type == EV_PACKET:
                     print(f"{names[line.sender_id]}: {line.event_data['body']}", flush=True)

@@ -157,7 +157,10 @@ def _run(call: _Call) -> None:
 
 
 def call_in(loop: AbstractEventLoop, function: Callable[[*Ts], object], *args: *Ts) -> None:
-    """Call `function` in `loop`, from any thread. Nobody waits in a loop that has been closed."""
+    """Call `function` in `loop`, from any thread: at once if it is the caller's. Skip a closed loop."""
+    if asyncio._get_running_loop() is loop:
+        function(*args)
+        return
     with suppress(RuntimeError):  # What `call_soon_threadsafe` raises for a closed loop.
         loop.call_soon_threadsafe(function, *args)
 

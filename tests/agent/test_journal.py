@@ -31,4 +31,4 @@ def test_of_a_new_round_nothing_is_recorded() -> None:
 
 
 async def test_outside_of_a_channel_nothing_is_written() -> None:
-    assert await Unwritten().record(FIRST) is None  # type: ignore[func-returns-value]
+    assert await Unwritten().record(FIRST) == ()

@@ -48,10 +48,11 @@ class Scene:
             **given,
         )
 
-    async def record(self, entry: Entry, files: object = ()) -> None:
+    async def record(self, entry: Entry, files: object = ()) -> tuple[()]:
         await asyncio.sleep(0)
         self.happened.append("reply" if isinstance(entry, ModelReply) else f"answer {entry.text}")
         self.written.append(entry)
+        return ()
 
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -105,7 +106,7 @@ async def test_t2_what_cannot_be_written_down_stops_the_round() -> None:
     scene = with_step(call("step", n=1), "done")
 
     class Full:
-        async def record(self, entry: Entry, files: object = ()) -> None:
+        async def record(self, entry: Entry, files: object = ()) -> tuple[()]:
             raise OSError("no space left")
 
     performer = Performer(

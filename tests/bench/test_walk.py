@@ -11,7 +11,7 @@ import walk
 POST_ROOM_CHANGES = 40
 POST_FILES = 30
 AGENT_FILES = 70
-FLOW_FILES = 79
+FLOW_FILES = 82
 REMOTE_FILES = 83
 AGENT_STATES = 6
 
@@ -54,6 +54,10 @@ async def test_a_turn_a_run_and_a_remote_turn_touch_few_files() -> None:
 
 async def test_a_run_of_two_steps_costs_three_appends() -> None:
     assert (await walk.walk_flow()).counts["appends"] == 3
+
+
+async def test_a_run_of_two_pure_steps_that_is_recorded_at_its_end_costs_one_append() -> None:
+    assert (await walk.walk_flow(durability="end")).counts["appends"] == 1
 
 
 async def test_a_remote_turn_with_one_tool_makes_four_round_trips() -> None:

@@ -381,4 +381,4 @@ def test_y3_a_log_that_was_not_used_for_long_is_pruned_by_date_only(tmp_path: Pa
 
     assert ("pruned 0 channels" in found.out, "give a date" in found.err) == (True, True)
     found = call("log", "prune", str(path), "--closed-before", "2021-01-01", "--yes")
-    assert "pruned 1 channels" in found.out
+    assert "pruned 1 channel of 1 tree" in found.out

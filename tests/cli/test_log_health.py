@@ -15,6 +15,7 @@ import pytest
 from turnline.errors import BadKey, MissingExtra
 from turnline.log.sqlite import SqliteLog
 from turnline.testing import damage_sqlite
+from turnline.testing.blob_contract import file_data, write
 from turnline.testing.lines import line
 
 from ..log.test_verify import spoken
@@ -43,6 +44,31 @@ def forget(path: Path, name: str) -> None:
             connection.execute(f"DELETE FROM turnline_{table} WHERE channel = {number}")
 
 
+def test_y6_verify_names_the_line_and_the_file_that_is_bad(tmp_path: Path) -> None:
+    path = tmp_path / "files.db"
+    asyncio.run(send_files(path))
+    good = call("log", "verify", str(path))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM turnline_chunks WHERE blob = 2")
+
+    bad, as_json = call("log", "verify", str(path)), call("log", "verify", str(path), "--json")
+
+    assert (good.code, bad.code, as_json.code) == (0, 1, 1)
+    assert "1 channel, 4 records, 2 files" in good.out
+    assert "channel 'a', seq 4, file 1: found chunk 0 of a file is missing or damaged; expected" in bad.out
+    assert "0 bad channels, 1 bad file. Restore them from a backup." in bad.out
+    assert "repair" not in bad.out, "a repair brings no file back"
+    assert [(one["seq"], one["file"]) for one in json.loads(as_json.out)["bad_files"]] == [(4, 1)]
+
+
+async def send_files(path: Path) -> None:
+    log = SqliteLog(path, durability="process")
+    for number, content in enumerate((b"one", b"two")):
+        await write(log, "a", content, blob_id=f"b{number}")
+    await log.append("a", [*spoken("a", 3), line("a", 4, data=file_data(b"one", b"two"))], after=0)
+    await log.close()
+
+
 def test_a_seal_is_one_line_that_verify_takes(log: Path) -> None:
     sealed = call("log", "seal", str(log))
     good = call("log", "verify", str(log), "--seal", sealed.out.strip())
@@ -52,6 +78,7 @@ def test_a_seal_is_one_line_that_verify_takes(log: Path) -> None:
     assert sealed.out.startswith("turnline-seal:1:")
     assert sealed.out.count("\n") == 1
     assert good.code == 0
+    assert "(1 seal on the log)" in good.out
     assert bad.code == 1
     assert "channel 'b', seq 1: found the channel is gone; expected 3 lines" in bad.out
 
@@ -136,7 +163,7 @@ def test_a_repair_says_what_it_does_and_does_it_with_yes(log: Path) -> None:
     assert "Nothing was written" in planned.err
     assert planned.out == done.out
     assert "_audit: line 1: its checksum does not match its bytes" in done.out
-    assert "1 lines kept, 0 from the archive, line 1 lost" in done.out
+    assert "1 line kept, 0 from the archive, line 1 lost" in done.out
 
 
 def test_an_archive_gives_back_what_was_lost(log: Path, tmp_path: Path) -> None:
@@ -146,5 +173,22 @@ def test_an_archive_gives_back_what_was_lost(log: Path, tmp_path: Path) -> None:
 
     done = call("log", "repair", str(log), "--archive", str(archive), "--yes")
 
-    assert "1 lines kept, 1 from the archive, none lost" in done.out
+    assert "1 line kept, 1 from the archive, none lost" in done.out
+    assert call("log", "verify", str(log)).code == 0
+
+
+def test_a_damaged_conversation_is_named_and_stays(log: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "backup.jsonl"
+    call("log", "export", str(log), "-o", str(archive))
+    damage_sqlite(log, "a", 2)
+    before = log.read_bytes()
+
+    left = call("log", "repair", str(log), "--yes")
+    after = log.read_bytes()
+    healed = call("log", "repair", str(log), "--archive", str(archive), "--yes")
+
+    assert "channel 'a' stays damaged from line 2 on" in left.out
+    assert "A hub refuses these channels and serves all others" in left.out
+    assert (left.code, before) == (0, after)
+    assert "from the archive, none lost" in healed.out
     assert call("log", "verify", str(log)).code == 0

@@ -438,3 +438,48 @@ def test_a_run_that_is_stuck_is_told_with_the_command_that_retries_it() -> None:
     command = second.partition("retry with ")[2].split()
     assert command[:4] == ["turnline", "runs", "retry", "r1"]
     assert turnline(*command[1:], cwd=Path()).code == 0
+
+
+FILED = """
+trigger:
+  path: /filed
+  input: {plan: {type: file, required: true, max: 20}, pages: {type: array, items: file}}
+steps: [{id: count, runner: count}]
+"""
+COUNT = """
+from turnline.flow.node import node
+
+@node("count")
+def count(ctx):
+    files = [ctx["plan"], *ctx.get("pages", [])]
+    return {"sizes": [len(ctx["_read_file"](one).read()) for one in files]}
+"""
+
+
+def test_a_field_that_is_a_file_takes_a_path() -> None:
+    project(Path(), workflows__it_yaml=FILED, nodes__it_py=COUNT)
+    for name, size in (("plan.pdf", 12), ("1.png", 3), ("2.png", 4), ("large.pdf", 21)):
+        Path(name).write_bytes(b"x" * size)
+    done = run("-i", "plan=plan.pdf", "-i", 'pages:=["1.png", "2.png"]', "--json")
+    one = run("-i", "plan=plan.pdf", "-i", "pages=1.png", "--json")
+    large = run("-i", "plan=large.pdf")
+    absent = run("-i", "plan=other.pdf")
+    missing = run()
+
+    told = json.loads(done.out)["data"]
+    assert told["sizes"] == [12, 3, 4]
+    assert (told["plan"]["name"], told["plan"]["media_type"]) == ("plan.pdf", "application/pdf")
+    assert json.loads(one.out)["data"]["sizes"] == [12, 3]
+    assert (large.code, "plan: expected at most 20 bytes" in large.err) == (1, True)
+    assert (absent.code, "'other.pdf' cannot be read for 'plan'" in absent.err) == (2, True)
+    assert (missing.code, "plan: it is missing; expected a file" in missing.err) == (1, True)
+
+
+def test_a_recorded_run_whose_nodes_read_no_bytes_of_its_file_is_a_test() -> None:
+    node = COUNT.partition("    files =")[0] + '    return {"size": ctx["plan"]["size"]}\n'
+    project(Path(), workflows__it_yaml=FILED, nodes__it_py=node)
+    Path("plan.pdf").write_bytes(b"plan")
+    Path("tests").mkdir()
+    assert run("-i", "plan=plan.pdf", "--record", "tests/one.fixture.json").code == 0
+
+    assert call("test", ".").out.splitlines()[-1] == "1 passed."

@@ -194,6 +194,28 @@ def test_runs_are_cancelled_one_by_one_and_the_exit_code_says_if_one_was_not(fol
     assert of("show", asking)["error"]["type"] == "cancelled"
 
 
+def test_a_bulk_cancel_lists_first_and_cancels_what_the_filters_leave(folder: Path) -> None:
+    (folder / "workflows" / "asks.yaml").write_text(ASKS)
+    for name in ("r2", "r3"):
+        call("run", "workflows/asks.yaml", "-i", "name=Ann", "--log", ".turnline/log.db", "--run", name)
+    dry = call("runs", "cancel", "--status", "waiting", "--limit", "1", "--json")
+    done = call("runs", "cancel", "--status", "waiting", "--limit", "1", "--yes", "--json")
+    rest = call("runs", "cancel", "--status", "waiting", "--yes", "--json")
+
+    assert (dry.code, [one["run_id"] for one in json.loads(dry.out)["runs"]]) == (0, ["r3"])
+    assert "nothing was cancelled; with --yes 1 run would be." in dry.err
+    assert json.loads(done.out) == [{"id": "r3", "result": "cancelled"}]
+    assert json.loads(rest.out) == [{"id": "r2", "result": "cancelled"}]
+
+
+@pytest.mark.parametrize("options", [[], ["r1", "--status", "waiting"], ["--flow", "main"], ["r1", "--yes"]])
+def test_a_cancel_is_of_named_runs_or_of_a_list(folder: Path, options: list[str]) -> None:
+    done = call("runs", "cancel", *options)
+
+    assert done.code == 2
+    assert "Give IDs, or --status with filters." in done.err
+
+
 def test_a_bulk_retry_lists_first_and_then_retries_each_once(folder: Path) -> None:
     call("run", "workflows/main.yaml", "-i", "name=Bob", "--log", ".turnline/log.db", "--run", "r2")
     dry = call("runs", "retry", "--status", "failed", "--flow", "main", "--json")

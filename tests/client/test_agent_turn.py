@@ -14,7 +14,6 @@ from turnline.agent.context import Context
 from turnline.agent.inject import Variable
 from turnline.agent.messages import Message, ModelReply, Usage
 from turnline.agent.tool_result import ToolResult
-from turnline.client.agent_turn import spoken
 from turnline.client.channel import Channel, set_context
 from turnline.client.injection import ChannelInject, ChannelStateInject
 from turnline.core import views
@@ -31,6 +30,7 @@ from turnline.core.transitions import (
 from turnline.errors import ModelError
 from turnline.log.memory import MemoryLog
 from turnline.testing import ScriptedModel, call
+from turnline.turns.views import spoken
 
 DOWN = ModelError("m", because="the key is wrong", transient=False)
 BUSY = ModelError("m", because="it is overloaded", transient=True)
@@ -325,7 +325,7 @@ async def test_w4_stay_asks_the_same_agent_again_and_tells_it_so() -> None:
 def test_w10_a_note_about_the_channel_has_no_name() -> None:
     note = views.Message("note", "", "Earlier, not shown: 1 messages by bob (1).")
 
-    assert [getattr(one, "name", "me") for one in spoken([note], [[]])] == [""]
+    assert [getattr(one, "name", "me") for one in spoken([note])] == [""]
 
 
 async def test_c6_the_prompt_shows_context_variables_as_they_are_at_each_turn() -> None:

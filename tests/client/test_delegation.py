@@ -14,7 +14,7 @@ from tests.hub.scenes import House, closed, house, quiet, refused, until
 from turnline.client.channel import Channel
 from turnline.client.delegation import ANSWER_SECONDS, derived_id
 from turnline.client.turn import Turn
-from turnline.core.channel import ID_PATTERN, MAX_DEPTH, ChannelMetadata
+from turnline.core.channel import ID_PATTERN, MAX_DEPTH, ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.core.governance import Rule
 from turnline.core.graph import Transition, TransitionGraph
@@ -50,7 +50,7 @@ async def stuck_bob(home: House) -> Channel:
     return channel
 
 
-async def below(home: House, *channels: str) -> list[ChannelMetadata]:
+async def below(home: House, *channels: str) -> list[ChannelRow]:
     """The channels under these, the nearest first."""
     children = [one for one in await home.hub.list_channels() if one.parent_id in channels]
     return children + (await below(home, *(one.channel_id for one in children)) if children else [])
@@ -78,7 +78,7 @@ async def test_t7_it_is_asked_on_a_channel_of_its_own_below_the_turns() -> None:
         [child] = await below(home, channel.channel_id)
 
         assert (child.type, child.parent_id) == ("consulting", channel.channel_id)
-        assert child.close_reason == "consulting_complete"
+        assert child.close_code == "consulting_complete"
         assert (await home.hub.state(child.channel_id)).spec.depth == 1
 
 

@@ -16,7 +16,7 @@ from turnline.agent.context import Context
 from turnline.agent.tool import tool
 from turnline.client.channel import Channel
 from turnline.core import event_types as ev
-from turnline.core.channel import ChannelMetadata
+from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.core.expectations import GRACE_SECONDS
 from turnline.core.graph import Transition, TransitionGraph, sequence
@@ -57,7 +57,7 @@ def payer(name: str, done: DONE, *calls: Any) -> Agent:
     return Agent(name, config=ScriptedModel(says), tools=[pay, order, sure])
 
 
-async def below(home: House, channel_id: str) -> list[ChannelMetadata]:
+async def below(home: House, channel_id: str) -> list[ChannelRow]:
     return [one for one in await home.hub.list_channels() if one.parent_id == channel_id]
 
 
@@ -97,7 +97,7 @@ async def test_a_peer_s_approval_is_asked_on_the_channel_of_the_turn_that_delega
     assert told(model) == ["paid 5" if said == "yes" else "a person declined this call of 'pay'."]
     assert copied.event_data["by"] == user
     assert copied.event_data["above"] == channel.channel_id
-    assert user not in [one.agent_id for one in child.participants]
+    assert user not in child.participants
 
 
 async def test_only_the_asker_sees_the_question_below_and_only_an_asked_person_answers_above() -> None:

@@ -94,6 +94,12 @@ async def test_n1_a_wait_survives_fifty_restarts_and_then_ends(kind: str) -> Non
     assert noted == WAITS[kind].done
 
 
+def engine_tasks() -> list[str]:
+    """Return the tasks of this process that take turns or renew claims."""
+    names = (getattr(one.get_coro(), "__qualname__", "") for one in asyncio.all_tasks())
+    return [name for name in names if name.startswith("Engine.")]
+
+
 async def test_n1_fifty_restarts_write_no_line_on_any_log(open_log: OpenLog) -> None:
     noted = Counter[str]()
 
@@ -109,7 +115,9 @@ async def test_n1_fifty_restarts_write_no_line_on_any_log(open_log: OpenLog) -> 
             await home.hub.wait_beyond("c1", state.seq)
     for _ in range(RESTARTS):
         async with process() as home:
+            await quiet()
             assert (await home.hub.state("c1")).claim is None
+            assert engine_tasks() == []
     async with process() as home:
         assert await help_out(home.hub, home.people.values()) == 1
         await closed(home.handle("user", channel))
@@ -133,6 +141,8 @@ async def test_n1a_days_of_waiting_close_nothing_and_write_nothing(kind: str) ->
             await quiet()
 
         assert {key: one.seq for key, one in (await states(home)).items()} == before
+        assert [one.claim for one in (await states(home)).values() if one.claim is not None] == []
+        assert engine_tasks() == []
         await finish(home, kind)
         assert await closed(channel) == WAITS[kind].reason
     assert noted == WAITS[kind].done
@@ -258,6 +268,74 @@ async def test_n2_a_tool_that_swallows_the_pause_of_its_questions_waits_for_them
         await closed(channel)
 
     assert told(model) == ["yes yes" if swallows == "gather" else "yes"]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("swallows", ["return", "raise"])
+async def test_n2_a_function_of_once_that_swallows_the_pause_of_its_question_runs_again_with_the_answer(
+    swallows: str, depth: int
+) -> None:
+    @tool(restarts=True)
+    async def order(context: Context) -> str:
+        async def choose() -> str:
+            try:
+                return await context.input("Size?")
+            except BaseException:
+                if swallows == "raise":
+                    raise ValueError("none") from None
+                return "none"
+
+        async def choose_below() -> str:
+            try:
+                return str(await context.once("inner", choose))
+            except BaseException:
+                return "none"
+
+        return str(await context.once("outer", choose if depth == 1 else choose_below))
+
+    model = ScriptedModel(call("order"), "done")
+    async with stage(Agent("ada", config=model, tools=[order])) as home:
+        channel = await begun(home)
+        await quiet()
+        assert (await home.hub.state(channel.channel_id)).once_units == 0
+        await help_out(home.hub, home.people.values())
+        await closed(channel)
+        kept = [one for one in await home.wal(channel) if one.event_type == ev.EV_TURN_ONCE]
+
+    assert told(model) == ["yes"]
+    assert [one.event_data["result"] for one in kept] == ["yes"] * depth
+
+
+async def test_n2_a_function_of_once_beside_one_that_waits_is_recorded_and_not_run_again() -> None:
+    runs = Counter[str]()
+
+    @tool(restarts=True)
+    async def order(context: Context) -> str:
+        asked = asyncio.Event()
+
+        async def choose() -> str:
+            asked.set()
+            return await context.input("Size?")
+
+        async def charge() -> str:
+            runs["charged"] += 1
+            await asked.wait()
+            await quiet()  # Until the question beside it waits.
+            return "charged"
+
+        both = context.once("charge", charge), context.once("choose", choose)
+        return " ".join(map(str, await asyncio.gather(*both, return_exceptions=True)))
+
+    model = ScriptedModel(call("order"), "done")
+    async with stage(Agent("ada", config=model, tools=[order])) as home:
+        channel = await begun(home)
+        for _ in range(4):
+            await quiet()
+        await help_out(home.hub, home.people.values())
+        await closed(channel)
+
+    assert told(model) == ["charged yes"]
+    assert runs["charged"] == 1
 
 
 async def test_a_turn_that_only_pauses_fails_with_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -488,6 +488,12 @@ def waiting() -> Scene[WorkflowState]:
     return scene
 
 
+def test_the_hub_asks_no_group_that_the_waiting_step_does_not_name() -> None:
+    scene = waiting()
+
+    scene.refusal(relayed(scene, group="ops", about={}), BadDraft)
+
+
 def test_the_hub_asks_for_a_turn_that_waits_for_its_children_and_the_turn_goes_on_waiting() -> None:
     scene = waiting()
 

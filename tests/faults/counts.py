@@ -55,6 +55,9 @@ RACES_OF_THE_TWIN: Final = 50
 DRAINS: Final = 10 * SOAK
 DRAINS_OF_THE_TWIN: Final = 1
 
+FILE_KILLS: Final = SOAK
+"""At each point between a file and its line, on each log."""
+
 POSTGRES_STOPS: Final = 5 * SOAK
 POSTGRES_CUTS: Final = 100 * SOAK
 """Backends terminated; and as many connections cut behind the commit."""
@@ -74,6 +77,8 @@ SMALL_DISKS: Final = SOAK
 FILLED: Final = 5
 """So often each of them."""
 POWER_CUTS: Final = 500 * SOAK
+POWER_CUTS_OF_THE_LOOP: Final = 150 * SOAK
+"""While the event loop commits."""
 POWER_CUTS_AFTER_A_LOST_SYNC: Final = 10 * SOAK
 """For each of the syncs."""
 POWER_CUTS_OF_A_TWIN: Final = 100

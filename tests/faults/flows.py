@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,11 +28,15 @@ EVERYTHING = frozenset({"runs:start:*", "runs:read", "runs:write", "tasks:read",
 
 
 class DeadlyLog(SqliteLog):
-    """Kills its process when the n-th line of a run is on it, or with `before` when it would be next."""
+    """Kills its process when the n-th line of a run is on it, or with `before` when it would be next.
+
+    One that kills nobody notes how many lines each append has.
+    """
 
     def __init__(self, path: Path, *, kill_at: int, before: bool) -> None:
         super().__init__(path)
         self._left = kill_at or -1
+        self._ends = path.with_name("ends")
         self._before = before
 
     async def append(
@@ -62,21 +67,36 @@ class DeadlyLog(SqliteLog):
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _done(self, channel_id: str, envelopes: Sequence[Envelope]) -> None:
-        if channel_id.startswith("_") or self._left < 0:
+        if channel_id.startswith("_"):
+            return
+        if self._left < 0:
+            with self._ends.open("a") as ends:
+                ends.write(f"{len(envelopes)}\n")
             return
         self._left -= len(envelopes)
         if self._left <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def serve(folder: str, port: Any, kill_at: int, before: bool, torn: bool) -> None:
+def serve(folder: str, port: Any, durability: str, *, kill_at: int, before: bool, torn: bool) -> None:
     """Serve the project from `folder`; send the port when it can be called. `torn` is the twin's fault."""
     os.environ["ORDERS_FOLDER"] = folder
-    asyncio.run(_serve(Path(folder), port, kill_at=kill_at, before=before, torn=torn))
+    asyncio.run(_serve(Path(folder), port, durability, kill_at=kill_at, before=before, torn=torn))
 
 
-async def _serve(folder: Path, port: Any, *, kill_at: int, before: bool, torn: bool) -> None:
-    runtime = runtime_of(load_project(PROJECT), log_address=f"sqlite:///{folder / 'log.db'}")
+def _project_in(folder: Path, durability: str) -> Path:
+    """Return a copy of the project whose flow has this durability."""
+    copy = folder / "project"
+    if not copy.exists():
+        shutil.copytree(PROJECT, copy)
+        document = copy / "workflows" / "orders.yaml"
+        document.write_text(document.read_text().replace("durability: step", f"durability: {durability}"))
+    return copy
+
+
+async def _serve(folder: Path, port: Any, durability: str, *, kill_at: int, before: bool, torn: bool) -> None:
+    project = load_project(_project_in(folder, durability))
+    runtime = runtime_of(project, log_address=f"sqlite:///{folder / 'log.db'}")
     deadly = DeadlyLog(folder / "log.db", kill_at=kill_at, before=before)
     ready = _with_log(runtime, deadly)
     settings = ServerSettings()

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import math
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Final, NoReturn
+from typing import Final, Literal, NoReturn
 
 import msgspec
 from msgspec import Struct
@@ -31,7 +33,7 @@ from turnline.core.adapters import built_in
 from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
 from turnline.errors import LogConflict, LogError, LogUnavailable
-from turnline.log import sqlite
+from turnline.log import sqlite, sqlite_writer
 from turnline.log.records import open_records
 from turnline.log.sqlite import SqliteLog
 from turnline.log.sqlite_file import Durability, LogFile
@@ -42,6 +44,8 @@ CHANNELS: Final = ("_a", "_b")
 """Of the kind that nobody folds: `verify` looks at the rest."""
 GATE: Final = 0
 VOICE: Final = 1
+WRITER: Final = "writer"
+"""Said before the id of the thread that commits, or that tidies up for the loop."""
 TIDY_PAGES: Final = 24
 LARGEST: Final = 9_000
 MAX_LINES_AN_APPEND: Final = 3
@@ -79,9 +83,12 @@ class StubbornLog(SqliteLog):
 
 
 class TidyFile(LogFile):
-    @property
-    def prepare(self) -> tuple[str, ...]:
-        return (*super().prepare, f"PRAGMA wal_autocheckpoint = {TIDY_PAGES}")
+    checkpoint_pages = TIDY_PAGES
+
+
+Commits = Literal["loop", "thread"]
+LOOP_SECONDS: Final = {"loop": math.inf, "thread": 0.0, "measured": sqlite_writer.LOOP_SECONDS}
+"""Who commits, whatever strace does to the time of a sync -> the setting of the log."""
 
 
 LOGS: Final[dict[str, type[SqliteLog]]] = {
@@ -99,6 +106,7 @@ class Orders(Struct, frozen=True, kw_only=True):
     seed: int
     kind: str = "honest"
     durability: Durability = "power"
+    commits: Commits | Literal["measured"] = "thread"
     sessions: int = 1
     appends: int = 2
     """In each session, on each channel."""
@@ -138,13 +146,18 @@ class Scribe:
         say("done")
 
     async def _open(self) -> SqliteLog:
-        kind = LOGS[self._orders.kind]
-        for _ in range(ATTEMPTS - 1):
+        kind, seconds = LOGS[self._orders.kind], LOOP_SECONDS[self._orders.commits]
+        for attempt in range(1, ATTEMPTS + 1):
             try:
-                return kind(self._orders.path, durability=self._orders.durability)
+                log = kind(self._orders.path, durability=self._orders.durability, loop_seconds=seconds)
+                break
             except LogUnavailable:
+                if attempt == ATTEMPTS:
+                    raise
                 say("refused")
-        return kind(self._orders.path, durability=self._orders.durability)
+        [thread] = (one for one in threading.enumerate() if one.name == "turnline-log-writer")
+        say(f"{WRITER} {thread.native_id}")
+        return log
 
     async def _write(self, log: SqliteLog, channel_id: str) -> None:
         for _ in range(self._orders.appends):

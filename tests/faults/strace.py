@@ -1,7 +1,7 @@
 """strace, attached to a scribe: what it asks of the kernel is written down, and can be made to fail.
 
-strace counts for each thread and each kind of call by itself (`when=N`), so a call is named by
-its kind and its number, and one thread at a time may make calls of those kinds.
+strace counts for each thread and each kind of call by itself (`when=N`), so a call is named by its thread,
+its kind and its number. Two threads of a log change its files: the loop's, and the writer's own.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, Literal, NamedTuple, TextIO
 
 from msgspec import Struct
 
@@ -28,19 +29,38 @@ PATIENCE_SECONDS: Final = 60
 _ATTACHED: Final = b"attached"
 
 
+Thread = Literal["loop", "writer"]
+
+
+class Call(NamedTuple):
+    """A call, and its number among those of its kind that its thread makes."""
+
+    thread: Thread
+    name: str
+    number: int
+
+
 class Trace(Struct, frozen=True):
     """What is written down of a scribe, and where: all that follows on some of its gates."""
 
     out: Path
     options: Sequence[str]
     gates: range
+    thread: Thread | None = None
+    """None: all of them."""
 
 
 class Told(Struct, frozen=True, kw_only=True):
     """What became of a scribe."""
 
+    pid: int
     said: list[str]
     killed: bool
+
+    @property
+    def writer(self) -> int:
+        """The id of the writer's thread, in the last session; 0: it has not begun."""
+        return writer_in(self.said)
 
     @property
     def wrong(self) -> list[str]:
@@ -67,7 +87,7 @@ def run(orders: Orders, trace: Trace | None = None) -> Told:
     tracer: subprocess.Popen[bytes] | None = None
     for gate in itertools.count():
         if (waits := heard[-1:] == ["waits"]) and trace is not None and gate in trace.gates:
-            tracer = tracer or _attach(pid, trace)
+            tracer = tracer or _attach(pid, writer_in(said), trace)
         elif tracer is not None:
             _detach(tracer, lives=waits)
             tracer = None
@@ -79,7 +99,7 @@ def run(orders: Orders, trace: Trace | None = None) -> Told:
     voice.close()
     os.close(pipes.gate)
     _, status = os.waitpid(pid, 0)
-    return Told(said=said, killed=os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL)
+    return Told(pid=pid, said=said, killed=os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL)
 
 
 def _hear(voice: TextIO) -> list[str]:
@@ -90,9 +110,16 @@ def _hear(voice: TextIO) -> list[str]:
     return said
 
 
-def _attach(pid: int, trace: Trace) -> subprocess.Popen[bytes]:
-    """Trace a process and its threads; return when that has begun."""
-    command = ["strace", "-f", "-p", str(pid), "-o", str(trace.out), *trace.options]
+def writer_in(said: Sequence[str]) -> int:
+    """Return the id of the writer's thread that a scribe has named last; 0: none."""
+    named = [text for text in said if text.startswith(scribe.WRITER)]
+    return int(named[-1].split()[1]) if named else 0
+
+
+def _attach(pid: int, writer: int, trace: Trace) -> subprocess.Popen[bytes]:
+    """Trace a process, or one of its threads; return when that has begun."""
+    threads = {None: ["-f", "-p", str(pid)], "loop": ["-p", str(pid)], "writer": ["-p", str(writer)]}
+    command = ["strace", *threads[trace.thread], "-o", str(trace.out), *trace.options]
     strace = subprocess.Popen(command, stderr=subprocess.PIPE)
     assert strace.stderr is not None
     said = b""
@@ -120,17 +147,17 @@ def files(path: Path) -> list[str]:
     return folder + [option for end in SIDE_FILES for option in ("-P", f"{path}{end}")]
 
 
-def calls(out: Path) -> list[tuple[str, int]]:
-    """Return the calls that were traced, each with its number among its kind."""
-    found: list[tuple[str, int]] = []
-    threads = set()
-    numbers: dict[str, int] = {}
+def calls(out: Path, told: Told) -> list[Call]:
+    """Return the calls that were traced in all threads of a scribe."""
+    threads: dict[str, Thread] = {str(told.pid): "loop", str(told.writer): "writer"}
+    found: list[Call] = []
+    numbers: Counter[tuple[Thread, str]] = Counter()
     for text in out.read_text().splitlines():
         thread, _, rest = text.partition(" ")
         name = rest.strip().partition("(")[0]
         if name in WRITES:
-            threads.add(thread)
-            numbers[name] = numbers.get(name, 0) + 1
-            found.append((name, numbers[name]))
-    assert len(threads) <= 1, f"{threads} write at once; a call cannot be named by its number"
+            assert thread in threads, f"{thread} writes; expected one of {threads}"
+            key = threads[thread], name
+            numbers[key] += 1
+            found.append(Call(*key, numbers[key]))
     return found

@@ -2,7 +2,8 @@
 
 An agent with a tool, a person inside a for_each, a retry, rows in two tables: after a
 restart the run ends as it ends when nobody is killed, every row is written once, and no
-model reply and no tool result that was recorded is asked for again.
+model reply and no tool result that was recorded is asked for again. With `durability: end` it is killed after
+each append.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
@@ -45,13 +47,18 @@ class Found:
     ledger: Counter[str]
     orders: list[tuple[str, str]]
     notes: list[str]
+    ends: list[int]
+    """After how many lines an append ended."""
 
 
 @contextmanager
-def server(folder: Path, *, kill_at: int = 0, before: bool = False, torn: bool = False) -> Iterator[int]:
+def server(
+    folder: Path, durability: str, *, kill_at: int = 0, before: bool = False, torn: bool = False
+) -> Iterator[int]:
     """A server that is dead at the latest when this is left; gives its port."""
     ours, theirs = _processes.Pipe()
-    child = _processes.Process(target=serve, args=(str(folder), theirs, kill_at, before, torn), daemon=True)
+    place, kill = (str(folder), theirs, durability), {"kill_at": kill_at, "before": before, "torn": torn}
+    child = _processes.Process(target=serve, args=place, kwargs=kill, daemon=True)
     child.start()
     theirs.close()
     try:
@@ -96,7 +103,7 @@ def drive(port: int) -> dict[str, Any] | None:
 
 
 def look(folder: Path) -> Found:
-    ledger = folder / "ledger"
+    ledger, ends = folder / "ledger", folder / "ends"
     lines = asyncio.run(_lines(folder))
     with sqlite3.connect(folder / "log.db") as database:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -111,6 +118,7 @@ def look(folder: Path) -> Found:
                 for row in database.execute(f'SELECT customer, state FROM "{name}"')
             ],
             notes=[row[0] for name in notes for row in database.execute(f'SELECT text FROM "{name}"')],
+            ends=list(accumulate(map(int, ends.read_text().split()))) if ends.exists() else [],
         )
     database.close()
     return found
@@ -137,15 +145,15 @@ def recorded(found: Found) -> set[str]:
     return done
 
 
-def problems(folder: Path, expected: dict[str, Any], **kill: Any) -> list[str]:
+def problems(folder: Path, durability: str, expected: dict[str, Any], **kill: Any) -> list[str]:
     """Kill the server once, start it again, and say everything that is not as it should be."""
     folder.mkdir()
-    with server(folder, **kill) as port:
+    with server(folder, durability, **kill) as port:
         run = drive(port)
     if run is not None:
         return [TOO_LATE]
     before = look(folder)
-    with server(folder, torn=bool(kill.get("torn"))) as port:
+    with server(folder, durability, torn=bool(kill.get("torn"))) as port:
         run = drive(port)
     after = look(folder)
     assert run is not None
@@ -166,17 +174,21 @@ def comparable(run: dict[str, Any]) -> Any:
     return run["status"], {key: value for key, value in run["data"].items() if key != "id"}
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Found]:
+Undisturbed = tuple[str, dict[str, Any], Found]
+"""The durability of the flow, the run at its end, and what it left."""
+
+
+@pytest.fixture(scope="module", params=["step", "end"])
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Undisturbed:
     folder = tmp_path_factory.mktemp("undisturbed")
-    with server(folder) as port:
+    with server(folder, request.param) as port:
         run = drive(port)
     assert run is not None
-    return run, look(folder)
+    return request.param, run, look(folder)
 
 
-def test_undisturbed_everything_is_done_once(undisturbed: tuple[dict[str, Any], Found]) -> None:
-    run, found = undisturbed
+def test_undisturbed_everything_is_done_once(undisturbed: Undisturbed) -> None:
+    durability, run, found = undisturbed
 
     assert comparable(run) == (
         "succeeded",
@@ -186,21 +198,24 @@ def test_undisturbed_everything_is_done_once(undisturbed: tuple[dict[str, Any], 
             "answers": [{"ok": True}, {"ok": False}, {"ok": True}],
             "carrier": "late",
             "noted": True,
+            "counted": 3,
         },
     )
     assert found.ledger == {"model 1": 1, "tool look_up": 1, "model 3": 1}
     assert (found.orders, found.notes) == ([("Ann", "done")], ["Ann pays 30"])
+    assert found.ends[-1] - found.ends[-2] == (2 if durability == "step" else 4)
 
 
 def test_f7_a_server_killed_after_any_line_of_a_run_goes_on_and_does_nothing_twice(
-    tmp_path: Path, undisturbed: tuple[dict[str, Any], Found]
+    tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
-    run, found = undisturbed
+    durability, run, found = undisturbed
     wrong = {}
+    places = range(1, len(found.lines)) if durability == "step" else found.ends[:-1]
     for trial in range(SOAK):
-        for line in range(1, len(found.lines)):
+        for line in places:
             folder = tmp_path / f"{trial}-{line}"
-            if problem := problems(folder, run, kill_at=line):
+            if problem := problems(folder, durability, run, kill_at=line):
                 wrong[line] = problem
 
     # How often the for_each is woken by its children, one or several at a time, is a matter of timing.
@@ -211,11 +226,11 @@ def test_f7_a_server_killed_after_any_line_of_a_run_goes_on_and_does_nothing_twi
 
 @pytest.mark.parametrize("torn", [False, True])
 def test_f7_a_kill_before_the_packet_of_a_step_that_wrote_a_row(
-    tmp_path: Path, undisturbed: tuple[dict[str, Any], Found], torn: bool
+    tmp_path: Path, undisturbed: Undisturbed, torn: bool
 ) -> None:
     """With the twin's fault (rows and packet land one after the other) a row is there twice."""
-    run, _ = undisturbed
+    durability, run, _ = undisturbed
 
-    wrong = problems(tmp_path / "killed", run, kill_at=4, before=True, torn=torn)
+    wrong = problems(tmp_path / "killed", durability, run, kill_at=4, before=True, torn=torn)
 
     assert bool(wrong) is torn

@@ -9,15 +9,21 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
 
 from tests.faults import scribe, strace
-from tests.faults.counts import POWER_CUTS, POWER_CUTS_AFTER_A_LOST_SYNC, POWER_CUTS_OF_A_TWIN
+from tests.faults.counts import (
+    POWER_CUTS,
+    POWER_CUTS_AFTER_A_LOST_SYNC,
+    POWER_CUTS_OF_A_TWIN,
+    POWER_CUTS_OF_THE_LOOP,
+)
 from tests.faults.power import image, lay_out
 from tests.faults.record import OPTIONS, Event, NotSynced, Synced, events
-from tests.faults.scribe import Orders
+from tests.faults.scribe import Commits, Orders
 from turnline.log.sqlite_file import Durability
 
 ROOT = Path(__file__).parents[2]
@@ -27,13 +33,16 @@ WHY_NOT = strace.why_not()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 
 
-def recorded(folder: Path, durability: Durability, *, kind: str = "honest") -> list[Event]:
+def recorded(
+    folder: Path, durability: Durability, *, kind: str = "honest", commits: Commits = "thread"
+) -> list[Event]:
     """Let a scribe write for two sessions, to a folder that is not there yet; return what happened."""
     orders = Orders(
         path=str(folder / "new" / "log.db"),
         seed=SEED,
         kind=kind,
         durability=durability,
+        commits=commits,
         sessions=2,
         appends=8,
         at_once=True,
@@ -60,12 +69,14 @@ async def problems(happened: Sequence[Event], folder: Path, keep: Path, cuts: in
     return found
 
 
+@pytest.mark.parametrize("commits", get_args(Commits))
 async def test_x4_nothing_acknowledged_is_lost_and_the_log_goes_on(
-    quick_folder: Path, tmp_path: Path
+    quick_folder: Path, tmp_path: Path, commits: Commits
 ) -> None:
-    happened = recorded(quick_folder, "power")
+    happened = recorded(quick_folder, "power", commits=commits)
+    cuts = POWER_CUTS if commits == "thread" else POWER_CUTS_OF_THE_LOOP
 
-    assert await problems(happened, quick_folder, tmp_path, POWER_CUTS) == []
+    assert await problems(happened, quick_folder, tmp_path, cuts) == []
 
 
 async def test_x4_twin_a_log_that_does_not_sync_its_commits_loses_some_but_stays_whole(

@@ -10,17 +10,18 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from tests.faults import strace
 from tests.faults.counts import ROUNDS_OF_CALLS
+from tests.faults.scribe import Commits
 
 ROOT = Path(__file__).parents[2]
 SEED = 20300101
 SEEDS = range(SEED, SEED + ROUNDS_OF_CALLS)
-MANY = 150
+MANY: dict[Commits, int] = {"thread": 150, "loop": 50}
 """Calls; a run has some more."""
 WHY_NOT = strace.why_not()
 
@@ -30,7 +31,12 @@ Report = dict[str, Any]
 
 
 def reports(
-    folder: Path, *faults: str, kind: str = "honest", seed: int = SEED, every: int = 1
+    folder: Path,
+    *faults: str,
+    kind: str = "honest",
+    seed: int = SEED,
+    commits: Commits = "thread",
+    every: int = 1,
 ) -> list[Report]:
     """Run a harness for each fault, in processes of their own, because they fork."""
     running = []
@@ -45,6 +51,7 @@ def reports(
             fault,
             str(seed),
             kind,
+            commits,
             str(every),
         ]
         running.append(subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT))
@@ -53,26 +60,29 @@ def reports(
     return [json.loads(text) for text in told]
 
 
+@pytest.mark.parametrize("commits", get_args(Commits))
 @pytest.mark.parametrize("seed", SEEDS)
 def test_x2_nothing_acknowledged_is_lost_whichever_call_it_is_killed_at(
-    quick_folder: Path, seed: int
+    quick_folder: Path, seed: int, commits: Commits
 ) -> None:
-    [report] = reports(quick_folder, "kill", seed=seed)
+    [report] = reports(quick_folder, "kill", seed=seed, commits=commits)
 
+    assert (report["in_loop"] > 0) is (commits == "loop")
     assert report["problems"] == []
     assert report["missed"] == []
-    assert report["calls"] >= MANY
+    assert report["calls"] >= MANY[commits]
 
 
+@pytest.mark.parametrize("commits", get_args(Commits))
 @pytest.mark.parametrize("seed", SEEDS)
 def test_x3_a_call_that_fails_refuses_an_append_at_most_and_the_log_goes_on(
-    quick_folder: Path, seed: int
+    quick_folder: Path, seed: int, commits: Commits
 ) -> None:
-    for report in reports(quick_folder, "EIO", "ENOSPC", seed=seed):
+    for report in reports(quick_folder, "EIO", "ENOSPC", seed=seed, commits=commits):
         assert report["problems"] == []
         assert report["missed"] == []
         assert report["unfinished"] == []
-        assert report["calls"] >= MANY
+        assert report["calls"] >= MANY[commits]
         assert 0 < report["refused"] < report["calls"]
 
 

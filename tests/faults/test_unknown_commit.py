@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
@@ -62,9 +63,9 @@ def file(tmp_path: Path) -> FaultyFile:
     return FaultyFile(tmp_path / "log.db", durability="power", busy_timeout_seconds=1)
 
 
-@pytest.fixture
-async def writer(file: FaultyFile) -> AsyncIterator[Writer]:
-    writer = Writer(file, committed=lambda: None)
+@pytest.fixture(params=[0.0, math.inf], ids=["thread", "loop"])
+async def writer(file: FaultyFile, request: pytest.FixtureRequest) -> AsyncIterator[Writer]:
+    writer = Writer(file, committed=lambda _: None, loop_seconds=request.param)
     yield writer
     writer.close()
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.waits import begin, help_out, join
-from turnline.client import agent_turn
+from turnline.client import turn
 from turnline.client.hub_client import HubClient
 from turnline.client.human_client import HumanClient
 from turnline.client.link import LocalLink
@@ -45,7 +45,7 @@ def open_at(address: str) -> Log:
 def live(folder: str, addresses: Mapping[str, str], rounds: int, forgetful: bool, pipe: Connection) -> None:
     """Take so many channels of each kind to their end, one after another; then finish `wait` too."""
     if forgetful:  # The twin: what an earlier performance of the turn recorded is not looked at.
-        agent_turn.entries = lambda _: []  # type: ignore[attr-defined,assignment]
+        turn.entries = lambda _: []  # type: ignore[attr-defined,assignment]
     asyncio.run(_live_all(Path(folder), addresses, rounds, pipe))
 
 

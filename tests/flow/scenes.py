@@ -34,8 +34,9 @@ class Notes(TurnJournal):
         self.entries: list[Entry] = []
         self.dropped: list[tuple[str, list[str]]] = []
 
-    async def record(self, entry: Entry, files: object = ()) -> None:
+    async def record(self, entry: Entry, files: object = ()) -> tuple[()]:
         self.entries.append(entry)
+        return ()
 
     def drop(self, source: str, keys: Sequence[str]) -> None:
         self.dropped.append((source, list(keys)))

@@ -378,3 +378,38 @@ def test_whatever_is_read_comes_to_findings_and_nothing_else(content: str | byte
     read = read_file(content, file="f.yaml", environment={})
 
     assert all(one.code.startswith("TL") and one.line >= 1 and one.column >= 1 for one in read.findings)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("trigger: {path: /a, input: {f: {type: file, default: x}}}", "a file has no default"),
+        ("trigger: {path: /a, input: {f: {type: file, pattern: x}}}", "a file has no pattern"),
+        ("trigger: {path: /a, method: GET, input: {f: file}}", "a GET request has no files"),
+        ("trigger: {path: '/a/{f}', input: {f: file}}", "'f' is a file and cannot stand in the path"),
+        (
+            "trigger: {path: /a, input: {o: {type: object, properties: {f: file}}}}",
+            "'o' has a file inside; a file is a field of its own, or the items of a list",
+        ),
+        ("trigger: {path: /a, input: {t: {type: string, media_types: [a/b]}}}", "only a field of type file"),
+        ("trigger: {path: /a, input: {f: {type: file, media_types: [PDF]}}}", "'media_types' cannot be this"),
+        ("more: human, human: {title: Hi, form: {f: file}}", "'f' is a file; only trigger.input has files"),
+        ("more: agent, agent: {output: {schema: {f: file}}}", "'f' is a file; only trigger.input has files"),
+    ],
+    ids=range(9),
+)
+def test_a_file_is_a_field_of_the_input_only(spec: str, said: str) -> None:
+    trigger, step = (spec, "{id: a, runner: a}")
+    if spec.startswith("more: "):
+        kind, _, block = spec.removeprefix("more: ").partition(", ")
+        trigger, step = "context: {}", f"{{id: a, kind: {kind}, {block}}}"
+    found = contents(f"kind: Workflow\nmetadata: {{name: it}}\nspec:\n  {trigger}\n  steps: [{step}]\n")
+
+    assert said in " ".join(one.message for one in found.findings)
+
+
+def test_an_input_has_files_and_lists_of_files() -> None:
+    files = "f: file, g: {type: array, items: {type: file, media_types: ['image/*']}}"
+    found = contents(f"{{trigger: {{path: /a, input: {{{files}}}}}, steps: [{{id: a, runner: a}}]}}\n")
+
+    assert not found.findings

@@ -9,6 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from turnline.core.envelope import JsonObject
+from turnline.core.parts import FilePart
 from turnline.errors import BadExpression
 from turnline.flow.definition.fields import Fields
 from turnline.flow.fields import MOST_DEFAULTS, MOST_PROBLEMS, Problem, check, json_schema
@@ -268,3 +269,36 @@ def test_defaults_are_filled_in_only_so_often() -> None:
     assert not none
     assert clean["a"][-1] == {"x": [1]}
     assert "defaults" in found[0].message
+
+
+FILE = FilePart(media_type="image/png", name="a.png", size=7, digest="0" * 64)
+
+
+def test_only_an_uploaded_file_is_a_file_and_it_comes_out_as_json() -> None:
+    spec = fields(a="file", b={"type": "array", "items": "file"})
+    as_json = {"type": "file", "media_type": "image/png", "name": "a.png", "size": 7, "digest": "0" * 64}
+    clean, none = check(spec, {"a": FILE, "b": [FILE]}, extra=False)
+    _, found = check(spec, {"a": as_json, "b": ["a.png"]}, extra=False)
+
+    assert not none
+    assert clean == {"a": as_json, "b": [as_json]}
+    assert [one.message for one in found] == [
+        "expected a file, found an object",
+        "expected a file, found text",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"min": 8}, "expected at least 8 bytes"),
+        ({"max": 6}, "expected at most 6 bytes"),
+        ({"media_types": ["image/jpeg", "text/*"]}, "expected a file of type image/jpeg or text/*"),
+        ({"min": 7, "max": 7, "media_types": ["image/*"]}, ""),
+        ({"media_types": ["image/png"]}, ""),
+    ],
+)
+def test_a_file_has_a_size_and_a_media_type(more: dict[str, object], said: str) -> None:
+    _, found = check(fields(a={"type": "file", **more}), {"a": FILE}, extra=False)
+
+    assert "".join(one.message for one in found) == said

@@ -106,11 +106,7 @@ async def test_a_flow_that_calls_itself_on_two_branches_ends_at_the_limit_of_run
     async with stage(TWICE) as house:
         run_id = await house.runs.start("main", {})
         ended = await house.ended(run_id)
-        runs = [
-            one
-            for one in await house.hub.list_channels()
-            if one.parent_id and not one.knobs["flow"].get("at")
-        ]
+        runs = [one for one in await house.hub.list_channels() if one.parent_id and one.flow]
 
         assert ended.status == "failed"
         assert len(runs) == (await house.hub.state(run_id)).nested_runs == 20

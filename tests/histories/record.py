@@ -2,6 +2,7 @@
 
     unreleased/NAME.jsonl          a log, as `turnline log export` writes it
     unreleased/NAME.states.jsonl   every line of its channels as it is read, and what it changes in the state
+    unreleased/NAME.db, -wal       the files of a SQLite log, as a killed process leaves them
 
 Nothing has been released, so a change of the format replaces the recordings in the same commit. The first
 release renames the folder to its version. From then on that folder is never changed.
@@ -10,24 +11,32 @@ release renames the folder to its version. From then on that folder is never cha
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from io import BytesIO
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import msgspec
 
 from tests.flow.stage import stage
+from tests.waits import begin, join
 from turnline import Agent, Context, ToolResult, run
-from turnline.client.embedded import Hub
+from turnline.agent.messages import Message
+from turnline.client.embedded import Hub as EmbeddedHub
 from turnline.core.codec import SALT_BYTES
 from turnline.core.envelope import JsonObject
+from turnline.hub.channels import SNAPSHOT_EVERY
+from turnline.hub.hub import Hub
 from turnline.log.base import Log
 from turnline.log.memory import MemoryLog
 from turnline.log.records import MemoryRecords
+from turnline.log.sqlite import SqliteLog
 from turnline.log.transfer import export_log
 from turnline.network import (
     AgentTarget,
@@ -44,6 +53,7 @@ from turnline.network import (
 from turnline.network.workflow_helpers import set_context
 from turnline.testing import ManualClock, ScriptedModel, call
 
+CHAT: Final[JsonObject] = {"graph": sequence(["user", "user", "clerk", "user"]).to_dict()}
 FOLDER: Final = Path(__file__).parent / "unreleased"
 REFUND_FLOW: Final = """
 metadata: {name: refund}
@@ -156,6 +166,66 @@ SCENES: Final[dict[str, Callable[[Log], Awaitable[None]]]] = {
 }
 
 
+async def turn(path: Path, copy: Callable[[], None]) -> None:
+    """A conversation with a snapshot; the clerk's turn has one tool call on the log, and asks its model."""
+
+    def last(messages: tuple[Message, ...]) -> str:
+        copy()
+        return "Filed."
+
+    async with open_file(path) as log, clients(log) as client:
+        user = await client.register_human(Passport(name="user", kind="human"))
+        await client.register(clerk(ScriptedModel()), attach_plugin=False)
+        channel = await user.open("workflow", ["clerk"], CHAT, channel_id="turn", message="hello")
+        for number in range(SNAPSHOT_EVERY):
+            await channel.interject(str(number))
+    async with open_file(path) as log, clients(log) as client:
+        user = await client.register_human(Passport(name="user", kind="human"))
+        await client.register(clerk(ScriptedModel(call("file", under="billing"), last)), attach_plugin=False)
+        channel = user.channel("turn")
+        await channel.send("File it, please.")
+        while (await channel.state()).expected_next_speaker != user.agent_id:  # noqa: ASYNC110  A script.
+            await asyncio.sleep(0.01)
+
+
+def clerk(model: ScriptedModel) -> Agent:
+    """An agent that files."""
+    agent = Agent("clerk", config=model)
+
+    @agent.tool
+    def file(under: str) -> ToolResult:
+        """File the case."""
+        return ToolResult("filed", context={"desk": under})
+
+    return agent
+
+
+async def wait(kind: str, path: Path, copy: Callable[[], None]) -> None:
+    """A channel of `tests.waits` that waits for a person."""
+    async with open_file(path) as log, clients(log) as client:
+        assert client.hub is not None
+        people = await join(client, kind, lambda channel_id, what: None)
+        await begin(people["user"], kind, kind)
+        everybody = {one.agent_id for one in people.values()}
+        while not await is_waiting(client.hub, everybody):  # noqa: ASYNC110  A script.
+            await asyncio.sleep(0.01)
+        copy()
+
+
+async def is_waiting(hub: Hub, people: set[str]) -> bool:
+    """Whether a person has a question to answer, or the floor."""
+    states = [await hub.state(one.channel_id) for one in await hub.list_channels()]
+    return any(one.questions or one.expected_next_speaker in people for one in states)
+
+
+FILES: Final[dict[str, Callable[[Path, Callable[[], None]], Awaitable[None]]]] = {
+    "turn": turn,
+    **{kind: partial(wait, kind) for kind in ("approval", "fan-out", "nested")},
+}
+WITH_WAL: Final = {"turn"}
+"""Their last commits are in the `-wal` file. Those of the others are in the main file, which is smaller."""
+
+
 class Bank:
     """It fails once."""
 
@@ -175,7 +245,7 @@ def look_up(ctx: dict[str, Any]) -> JsonObject:
 
 @asynccontextmanager
 async def clients(log: Log) -> AsyncIterator[HubClient]:
-    hub = await Hub.open(log, clock=ManualClock(), ttl_sweep_interval=0)
+    hub = await EmbeddedHub.open(log, clock=ManualClock(), ttl_sweep_interval=0)
     client = HubClient(LocalLink(hub), hub=hub)
     try:
         yield client
@@ -184,9 +254,18 @@ async def clients(log: Log) -> AsyncIterator[HubClient]:
         await hub.close()
 
 
+@asynccontextmanager
+async def open_file(path: Path) -> AsyncIterator[SqliteLog]:
+    log = SqliteLog(path)
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
 async def read_states(log: Log) -> AsyncIterator[JsonObject]:
     """Every line of every channel on a log, and what it changes in the state of its channel."""
-    hub = await Hub.open(log, clock=ManualClock(), ttl_sweep_interval=0)
+    hub = await EmbeddedHub.open(log, clock=ManualClock(), ttl_sweep_interval=0)
     try:
         for channel in sorted(one.channel_id for one in await hub.list_channels()):
             before: JsonObject = {}
@@ -218,6 +297,25 @@ def record(folder: Path) -> None:
         file.write_bytes(log)
         file.with_suffix(".states.jsonl").write_bytes(states)
         print(f"recorded {file}")
+    for name in FILES:
+        asyncio.run(record_files(folder, name))
+
+
+async def record_files(folder: Path, name: str) -> None:
+    """Play a scene on a SQLite log, and copy its files in the middle of it."""
+    with TemporaryDirectory() as place:
+        source = Path(place, "log.db")
+        await FILES[name](source, partial(copy_files, source, folder / f"{name}.db"))
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Copy the files of a log, at a moment at which nothing is written."""
+    for suffix in ("", "-wal"):
+        shutil.copyfile(f"{source}{suffix}", f"{target}{suffix}")
+    if target.stem not in WITH_WAL:
+        with closing(sqlite3.connect(target)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    print(f"recorded {target}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from turnline.client.turn import Turn
 from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
@@ -12,7 +14,7 @@ from turnline.hub.audit import AUDIT_CHANNEL, MAX_PENDING_LINES
 from turnline.log.memory import MemoryLog
 
 from ..logs import OpenLog
-from .scenes import A_B, FailingLog, House, begin, closed, house, quiet, refused, until
+from .scenes import A_B, FailingLog, House, begin, closed, house, refused, until
 
 
 def facts(lines: list[Envelope]) -> list[str]:
@@ -152,7 +154,8 @@ async def test_what_could_not_be_written_is_written_with_the_next_line() -> None
         await home.hub.audit_log.flush()
         await channel.close()
         log.fail_append = LogUnavailable("here", because="the disk is full")
-        await quiet()
+        with pytest.raises(LogUnavailable):
+            await home.hub.audit_log.flush()
 
         assert len(await home.audited("channel_closed")) == 1
 

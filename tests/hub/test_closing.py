@@ -105,6 +105,7 @@ async def test_every_way_to_close_has_its_reason_on_the_log_and_in_the_metadata(
         assert info.status is (ChannelState.EXPIRED if end is by_ttl else ChannelState.CLOSED)
         assert info.closed_at == lines[-1].created_at
         assert (await channel.result()).reason == reason
+        await home.hub.audit_log.flush()
         assert [one.channel_id for one in await log.channels(closed=False)] == ["_audit", "_directory"]
 
 

@@ -510,6 +510,17 @@ async def test_a_user_who_comes_back_after_many_others_is_not_written_down_again
     await refused(NameTaken, register(known, Passport(name="ben", owner="mallory"), user="mallory"))
 
 
+async def test_the_line_of_a_user_has_an_id_that_confirms_no_guess() -> None:
+    ids = set[str]()
+    for _ in range(2):
+        log = MemoryLog()
+        known = await directory(log)
+        await known.note_user("ann")
+        ids |= {line.envelope_id async for line in log.read("_directory")}
+
+    assert len(ids) == 2  # The same name has another id on another log.
+
+
 async def test_a_log_that_takes_no_line_costs_no_user_their_request() -> None:
     log = FailingLog()
     known = await directory(log)

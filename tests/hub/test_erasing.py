@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from turnline.client.fixture import export_channel
 from turnline.client.replay import replay
 from turnline.core.adapters import built_in
 from turnline.core.channel import ChannelFilter
-from turnline.core.event_types import EV_CONTEXT_SET, EV_PAYLOAD_ERASED, EV_TEXT
+from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CONTEXT_SET, EV_PAYLOAD_ERASED, EV_TEXT
 from turnline.core.governance import Passport, Registrar, Rule
 from turnline.core.state import State
 from turnline.errors import (
@@ -121,6 +121,45 @@ async def test_y2_only_what_is_closed_is_erased() -> None:
         assert "is open" in error.because
 
 
+@pytest.mark.parametrize("left_open", ["itself", "above", "below", "fork"])
+async def test_y2_nothing_is_erased_while_a_channel_that_hangs_together_with_it_is_open(
+    left_open: str,
+) -> None:
+    log = MemoryLog()
+    async with house(log, "alice", "bob") as home:
+        found: dict[str, str] = {}
+        for name, parent in (("above", ""), ("itself", "above"), ("below", "itself")):
+            request = OpenRequest(type="conversation", target=["bob"], parent_id=found.get(parent))
+            found[name] = await home.hub.open_channel(request, home["alice"].agent_id)
+            await home["alice"].channel(found[name]).send(f"I am {CANARY}")
+        found["fork"] = await home.hub.fork(found["itself"], at=(await home.hub.state(found["itself"])).seq)
+        await write_closed(home.hub, [id_ for name, id_ in found.items() if name != left_open])
+        before = [line async for line in log.read(found["itself"])]
+
+        error = await refused(EraseRefused, home.hub.erase(found["itself"], by="admin"))
+        assert (found[left_open] in str(error), "is open" in error.because) == (True, True)
+        assert [line async for line in log.read(found["itself"])] == before
+
+        await write_closed(home.hub, [found[left_open]])
+        done = await home.hub.erase(found["itself"], by="admin")
+
+        assert done.channels.keys() == {found["itself"], found["below"]}
+        assert not (await home.hub.state(found["above"])).is_incomplete
+        states = [await home.hub.state(found[name]) for name in ("itself", "below", "fork")]
+        assert [(one.is_over, one.is_incomplete) for one in states] == [(True, True)] * 3
+    async with house(log) as home:  # Another process folds and lists all of them.
+        states = [await home.hub.state(one) for one in found.values()]
+        assert [one.is_over for one in states] == [True] * 4
+        assert await home.hub.tree.top(found["below"]) == found["above"]
+        assert (await home.hub.state(found["fork"])).spec.forked_from is not None
+
+
+async def write_closed(hub: Hub, channels: Iterable[str]) -> None:
+    """Close these channels one by one, and no other."""
+    for one in channels:
+        await hub.write(one, EV_CHANNEL_CLOSED, {"reason": "done"})
+
+
 async def test_y2_some_lines_are_erased_and_the_others_stay() -> None:
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await home.open(A_B)
@@ -192,6 +231,16 @@ async def test_y2_a_person_is_forgotten_in_the_directory_and_the_audit(tmp_path:
     async with house(SqliteLog(tmp_path / "log.db")) as home:
         assert (await home.hub.lookup(name)).agent_id == again.agent_id
         assert (await home.hub.lookup("alice")).name == "alice"
+
+
+async def test_y2_a_user_who_was_forgotten_is_seen_as_a_new_one() -> None:
+    async with house(MemoryLog()) as home:
+        await home.hub.note_user("ann")
+        await home.hub.forget("ann", by="admin")
+        await home.hub.note_user("ann")
+        seen = [line async for line in home.hub.lines.read("_directory") if line.event_type == "user.seen"]
+
+    assert [line.is_erased for line in seen] == [True, False]
 
 
 async def test_y2_a_person_on_an_open_channel_is_not_forgotten_and_the_error_names_it() -> None:

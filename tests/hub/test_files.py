@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,9 +9,10 @@ import pytest
 
 from turnline.agent.files import File
 from turnline.client.channel import Channel
-from turnline.core.event_types import EV_TEXT
+from turnline.core.parts import FilePart
 from turnline.errors import BadDraft, ChannelClosed, UnknownFile
 from turnline.hub.files import SWEEP_SECONDS, UPLOAD_SECONDS
+from turnline.hub.request import OpenRequest
 from turnline.log.base import Blob, Blobs
 from turnline.log.blobs import UNUSED_SECONDS
 from turnline.log.memory import MemoryLog
@@ -25,7 +22,6 @@ from turnline.log.sqlite import SqliteLog
 from ..postgres import Postgres, run
 from .scenes import A_B, A_B_A, House, house, refused
 
-ROOT = Path(__file__).parents[2]
 CANARY = b"CANARY-7f3a" * 30_000
 
 
@@ -182,33 +178,47 @@ async def test_a_tool_of_any_size_reads_what_was_sent(size: int) -> None:
         assert (await channel.read_file(said)).read() == b"x" * size
 
 
-KILLED = """
-import asyncio, os, signal, sys
-from tests.hub.scenes import A_B, house
-from turnline.agent.files import File
-from turnline.log.sqlite import SqliteLog
-
-async def main():
-    async with house(SqliteLog(sys.argv[1]), "alice", "bob") as home:
-        channel = await home.open(A_B, channel_id="story")
-        await home["alice"].seat.add_file("story", File(b"never said" * 50_000).pieces())
-        os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main())
-"""
+def request_with(
+    digest: str, size: int, channel_id: str = "mine", parent_id: str | None = None
+) -> OpenRequest:
+    file = FilePart(media_type="text/plain", name="a.txt", size=size, digest=digest)
+    return OpenRequest(
+        type="conversation", target=["bob"], channel_id=channel_id, files=[file], parent_id=parent_id
+    )
 
 
-async def test_a_process_killed_between_file_and_line_leaves_no_line_and_the_file_is_swept(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "log.db"
-    command = [sys.executable, "-c", KILLED, str(path)]
-    done = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, check=False)
-    assert done.returncode == -signal.SIGKILL
+async def test_a_channel_begins_with_files_that_its_opener_uploaded_for_it_and_with_no_others() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        alice, bob = home["alice"].seat, home["bob"].seat
+        other = await home.open(A_B_A)
+        digest, size = await add(home, other)
+        await refused(BadDraft, alice.open(request_with(digest, size)))
+        await home.hub.files.add_before("mine", alice.agent_id, pieces())
+        await refused(BadDraft, alice.open(request_with(digest, size + 1)))
+        await refused(BadDraft, bob.open(request_with(digest, size)))
+        await refused(BadDraft, alice.open(request_with(digest, size, "another")))
+        assert await home.hub.lines.head("mine") is None
 
-    async with house(SqliteLog(path), "alice", "bob") as home:
-        channel = home["alice"].channel("story")
-        assert [one for one in await home.wal(channel) if one.event_type == EV_TEXT] == []
-        assert len(await kept(home, channel)) == 1
-        await home.pass_time(UNUSED_SECONDS + SWEEP_SECONDS)
-        assert await kept(home, channel) == []
+        assert await alice.open(request_with(digest, size)) == "mine"
+        assert (await alice.read_chunk("mine", 1, 0, 0)).data == b"file"
+        assert (await bob.read_chunk("mine", 1, 0, 0)).data == b"file"
+        below = request_with(digest, size, "below", parent_id="mine")
+        assert await alice.open(below) == "below"
+        assert (await alice.read_chunk("below", 1, 0, 0)).data == b"file"
+        unknown = request_with("0" * 64, size, "below2", parent_id="mine")
+        await refused(BadDraft, alice.open(unknown))
+
+
+async def test_files_that_a_channel_begins_with_are_erased_with_its_first_line() -> None:
+    async with house(MemoryLog(), "alice", "bob") as home:
+        alice = home["alice"].seat
+        blob = await home.hub.files.add_before("mine", alice.agent_id, pieces())
+        await alice.open(request_with(blob.digest, blob.size))
+        await alice.close_channel("mine", "done")
+        await home.hub.erase("mine", by="alice")
+        first = (await home.hub.read_wal("mine"))[0]
+
+        assert blob.digest not in str(first)
+        assert isinstance(home.hub.log, Blobs)
+        assert await home.hub.log.blobs("mine") == []
+        await refused(UnknownFile, alice.read_chunk("mine", 1, 0, 0))

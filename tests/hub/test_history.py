@@ -352,7 +352,9 @@ async def test_e5_a_fork_whose_own_first_line_is_damaged_costs_nobody_else() -> 
     async with house(log, "alice", "bob") as home:
         await refused(ChannelQuarantined, home.hub.state(fork_id))
         assert fork_id in home.hub.health().quarantined
-        assert [one.channel_id for one in await home.hub.list_channels()] == [channel.channel_id]
+        listed = [one.channel_id for one in await home.hub.list_channels()]
+        assert listed == [channel.channel_id, fork_id]
+        await home.talk()
 
 
 async def test_moving_a_slider_over_a_long_channel_reads_a_page_at_a_time() -> None:

@@ -17,6 +17,7 @@ from turnline.core.governance import Passport
 from turnline.core.graph import sequence
 from turnline.errors import HubClosed, NameTaken, TurnlineError
 from turnline.hub.hub import Hub
+from turnline.hub.seat import Seat
 from turnline.log.memory import MemoryLog
 from turnline.testing.manual_clock import ManualClock
 
@@ -45,6 +46,23 @@ async def test_list_channels_filters_by_participant_and_status() -> None:
         assert await listed(agent_id="alice") == [talk.channel_id, done.channel_id]
         assert await listed(agent_id=home["alice"].agent_id, state="active") == [talk.channel_id]
         assert await listed(agent_id="nobody") == []
+
+
+async def test_a_list_of_channels_reads_no_channel(open_log: OpenLog) -> None:
+    """Y7."""
+    async with house(open_log(), "alice", "bob") as home:
+        talks = [await home.talk(to="bob") for _ in range(3)]
+        await talks[0].close("enough")
+    log = CountingLog(open_log())
+    async with house(log) as home:
+        listed = await home.hub.list_channels()
+        mine = await Seat(home.hub, home.hub.participant("bob")).channels()
+
+        assert {name for name in log.reads if not name.startswith("_")} == set()
+        assert [one.channel_id for one in listed] == [one.channel_id for one in talks]
+        assert [one.close_code for one in listed] == ["enough", "", ""]
+        assert [one.channel_id for one in mine] == [one.channel_id for one in talks[1:]]
+        assert sorted(mine[0].participants.values()) == ["alice", "bob"]
 
 
 async def test_read_wal_reads_everything_or_what_came_since(open_log: OpenLog) -> None:

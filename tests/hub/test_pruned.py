@@ -35,7 +35,9 @@ async def prune(home: House, archive: Path | None = None) -> Pruned:
     before = home.clock.now() + timedelta(seconds=1)
     trees, _, _ = await plan_trees(log, before=before, labels={}, most=100)
     opened = partial(looking_at_log, log.address, log)
-    done = await Pruner(log, opened, now=home.clock.now, forget=home.hub.forget_pruned).prune(trees, archive)
+    hub = home.hub
+    pruner = Pruner(log, opened, now=hub.clock.now, new_id=hub.new_id, forget=hub.forget_pruned)
+    done = await pruner.prune(trees, archive)
     home.hub.audit_log.note_pruned(done, before)
     return done
 

@@ -149,7 +149,7 @@ async def test_a_closed_channel_never_needs_its_custom_classes(open_log: OpenLog
         assert (await old.result()).text == "hello"
         assert (await old.info()).close_reason == "enough"
         assert types(await home.wal(old))[-1] == EV_CHANNEL_CLOSED
-        assert [one.close_reason for one in await home.hub.list_channels(state="closed")] == ["enough"]
+        assert [one.close_code for one in await home.hub.list_channels(state="closed")] == ["enough"]
 
 
 async def test_a_damaged_directory_costs_the_registrations_behind_the_damage(

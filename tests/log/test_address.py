@@ -6,7 +6,7 @@ import pytest
 
 from turnline.errors import LogUnavailable, UnknownName
 from turnline.knowledge import DiskKnowledgeStore, MemoryKnowledgeStore
-from turnline.log.address import open_log
+from turnline.log.address import mask, open_log
 from turnline.log.memory import MemoryLog
 from turnline.log.sqlite import SqliteLog
 
@@ -51,6 +51,21 @@ def test_an_unknown_scheme_lists_the_known_ones(address: str) -> None:
 def test_an_address_that_says_too_little_or_too_much_is_refused(address: str) -> None:
     with pytest.raises(LogUnavailable):
         open_log(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "printed"),
+    [
+        ("postgresql://ann:hunter2@host/db", "postgresql://***"),
+        ("postgresql://host/db?password=hunter2", "postgresql://***"),
+        ("nats://token@a:4222,b:4222/log", "nats://***"),
+        ("postgresql://host/db", "postgresql://host/db"),
+        ("sqlite:///what?@.db", "sqlite:///what?@.db"),
+        ("log.db", "log.db"),
+    ],
+)
+def test_an_address_is_printed_without_what_may_be_a_password(address: str, printed: str) -> None:
+    assert mask(address) == printed
 
 
 def test_the_seeds_names_are_these_logs() -> None:

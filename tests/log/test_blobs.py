@@ -10,15 +10,18 @@ from threading import Event
 import pytest
 from msgspec.structs import replace
 
-from turnline.errors import LogConflict
+from turnline.errors import FileTooLarge, LogConflict
 from turnline.log.base import Blob, Log
-from turnline.log.blobs import CHUNK_BYTES
+from turnline.log.blobs import CHUNK_BYTES, find_blob, write_blob
 from turnline.log.joined import Statements
+from turnline.log.memory import MemoryLog
+from turnline.log.records import looking_at_log
 from turnline.log.sqlite import SqliteLog
 from turnline.log.sqlite_file import LogFile
+from turnline.log.sqlite_work import Work
 from turnline.log.sqlite_writer import MAX_BATCH, MAX_PASSED, Writer
 from turnline.testing import BlobContract
-from turnline.testing.blob_contract import pieces, write
+from turnline.testing.blob_contract import files, pieces, write
 from turnline.testing.lines import NOON, erased_line, line
 
 from .backends import KINDS, Place
@@ -71,22 +74,22 @@ async def test_an_erase_that_is_refused_keeps_the_file(tmp_path: Path) -> None:
     await log.close()
 
 
-async def test_an_append_passes_the_chunks_that_wait_on_sqlite(tmp_path: Path) -> None:
-    log = SqliteLog(tmp_path / "log.db")
-    blob = Blob(root="root", blob_id="b", created_at=NOON)
-    await log.add_blob(blob)
-    chunks = [asyncio.create_task(log.add_chunk(blob, n, bytes(CHUNK_BYTES))) for n in range(40)]
-    await chunks[0]
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_an_append_passes_the_chunks_that_wait(place: Place) -> None:
+    async with place.log() as log:
+        blob = Blob(root="root", blob_id="b", created_at=NOON)
+        await files(log).add_blob(blob)
+        chunks = [asyncio.create_task(files(log).add_chunk(blob, n, bytes(CHUNK_BYTES))) for n in range(40)]
+        await chunks[0]
 
-    await log.append("other", [line("other", 1)], after=0)
+        await log.append("other", [line("other", 1)], after=0)
 
-    waiting = sum(not one.done() for one in chunks)
-    assert waiting >= 30, "the append has waited for a few chunks at most"
-    await asyncio.gather(*chunks)
-    await log.close()
+        waiting = sum(not one.done() for one in chunks)
+        assert waiting >= 30, "the append has waited for a few chunks at most"
+        await asyncio.gather(*chunks)
 
 
-class Noted:
+class Noted(Work):
     """A work that writes nothing, and notes when it is its turn; the first one waits to be let go."""
 
     def __init__(self, name: str, order: list[str], go: Event) -> None:
@@ -102,7 +105,7 @@ class Noted:
 
 async def test_a_chunk_waits_for_appends_but_not_for_ever(tmp_path: Path) -> None:
     file = LogFile(tmp_path / "log.db", durability="process", busy_timeout_seconds=10)
-    writer, order, go = Writer(file, committed=lambda: None), list[str](), Event()
+    writer, order, go = Writer(file, committed=lambda _: None, loop_seconds=0), list[str](), Event()
     waiting = [writer.submit(Noted("first", order, go))]
     waiting.append(writer.submit(Noted("chunk", order, go), is_urgent=False))
     waiting += [writer.submit(Noted("append", order, go)) for _ in range((MAX_PASSED + 3) * MAX_BATCH)]
@@ -137,3 +140,44 @@ async def test_pieces_of_any_size_become_chunks_of_one_size(tmp_path: Path) -> N
     sizes = [len(await log.read_chunk(blob, n) or b"") for n in range(3)]
     assert sizes == [CHUNK_BYTES, len(CANARY) - CHUNK_BYTES, 0]
     await log.close()
+
+
+async def test_a_log_with_files_has_its_own_schema(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    await write(log, "root", b"file")
+    await log.append("root", [line("root", 1)], after=0)
+
+    async with looking_at_log(log.address, log) as records:
+        assert await records.damage() == []
+    await log.close()
+
+
+class CountingSlowly(MemoryLog):
+    """Counts the files of `ann` for the second time only when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = 0
+        self.is_counting, self.may_count = asyncio.Event(), asyncio.Event()
+
+    async def count_blobs(self, user_key: str, *, limit: int) -> tuple[int, int]:
+        found = await super().count_blobs(user_key, limit=limit)
+        self.counts += user_key == "ann"
+        if user_key == "ann" and self.counts == 2:
+            self.is_counting.set()
+            await self.may_count.wait()
+        return found
+
+
+async def test_an_upload_that_its_quota_refuses_takes_no_copy_of_another_user_along() -> None:
+    log = CountingSlowly()
+    refused = asyncio.create_task(
+        write_blob(log, "tree", pieces(b"same"), blob_id="a", now=NOON, user_key="ann", user_bytes=3)
+    )
+    await log.is_counting.wait()
+    kept = await write_blob(log, "tree", pieces(b"same"), blob_id="b", now=NOON, user_key="bob")
+    log.may_count.set()
+    with pytest.raises(FileTooLarge):
+        await refused
+
+    assert await find_blob(log, "tree", kept.digest) == kept

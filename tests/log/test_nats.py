@@ -22,6 +22,7 @@ from tests.log.nats_stage import (
     open_in_the_index,
     put_foreign,
     records_of,
+    stream_of,
 )
 from tests.nats_servers import NatsServer, running
 from turnline.core.envelope import Envelope
@@ -32,6 +33,9 @@ from turnline.log.memory import MemoryLog
 from turnline.log.nats import NatsLog
 from turnline.log.nats_address import NatsAddress
 from turnline.log.nats_channel import SHORT
+from turnline.log.nats_message import FORMAT
+from turnline.log.nats_stream import FORMAT_KEY
+from turnline.log.records import open_records
 from turnline.testing import Damage, DurableLogContract
 from turnline.testing.lines import closing_line, line, lines, say
 
@@ -208,6 +212,25 @@ async def test_a_stream_made_by_hand_with_the_right_settings_is_taken(nats_serve
     await log.close()
 
 
+@pytest.mark.parametrize("number", [FORMAT - 1, FORMAT + 1])
+async def test_a_stream_of_another_format_is_refused(nats_server: NatsServer, number: int) -> None:
+    address = nats_server.fresh()
+    log = NatsLog(address)
+    await say(log, "c", "one")
+    await log.close()
+    async with stream_of(address) as (streams, name):
+        config = (await streams.stream_info(name)).config
+        assert config.metadata is not None
+        assert config.metadata[FORMAT_KEY] == str(FORMAT)
+        await streams.update_stream(config.evolve(metadata={FORMAT_KEY: str(number)}))
+    log = NatsLog(address)
+
+    for looked in (say(log, "c", "two"), open_records(address)):
+        with pytest.raises(LogUnavailable, match=f"its format is {number}, this program reads {FORMAT}"):
+            await looked
+    await log.close()
+
+
 async def test_one_server_says_what_an_append_survives_and_what_it_cannot_know(log: NatsLog) -> None:
     assert log.durability == "unknown until it is connected"
     await log.connect()
@@ -246,7 +269,7 @@ async def test_an_index_that_is_lost_is_made_again(log: NatsLog) -> None:
     await other.close()
 
 
-@pytest.mark.parametrize("headers", [{}, {"Turnline-First": "2"}])
+@pytest.mark.parametrize("headers", [{}, {"Turnline-Lines": "2"}, {"Turnline-Lines": "2 x 00 open a"}])
 async def test_a_message_that_is_not_an_append_costs_its_channel_only(
     log: NatsLog, headers: dict[str, str]
 ) -> None:

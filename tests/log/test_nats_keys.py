@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hmac
 import json
 import signal
 import subprocess
 import sys
+from base64 import b64encode
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
+from hashlib import sha256
 from urllib.request import urlopen
 
 import msgspec
@@ -21,16 +26,21 @@ from nats.js.errors import NotFoundError
 from turnline.client.channel import Channel
 from turnline.core.adapters import built_in
 from turnline.core.channel import ChannelFilter
+from turnline.core.codec import Record
 from turnline.core.event_types import EV_TEXT
 from turnline.errors import ChannelQuarantined, LogConflict, LogUnavailable
+from turnline.log.blobs import find_blob, sweep_blobs
 from turnline.log.nats import NatsLog
+from turnline.log.nats_keys import ChannelKeys
 from turnline.log.nats_message import Message, channel_of, token, unpack
 from turnline.log.records import open_records
 from turnline.log.verify import BadRecord, verify
-from turnline.testing.lines import erased_line, line, lines, say
+from turnline.testing.blob_contract import write
+from turnline.testing.lines import NOON, erased_line, line, lines, say
 from turnline.testing.prune_contract import closed_channel, delete_all
 
 from ..hub.scenes import A_B, House, house, refused
+from ..hub.test_erasing import until_state
 from ..nats_servers import NatsServer
 from .nats_stage import stream_of
 
@@ -149,6 +159,36 @@ async def test_y2_on_nats_what_was_erased_cannot_be_decrypted_and_is_nowhere_in_
         assert not await log.rows(ChannelFilter(labels={"who": CANARY}), limit=1)
         assert not (await home.hub.erase(channel.channel_id, by="admin")).channels
     assert await bad_records(address) == []
+
+
+async def opened_in_memory(channel_id: str, records: Sequence[Record]) -> bool:
+    """Whether keys that this process has in memory open content with the canary."""
+    kept = [one for one in gc.get_objects() if type(one) is ChannelKeys and one.channel_id == channel_id]
+    assert kept
+    found = [(await keys.decrypt(one)).payload or b"" for keys in kept for one in records]
+    return any(CANARY.encode() in payload for payload in found)
+
+
+@pytest.mark.parametrize("lines", [None, [(1, 3)]])
+async def test_y2_on_nats_every_hub_drops_destroyed_keys_from_its_memory_when_it_sees_the_erase(
+    nats_server: NatsServer, lines: list[tuple[int, int]] | None
+) -> None:
+    address = nats_server.fresh()
+    here, there = NatsLog(address), NatsLog(address)
+    async with house(here, "alice", "bob", follow=True) as home, house(there, follow=True) as other:
+        channel = await closed_with_canary(home)
+        await until_state(other.hub, channel.channel_id, lambda state: state.is_over)
+        encrypted = [
+            Record(seq=seq, envelope_id="", head=b"", hash=b"", payload=payload)
+            for name, seq, payload in await contents(address)
+            if name == channel.channel_id and (lines is None or seq <= 3)
+        ]
+        assert await opened_in_memory(channel.channel_id, encrypted)
+
+        await home.hub.erase(channel.channel_id, by="admin", lines=lines)
+
+        await until_state(other.hub, channel.channel_id, lambda state: state.is_incomplete)
+        assert not await opened_in_memory(channel.channel_id, encrypted)
 
 
 async def test_y2_on_nats_the_lines_that_stay_can_be_read_after_some_were_erased(
@@ -335,4 +375,48 @@ async def test_y3_on_nats_the_keys_of_a_pruned_channel_are_destroyed_and_a_resto
     found = await lines(log, "c")
     assert [one.event_data for one in found] == [one.event_data for one in kept]
     assert not set(before) & set(await left_keys(address))
+    await log.close()
+
+
+async def every_message(address: str) -> list[bytes]:
+    """The headers and bodies of all messages of the log's streams."""
+    found = list[bytes]()
+    async with stream_of(address) as (stream, name):
+        for one in (name, f"{name}_index", f"{name}_keys", f"{name}_blobs"):
+            last = (await stream.stream_info(one)).state.last_seq
+            for seq in range(1, last + 1):
+                with suppress(NotFoundError):
+                    message = await stream.get_msg(one, seq)
+                    found.append(repr(message.headers).encode() + (message.data or b""))
+    return found
+
+
+async def test_y6_on_nats_nothing_that_follows_from_a_file_is_in_clear(nats_server: NatsServer) -> None:
+    """A digest would prove, also after an erase, that a file was sent by those who have a copy of it."""
+    address = nats_server.fresh()
+    log, content = NatsLog(address), CANARY.encode() * 1_000
+    blob = await write(log, "top", content)
+    assert blob.digest == sha256(content).hexdigest()
+
+    digest = bytes.fromhex(blob.digest)
+    traces = [CANARY.encode(), blob.digest.encode(), digest, b64encode(digest)]
+    messages = await every_message(address)
+    stored = [one.read_bytes() for one in nats_server.folder.rglob("*.blk")]
+    assert len(messages) >= 3
+    assert not any(trace in one for trace in traces for one in (*messages, *stored))
+    assert await log.blobs("top") == [blob]
+    await log.close()
+
+
+async def test_y6_on_nats_a_file_without_its_key_is_not_found_and_goes(nats_server: NatsServer) -> None:
+    address = nats_server.fresh()
+    log = NatsLog(address)
+    blob = await write(log, "top", b"file")
+    async with stream_of(address) as (stream, name):
+        await stream.purge_stream(f"{name}_keys", subject=f"{name}_keys.top.>")
+
+    assert await find_blob(log, "top", blob.digest) is None
+    assert await log.read_chunk(blob, 0) is None
+    assert await sweep_blobs(log, now=NOON + timedelta(days=2)) == 1
+    assert await log.blobs("top") == []
     await log.close()

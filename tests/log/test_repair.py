@@ -17,7 +17,9 @@ from turnline.errors import ChannelQuarantined
 from turnline.hub.audit import AUDIT_CHANNEL
 from turnline.hub.timers import sortable_ids
 from turnline.log import nats
-from turnline.log.repair import ChannelRepair, Repairing, plan_repairs, repair
+from turnline.log.base import Replaces
+from turnline.log.chain import Chain
+from turnline.log.repair import ChannelRepair, Repairing, RepairPlan, plan_repairs, repair
 from turnline.log.seals import SEALS_CHANNEL, keep_seal, seal_log
 from turnline.log.transfer import export_log
 from turnline.log.verify import Verdict, verify
@@ -66,13 +68,17 @@ class Story:
             assert (await home.hub.state(self.channel_id)).is_over
             assert home.hub.health().quarantined.keys() <= set(damaged)
 
-    async def repair(self, archive: bytes = b"") -> list[ChannelRepair]:
+    async def plan(self, archive: bytes = b"") -> RepairPlan:
         clock = ManualClock()
         repairing = Repairing(clock.now, sortable_ids(clock), BytesIO(archive) if archive else None)
         async with self.place.log() as log:
             await log.channels(limit=1)
             async with self.place.records() as records:
-                plan = await plan_repairs(records, repairing)
+                return await plan_repairs(records, repairing)
+
+    async def repair(self, archive: bytes = b"") -> list[ChannelRepair]:
+        plan = await self.plan(archive)
+        async with self.place.log() as log:
             await repair(log, plan.channels)
         return plan.channels
 
@@ -169,6 +175,90 @@ async def test_an_archive_brings_a_system_channel_back_byte_for_byte(story: Stor
     async with story.place.records() as records:
         assert (await verify(records, built_in(), seal=seal)).is_good
     await story.finish()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_damaged_conversation_stays_as_it_is_and_the_others_are_served(story: Story) -> None:
+    story.place.damage(story.channel_id, 2)
+    before = await story.place.kept() if story.place.kind != "nats" else {}
+
+    plan = await story.plan()
+    assert await story.repair() == []
+
+    assert (plan.channels, [(one.channel_id, one.seq) for one in plan.damaged]) == (
+        [],
+        [(story.channel_id, 2)],
+    )
+    if before:
+        assert await story.place.kept() == before
+    async with story.place.log() as log, house(log, "alice", "bob") as home:
+        with pytest.raises(ChannelQuarantined):
+            await home.hub.state(story.channel_id)
+        other = await home.open(A_B_A, message="one")
+        assert (await home.hub.state(other.channel_id)).seq
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_archive_with_all_of_its_lines_heals_a_conversation(story: Story) -> None:
+    archive = await story.export()
+    story.place.damage(story.channel_id, 2)
+
+    plans = await story.repair(archive)
+
+    if story.place.kind == "nats":  # Its messages cannot be replaced.
+        assert plans == []
+        return
+    assert [(one.channel_id, one.restored, one.lost) for one in plans] == [(story.channel_id, 1, [])]
+    assert await story.place.kept() == story.kept
+    assert (await story.verdict()).is_good
+    await story.finish()
+
+
+@pytest.mark.parametrize("kind", ["memory"])
+async def test_a_conversation_that_is_shorter_than_its_seal_is_healed_by_an_archive_only(
+    story: Story,
+) -> None:
+    archive = await story.export()
+    chain = Chain(story.channel_id)
+    cut = [chain.keep(one) for one in story.kept[story.channel_id][:-1]]
+    async with story.place.log() as log:
+        assert isinstance(log, Replaces)
+        await log.replace(story.channel_id, cut)
+
+    assert [one.channel_id for one in (await story.plan()).damaged] == [story.channel_id]
+    assert [one.restored for one in await story.repair(archive)] == [1]
+    assert await story.place.kept() == story.kept
+    await story.finish()
+
+
+@pytest.mark.parametrize("kind", ["memory"])
+async def test_a_conversation_with_other_lines_than_its_seal_stays_as_it_is(story: Story) -> None:
+    archive = await story.export()
+    async with story.place.log() as log:
+        assert isinstance(log, Replaces)
+        said = [replace(one) async for one in log.read(story.channel_id)]  # They get other salts.
+        await log.replace(story.channel_id, said[:-1])
+
+    assert [one.channel_id for one in (await story.plan(archive)).damaged] == [story.channel_id]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_content_that_was_erased_does_not_come_back_from_an_archive(story: Story) -> None:
+    async with story.place.log() as log, house(log, "alice", "bob") as home:
+        await home["bob"].channel(story.channel_id).send("two")
+        await home["alice"].channel(story.channel_id).send("three")
+    archive = await story.export()
+    async with story.place.log() as log, house(log) as home:
+        await home.hub.erase(story.channel_id, by="admin")
+    after = (await story.place.kept())[story.channel_id]
+    erased = next(one.seq for one in after if one.payload is None and one.seq > 1)
+    story.place.damage(story.channel_id, erased)
+
+    plans = await story.repair(archive)
+
+    assert [(one.channel_id, one.restored) for one in plans] == [(story.channel_id, 1)]
+    assert (await story.place.kept())[story.channel_id] == after
+    assert (await story.verdict()).is_good
 
 
 @pytest.mark.parametrize("kind", ["memory"])

@@ -428,6 +428,7 @@ async def test_a_damaged_frame_of_a_wal_hides_later_commits_from_verify_and_not_
         await seal(log)
         records = await open_records(str(path))
         seal_kept_outside = await keep_seal(records)
+        assert (await verify(records, built_in())).note == ""
         await records.close()
         copy_with_a_damaged_wal(path, copy)
     place = Place("sqlite", f"sqlite:///{copy}")
@@ -435,6 +436,7 @@ async def test_a_damaged_frame_of_a_wal_hides_later_commits_from_verify_and_not_
     alone, against_the_seal = await checked(place), await checked(place, seal_kept_outside)
 
     assert alone.is_good
+    assert "the last commits are hidden; a seal that you kept says which" in alone.note
     assert (alone.channels, alone.seals) == (
         1,
         0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 import subprocess
 import sys
@@ -13,11 +14,14 @@ from typing import ClassVar
 
 import pytest
 
+from turnline.core.channel import ChannelFilter
 from turnline.core.codec import unpack_id
 from turnline.errors import CorruptRecord, DuplicateEnvelope, LogUnavailable
 from turnline.log.base import Log
 from turnline.log.joined import SqlValue
+from turnline.log.listing import leading, page_query
 from turnline.log.sqlite import SqliteLog
+from turnline.log.sqlite_file import DIALECT
 from turnline.log.sqlite_work import number_of
 from turnline.log.sqlite_writer import MAX_BATCH
 from turnline.testing import Damage, DurableLogContract, damage_sqlite
@@ -40,7 +44,10 @@ def change(path: Path, *statements: str) -> None:
 def torn_copies(path: Path, folder: Path) -> Iterator[Path]:
     """Make copies of a log in use, their write-ahead files cut at many places."""
     main, wal = path.read_bytes(), Path(f"{path}-wal").read_bytes()
-    assert len(main) < len(wal), "all of it has to be in the part that is cut"
+    (folder / "main.db").write_bytes(main)
+    with closing(sqlite3.connect(folder / "main.db")) as alone:
+        found = alone.execute("SELECT count(*) FROM turnline_records").fetchone()
+    assert found == (0,), "all of it has to be in the part that is cut"
     for cut in range(WAL_HEADER_BYTES, len(wal) + 1, len(wal) // CUTS):
         copy = folder / f"torn-{cut}.db"
         copy.write_bytes(main)
@@ -141,6 +148,34 @@ async def test_listing_open_channels_costs_only_those(log: SqliteLog) -> None:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
 
     assert "turnline_heads_open" in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("where", "index"),
+    [
+        (ChannelFilter(), "heads_created"),
+        (ChannelFilter(is_run=True), "heads_runs"),
+        (ChannelFilter(flow="leads"), "heads_flow"),
+        (ChannelFilter(is_run=True, close_codes=["done"]), "heads_code"),
+        (ChannelFilter(is_run=True, is_closed=True, close_codes=["done"], flow="leads"), "heads_flow_code"),
+        (
+            ChannelFilter(is_run=True, is_closed=True, but_close_codes=["done"], flow="leads"),
+            "heads_flow_code",
+        ),
+        (ChannelFilter(labels={"k": "v"}), "t USING PRIMARY KEY"),
+        (ChannelFilter(is_closed=False, flow="leads"), "heads_open"),
+    ],
+)
+async def test_a_page_that_an_index_orders_is_walked_in_it(
+    log: SqliteLog, where: ChannelFilter, index: str
+) -> None:
+    assert leading(where) == where
+    query, values = page_query(DIALECT, where, after=None, limit=50, codes=["+done", "+failed", "failed"])
+    with closing(sqlite3.connect(log.path)) as connection:
+        plan = [one for *_, one in connection.execute(f"EXPLAIN QUERY PLAN {query}", values)]
+
+    assert re.search(rf"{index}\b", plan[0])
+    assert not any("TEMP B-TREE" in one for one in plan)
 
 
 async def test_a_tail_ends_when_the_log_is_closed(tmp_path: Path) -> None:

@@ -8,16 +8,20 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from turnline.errors import LogUnavailable
+from turnline.errors import CorruptRecord, LogUnavailable
+from turnline.log.base import Blobs
+from turnline.log.blobs import read_blob
 from turnline.log.sqlite import SqliteLog
 from turnline.log.sqlite_file import FILE_PAGE_BYTES
 from turnline.log.sqlite_salvage import read_damaged
+from turnline.testing.blob_contract import write as write_file
 from turnline.testing.damage import flip_byte
 from turnline.testing.lines import line
 
@@ -29,6 +33,8 @@ from .test_repair import Story
 from .test_verify import spoken
 
 PAGE = FILE_PAGE_BYTES
+FILES = 3
+FILE = b"0123456789abcdef" * 512
 
 
 class Project(Story):
@@ -46,6 +52,8 @@ class Project(Story):
             await log.append(
                 "long", [*spoken("long", 1), line("long", 2, data={"text": "x" * 9000})], after=0
             )
+            for number in range(FILES):
+                await write_file(log, "long", FILE * (number + 1), blob_id=f"file-{number}")
         with closing(sqlite3.connect(self.place.path)) as connection, connection:
             connection.execute("CREATE TABLE lead (id INTEGER PRIMARY KEY, name TEXT, note BLOB)")
             rows = [(number, f"lead {number}", bytes(200)) for number in range(1, 101)]
@@ -84,8 +92,25 @@ def check(twin: Project, report: dict[str, object]) -> None:
     found = asyncio.run(twin.verdict())
     assert {bad.channel_id for bad in found.bad} <= lost, (found.bad, lost)
     assert found.storage == []
+    assert asyncio.run(count_files(twin)) + report["lost_files"] == FILES  # type: ignore[operator]
     if twin.channel_id not in lost:
         asyncio.run(twin.finish(damaged=lost))
+
+
+async def count_files(twin: Project) -> int:
+    """Return how many files of messages are there. Each is what it was, or says that it is damaged."""
+    async with twin.place.log() as log:
+        assert isinstance(log, Blobs)
+        found = await log.blobs("long")
+        for one in found:
+            with suppress(CorruptRecord):
+                content = b"".join([chunk async for chunk in read_blob(log, one)])
+                assert sha256(content).hexdigest() == one.digest
+    return len(found)
+
+
+def test_a_log_with_files_is_good(project: Project) -> None:
+    assert asyncio.run(project.verdict()).is_good
 
 
 def test_a_zeroed_page_costs_what_was_on_it(project: Project, tmp_path: Path) -> None:

@@ -147,9 +147,8 @@ async def test_on_nats_a_message_whose_headers_speak_of_other_records_is_bad(pla
         kept = await stream.get_last_msg(name, f"{name}.a")
         headers = {key: value for key, value in (kept.headers or {}).items() if key.startswith("Turnline")}
         payload = kept.data or b""
-        await stream.publish(
-            f"{name}.a", payload, headers=headers | {"Turnline-First": "5", "Turnline-Last": "5"}
-        )
+        lines = headers["Turnline-Lines"].split(" ", 2)[2]
+        await stream.publish(f"{name}.a", payload, headers=headers | {"Turnline-Lines": f"5 5 {lines}"})
     await put_foreign(place.address, "b", {})
 
     found = await verdict(place)
@@ -290,7 +289,7 @@ async def test_a_name_that_is_gone_is_bad(place: Place) -> None:
 
     found = await verdict(place)
 
-    assert found.storage == ["1 channels have records and no name in the table `turnline_names`"]
+    assert found.storage == ["without a name in the table `turnline_names`: 1 channel with records"]
     assert not found.is_good
 
 
@@ -383,7 +382,7 @@ async def test_a_record_of_no_channel_at_all_is_told(place: Place) -> None:
     assert [(bad.channel_id, bad.seq) for bad in found.bad] == [("a", 4)]
     assert found.storage == [
         "its tables are not described as they were made",
-        "1 channels have records and no name in the table `turnline_names`",
+        "without a name in the table `turnline_names`: 1 channel with records",
     ]
 
 

@@ -33,6 +33,7 @@ class Rows(MemoryLog):
         super().__init__()
         self.there = sorted(rows, key=lambda one: (one.created_at, one.channel_id), reverse=True)
         self.read_rows = 0
+        self.asked: set[str] = set()
 
     async def rows(
         self, where: ChannelFilter, *, after: ChannelRow | None = None, limit: int
@@ -42,11 +43,12 @@ class Rows(MemoryLog):
             place = (after.created_at, after.channel_id)
             first = sum((one.created_at, one.channel_id) >= place for one in self.there)
         self.read_rows += limit
+        self.asked.add(repr(where))
         return self.there[first : first + limit]
 
 
-def many(count: int) -> Rows:
-    return Rows([row(f"c{n:05}", created_at=NOON + timedelta(seconds=n)) for n in range(count)])
+def many(count: int, **fields: Any) -> Rows:
+    return Rows([row(f"c{n:05}", created_at=NOON + timedelta(seconds=n), **fields) for n in range(count)])
 
 
 async def none(row: ChannelRow) -> bool:
@@ -76,6 +78,36 @@ async def test_a_page_without_a_question_to_each_row_reads_one_row_more_than_it_
     await read_page(log, EVERY, limit=5)
 
     assert log.read_rows == 6
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        ChannelFilter(labels={"team": "red", "case": "none"}),
+        ChannelFilter(participants=["ann", "none"]),
+        ChannelFilter(participants=["ann"], labels={"case": "none"}),
+        ChannelFilter(participants=["ann"], is_closed=True, close_codes=["none"]),
+        ChannelFilter(labels={"team": "red"}, flow="none"),
+        ChannelFilter(labels={"team": "red"}, is_run=True),
+        ChannelFilter(flow="leads", is_run=True),
+        ChannelFilter(is_run=False, type="none"),
+    ],
+)
+async def test_a_page_of_what_no_index_orders_looks_at_a_bounded_number_of_rows(where: ChannelFilter) -> None:
+    log = many(MAX_ROWS + 10, labels={"team": "red"}, participants=["ann"], flow="leads", parent_id="above")
+    page = await read_page(log, where, limit=5)
+    rest = await read_page(log, where, after=page.next or "", limit=5)
+
+    assert (page.rows, page.next) == ([], token_of(log.there[MAX_ROWS - 1]))
+    assert (rest.rows, rest.next) == ([], None)
+    assert log.asked.isdisjoint({repr(where)})
+
+
+async def test_the_first_participant_of_a_filter_leads_the_walk() -> None:
+    log = many(3)
+    await read_page(log, ChannelFilter(participants=["ann", "bob"], labels={"team": "red"}), limit=5)
+
+    assert log.asked == {repr(ChannelFilter(participants=["ann"]))}
 
 
 async def test_a_token_names_a_place_that_stays_when_its_channel_is_gone() -> None:

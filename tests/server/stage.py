@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import httpx2
 import msgspec
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from tests.flow.stage import SAFETY_SECONDS, flows_of
 from tests.logs import new_log
@@ -33,6 +33,8 @@ from turnline.testing.manual_clock import ManualClock
 
 Ctx = dict[str, Any]
 Response = httpx2.Response
+EDGE: Final = "edge9"
+"""The boundary of forms."""
 
 
 def person(user_id: str, *scopes: str, groups: Iterable[str] = ()) -> Principal:
@@ -76,7 +78,7 @@ class KnownTokens:
 class Server:
     """A client of an app, and what is behind the app."""
 
-    def __init__(self, app: FastAPI, runtime: Runtime, client: httpx2.AsyncClient, clock: Clock) -> None:
+    def __init__(self, app: Starlette, runtime: Runtime, client: httpx2.AsyncClient, clock: Clock) -> None:
         self.app = app
         self.runtime = runtime
         self.client = client
@@ -128,6 +130,17 @@ class Server:
         return [line.event_data for line in lines if line.event_type == f"audit.{what}"]
 
 
+def form(*parts: tuple[str, str | None, str, bytes], end: bytes = b"--") -> bytes:
+    """Return a form of (name, filename, media type, content)."""
+    body = b""
+    for name, filename, media, content in parts:
+        file = "" if filename is None else f'; filename="{filename}"'
+        kind = f"Content-Type: {media}\r\n" if media else ""
+        head = f'--{EDGE}\r\nContent-Disposition: form-data; name="{name}"{file}\r\n{kind}\r\n'
+        body += head.encode() + content + b"\r\n"
+    return body + f"--{EDGE}".encode() + end + b"\r\n"
+
+
 def runtime_with(
     *flows: str,
     log: Callable[[], Log] = new_log,
@@ -167,7 +180,7 @@ async def served(
 class Listening:
     """A stream as it arrives: one request to the app, whose answer is read piece by piece."""
 
-    def __init__(self, app: FastAPI, path: str, *, token: str = "root", **headers: str) -> None:
+    def __init__(self, app: Starlette, path: str, *, token: str = "root", **headers: str) -> None:
         given = {"authorization": f"Bearer {token}", **{k.replace("_", "-"): v for k, v in headers.items()}}
         self._scope: dict[str, Any] = {
             "type": "http",

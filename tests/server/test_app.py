@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from msgspec.structs import replace
+from starlette.applications import Starlette
 
 from turnline.core.channel import ChannelRow
 from turnline.core.envelope import Envelope
@@ -38,11 +39,11 @@ def trigger(name: str, path: str, method: str = "POST") -> str:
     return f"metadata: {{name: {name}}}\nspec: {spec}"
 
 
-def app_of(*flows: str) -> FastAPI:
+def app_of(*flows: str) -> Starlette:
     return create_app(runtime_with(*flows, work=same), authenticator=KnownTokens())
 
 
-def client_of(app: FastAPI) -> httpx2.AsyncClient:
+def client_of(app: Starlette) -> httpx2.AsyncClient:
     transport = httpx2.ASGITransport(app=app)
     headers = {"Authorization": "Bearer root"}
     return httpx2.AsyncClient(transport=transport, base_url="http://server", headers=headers)
@@ -256,7 +257,7 @@ async def test_f6_the_document_lists_every_flow_with_its_input_and_every_operati
     assert parameters["query", "q"]["required"] is False
     assert said["paths"]["/look/{id}"]["get"]["security"] == [{"token": []}]
     ids = [one["operationId"] for path in said["paths"].values() for one in path.values()]
-    assert len(ids) == len(set(ids)) == 31
+    assert len(ids) == len(set(ids)) == 34
     assert said["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +18,15 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from turnline.errors import UnknownName
-from turnline.server.connections import RESERVED_DESCRIPTORS, Connections, Guarded, trusted_proxies
+from turnline.server.connections import (
+    RESERVED_DESCRIPTORS,
+    Connections,
+    Guarded,
+    GuardedH11,
+    trusted_proxies,
+)
+from turnline.server.httptools_connection import MAX_HEAD_BYTES, GuardedHttpTools
+from turnline.server.serving import guarded, run_loop
 from turnline.server.settings import ServerSettings
 
 from ..hub.scenes import until
@@ -25,6 +34,7 @@ from .test_serve import WITHIN_SECONDS, Served, project, serving
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 WORKERS = pytest.mark.parametrize("workers", [1, 2])
+PARSERS = pytest.mark.parametrize("parser", [GuardedH11, GuardedHttpTools])
 
 Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -127,7 +137,7 @@ async def test_headers_that_come_byte_by_byte_have_the_same_time(tmp_path: Path)
         answer = asyncio.ensure_future(reader.read())
         sent = 0
         while not answer.done():
-            writer.write(b"G" if not sent else b"E")
+            writer.write((b"GET /" + b"a" * 1_000)[sent : sent + 1])
             sent += 1
             await asyncio.wait([answer], timeout=0.02)
 
@@ -342,6 +352,152 @@ async def test_without_a_trusted_proxy_nobody_believes_what_a_header_says(tmp_pa
     assert b"503" in refused
 
 
+async def say_ok(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@asynccontextmanager
+async def listening(parser: type[Guarded], **limits: Any) -> AsyncIterator[int]:
+    """Answer every request of a parser with 200; yields the port."""
+    connections = Connections(ServerSettings(**limits), descriptors=1_024)
+    config = Config(say_ok, log_config=None, server_header=False, date_header=False)
+    config.load()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: parser(connections, config, ServerState(), {}), "127.0.0.1", 0, backlog=8
+    )
+    async with asyncio.timeout(WITHIN_SECONDS), server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def answers_to(parser: type[Guarded], sent: bytes) -> bytes:
+    """Return all that the server says to these bytes and one more request, until it closes."""
+    async with listening(parser, header_seconds=0.2) as port:
+        wire = await asyncio.open_connection("127.0.0.1", port)
+        wire[1].write(sent + HEALTH.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        said = await everything(wire)
+        wire[1].close()
+    return said
+
+
+@PARSERS
+@pytest.mark.parametrize(
+    "ambiguous",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 1\r\n\r\na",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX: \x00\r\n\r\n",
+        b"NOT A REQUEST\r\n\r\n",
+    ],
+)
+async def test_a_request_that_can_be_read_in_two_ways_is_refused_and_the_connection_closed(
+    parser: type[Guarded], ambiguous: bytes
+) -> None:
+    said = await answers_to(parser, ambiguous)
+
+    assert said.count(b"HTTP/1.1 ") == 1
+    assert said[9:12] in (b"400", b"501")
+
+
+@PARSERS
+@pytest.mark.parametrize(
+    "head", [b"GET /" + b"a" * 80_000, b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 20_000]
+)
+async def test_headers_without_end_are_refused(parser: type[Guarded], head: bytes) -> None:
+    assert (await answers_to(parser, head)).startswith(b"HTTP/1.1 400")
+
+
+async def test_the_number_of_headers_is_limited_though_they_are_short() -> None:
+    """h11 limits what it keeps; httptools gives each header on as it comes."""
+    head = b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 20_000 + b"\r\n"
+
+    assert (await answers_to(GuardedHttpTools, head)).startswith(b"HTTP/1.1 400")
+
+
+async def test_a_target_that_names_a_host_is_refused() -> None:
+    """The check of `Host` would not see that name."""
+    said = await answers_to(GuardedHttpTools, b"GET http://evil/health HTTP/1.1\r\nHost: a\r\n\r\n")
+
+    assert said.count(b"HTTP/1.1 ") == 1
+    assert said.startswith(b"HTTP/1.1 400")
+
+
+async def test_trailers_count_among_the_headers() -> None:
+    chunked = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    said = await answers_to(GuardedHttpTools, chunked + b"X: y\r\n" * MAX_HEAD_BYTES + b"\r\n")
+
+    assert b"200" not in said[20:]
+
+
+@PARSERS
+async def test_after_a_request_for_another_protocol_nothing_more_is_read(parser: type[Guarded]) -> None:
+    upgrade = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    said = await answers_to(parser, upgrade)
+
+    assert said.startswith(b"HTTP/1.1 200")
+    assert said.count(b"HTTP/1.1 ") <= 2
+
+
+@PARSERS
+async def test_requests_that_come_at_once_are_answered_in_order(parser: type[Guarded]) -> None:
+    assert (await answers_to(parser, HEALTH * 9)).count(b"HTTP/1.1 200") == 10
+
+
+@PARSERS
+@pytest.mark.parametrize(
+    "later",
+    [
+        b"NOT A REQUEST\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n",
+    ],
+)
+async def test_no_answer_overtakes_that_of_an_earlier_request(parser: type[Guarded], later: bytes) -> None:
+    """Otherwise a client takes the answer of one request for that of another one."""
+    said = await answers_to(parser, HEALTH + later)
+
+    assert said[:12] in (b"", b"HTTP/1.1 200")
+
+
+async def test_a_websocket_is_not_begun_before_an_earlier_request_has_its_answer() -> None:
+    """That answer would come in the middle of its frames."""
+    upgrade = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    key = b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    said = await answers_to(GuardedHttpTools, HEALTH + upgrade + key)
+
+    assert said.startswith(b"HTTP/1.1 200")
+    assert said.count(b"HTTP/1.1 ") == 1
+
+
+def test_without_httptools_h11_reads_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert guarded() is GuardedHttpTools
+
+    monkeypatch.setitem(sys.modules, "httptools", None)
+    monkeypatch.delitem(sys.modules, "turnline.server.httptools_connection")
+    monkeypatch.delitem(sys.modules, "uvicorn.protocols.http.httptools_impl")
+
+    assert guarded() is GuardedH11
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_a_server_runs_with_and_without_uvloop(monkeypatch: pytest.MonkeyPatch, is_installed: bool) -> None:
+    if not is_installed:
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+    loops = list[str]()
+
+    async def main() -> None:
+        loops.append(type(asyncio.get_running_loop()).__module__)
+
+    run_loop(main())
+
+    assert loops[0].startswith("uvloop" if is_installed else "asyncio")
+
+
 @pytest.mark.parametrize(("descriptors", "most"), [(20_000, 10_000), (1_024, 1_024 - 387 - 128), (100, 1)])
 def test_there_are_fewer_connections_than_descriptors(descriptors: int, most: int) -> None:
     assert Connections(ServerSettings(), descriptors=descriptors).most == most
@@ -355,14 +511,17 @@ async def no_app(scope: Scope, receive: Receive, send: Send) -> None:
     raise AssertionError("no client sends a request")
 
 
+@PARSERS
 @pytest.mark.parametrize("descriptors", [400, 1_024])
-async def test_a_burst_of_connections_leaves_the_reserved_descriptors_free(descriptors: int) -> None:
+async def test_a_burst_of_connections_leaves_the_reserved_descriptors_free(
+    descriptors: int, parser: type[Guarded]
+) -> None:
     """asyncio accepts new connections before the idle ones that make room for them are closed."""
     connections = Connections(ServerSettings(connections_per_address=10_000), descriptors=descriptors)
     config = Config(no_app, log_config=None)
     config.load()
     server = await asyncio.get_running_loop().create_server(
-        lambda: Guarded(connections, config, ServerState(), {}), "127.0.0.1", 0, backlog=connections.backlog
+        lambda: parser(connections, config, ServerState(), {}), "127.0.0.1", 0, backlog=connections.backlog
     )
     before, clients, used = count_descriptors(), list[socket.socket](), list[int]()
     async with server:

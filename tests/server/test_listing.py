@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from tests.hub.scenes import CountingLog
 from tests.logs import OpenLog
 from turnline.core.channel import ChannelFilter, ChannelRow, ChannelState
 from turnline.core.lifecycle import CANCELLED
+from turnline.core.state import STUCK
 from turnline.hub.request import OpenRequest
 from turnline.log.memory import MemoryLog
+from turnline.server.channels.facts import Facts
 from turnline.testing.lines import NOON, add_channel, row
 
 from .channels.scene import scene
@@ -22,6 +25,7 @@ ASK = """
 metadata: {name: ask}
 spec: {trigger: {path: /ask}, steps: [{id: ask, human: {title: Well?, form: {ok: {type: boolean}}}}]}
 """
+ASKS = "{metadata: {name: asks}, spec: {trigger: {path: /asks}, steps: [{id: go, workflow: {name: ask}}]}}"
 Ctx = dict[str, Any]
 
 
@@ -103,10 +107,12 @@ async def test_a_page_of_few_costs_the_index_what_it_shows() -> None:
         asked = [*log.asked]
         found = await ids(stage.server, "/channels/search?text=none", token="carol")
         searched = await stage.data("/channels?text=nobody", token="carol")
+        await ids(stage.server, "/channels?participant=nobody&label=k=v", token="carol")
+        carol = stage.people["carol"].agent_id
 
     assert (listed, found, searched["channels"], searched["next"]) == (hers[:0:-1], [], [], None)
     assert sum(count for _, count in asked) <= 3
-    assert all(where.participants for where, _ in log.asked)
+    assert all(where.participants == [carol] for where, _ in log.asked)
     assert not any(name.startswith("c") and name[1:].isdigit() for name in log.reads)
 
 
@@ -173,6 +179,20 @@ async def test_runs_are_filtered_by_status_time_label_participant_and_flow(open_
     assert (waiting["step"], waiting["waiting_for"], waiting["error"]) == ("ask", {"reason": "person"}, None)
 
 
+@pytest.mark.parametrize(
+    ("path", "asks"), [("/runs", 1), ("/channels?kind=run", 1), ("/runs?status=failed", 0)]
+)
+async def test_a_page_asks_once_for_what_is_above_stuck_channels(path: str, asks: int) -> None:
+    log = WatchedLog()
+    async with served(ASK, ASKS, log=lambda: log) as server:
+        above = [(await server.post("/asks", {})).headers["x-run-id"] for _ in range(4)]
+        log.forget()
+        found = await ids(server, path)
+
+    assert found == (above[::-1] if asks else [])
+    assert len([where for where, _ in log.asked if where.waiting_for == [STUCK]]) == asks
+
+
 async def test_a_failed_run_in_a_list_says_why_and_nothing_private() -> None:
     async with served(WORK, work=work) as server:
         await start(server, fails=True)
@@ -233,6 +253,23 @@ async def test_what_was_erased_is_gone_from_the_list_at_once() -> None:
     assert "the canary" in before.text
     assert "the canary" not in after.text
     assert channel in after.text
+
+
+async def test_what_was_erased_is_gone_from_forks_in_the_list_and_from_memory() -> None:
+    async with scene() as stage:
+        channel = await stage.open("the canary")
+        fork = await stage.hub.fork(channel, at=(await stage.hub.state(channel)).seq)
+        for one in (channel, fork):
+            await stage.server.post(f"/channels/{one}/close", {})
+        before = await stage.server.get("/channels?text=canary")
+        assert (await stage.server.post(f"/channels/{channel}/erase", {})).status_code == 200
+        kept = [one for one in gc.get_objects() if type(one) is Facts and one.channel_id == fork]
+        after = await stage.server.get("/channels")
+
+    assert fork in before.text
+    assert kept == []
+    assert "the canary" not in after.text
+    assert fork in after.text
 
 
 async def test_closing_a_channel_closes_what_is_open_below_it() -> None:

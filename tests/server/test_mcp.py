@@ -123,7 +123,7 @@ async def test_an_agent_is_asked_on_a_channel_of_its_own() -> None:
         [channel] = await runtime.hub.list_channels()
 
     assert result.content[0].text == "It is blue."  # type: ignore[union-attr]
-    assert (channel.type, channel.close_reason) == ("consulting", "consulting_complete")
+    assert (channel.type, channel.close_code) == ("consulting", "consulting_complete")
 
 
 async def test_an_agent_that_fails_is_an_error_and_not_the_callers_own_words() -> None:

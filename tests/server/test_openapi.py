@@ -31,6 +31,7 @@ from .stage import Ctx, KnownTokens, runtime_with
 EXAMPLES = 1_000 if os.environ.get("TURNLINE_SOAK") else 30
 CHECKS = [not_a_server_error, response_schema_conformance, status_code_conformance]
 ENDLESS = "/channels/events"
+BULK = ("/runs/cancel", "/runs/retry", "/channels/close")
 """A stream that ends with the server; tests/server/channels reads it."""
 FLOWS = """
 metadata: {name: lead}
@@ -83,7 +84,7 @@ class Served:
         self._server = DrainingServer(app, runtime, ServerSettings(drain_seconds=1), access_log=False)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._opened = threading.Event()
-        self.said = app.openapi()
+        self.said = app.state.openapi
         self.address = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self.ids: dict[str, str] = {}
         """Parameter of a path -> something that is there."""
@@ -122,6 +123,7 @@ def test_f6_no_request_is_answered_with_500_or_otherwise_than_the_document_says(
 ) -> None:
     schema = schemathesis.openapi.from_dict(served.said)
     operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
+    operations.sort(key=lambda one: one.path in BULK)  # They end what the others look at.
     statuses: dict[str, set[int]] = {}
 
     def check(case: Any, is_there: bool) -> None:
@@ -142,7 +144,7 @@ def test_f6_no_request_is_answered_with_500_or_otherwise_than_the_document_says(
         ):  # The plainest request: chance may miss it.
             check(operation.Case(path_parameters={}), is_there=True)
 
-    assert len(operations) == 33
+    assert len(operations) == 36
     succeeded = {operation for operation, found in statuses.items() if min(found) < 300}
     if mode is GenerationMode.POSITIVE:  # Else it would prove that a server refuses everything.
         assert succeeded >= {"trigger_lead", "trigger_look", "trigger_anything", "trigger_ask", "start_run"}

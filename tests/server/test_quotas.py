@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from tests.server.channels.scene import scene
@@ -13,10 +13,11 @@ from turnline.client.link import LocalLink
 from turnline.core.envelope import JsonObject
 from turnline.core.governance import OPEN_CHANNELS_PER_USER, Passport
 from turnline.core.variables import MAX_CONTEXT_BYTES
+from turnline.log.memory import MemoryLog
 from turnline.server.limits import OPEN_RUNS_OF_STRANGERS, OPEN_RUNS_PER_USER
 from turnline.server.settings import ServerSettings
 
-from .stage import Response, served
+from .stage import EDGE, Response, Server, form, served
 
 ASK = "{trigger: {path: /ask}, steps: [{id: ask, kind: human, human: {title: Sure?, group: sales}}]}"
 FILL = "{trigger: {path: /fill}, steps: [{id: fill, runner: fill}]}"
@@ -131,3 +132,34 @@ async def test_forks_beyond_the_limit_of_open_channels_are_refused_by_name_over_
     assert [one.status_code for one in forks] == [201, 201, 403]
     assert "(open_channels_per_user)" in message_of(forks[2])
     assert again.status_code == 201
+
+
+FILED = """
+metadata: {name: filed}
+spec: {trigger: {path: /filed, public: true, input: {plan: file}}, steps: [{id: do, runner: do}]}
+"""
+
+
+async def test_the_files_of_a_user_have_a_limit_that_a_restart_does_not_change() -> None:
+    log = MemoryLog()
+
+    async def send(server: Server, size: int, token: str) -> Response:
+        body = form(("plan", "a.pdf", "application/pdf", bytes([size]) * size))
+        kind = f"multipart/form-data; boundary={EDGE}"
+        return await server.post("/filed", body, token=token, Content_Type=kind)
+
+    def serve() -> AbstractAsyncContextManager[Server]:
+        return served(FILED, log=lambda: log, quotas={"file_bytes_per_user": 100}, do=lambda ctx: {})
+
+    async with serve() as server:
+        first = [await send(server, size, token) for size, token in ((60, "ann"), (60, "root"), (60, ""))]
+    async with serve() as server:
+        second = [await send(server, 50, token) for token in ("ann", "root", "")]
+        small = await send(server, 40, "ann")
+        runs = (await server.get("/runs")).json()["data"]["runs"]
+
+    assert [one.status_code for one in first] == [200] * 3
+    assert [one.status_code for one in second] == [413] * 3
+    assert "file_bytes_per_user" in second[0].json()["error"]["message"]
+    assert small.status_code == 200
+    assert len(runs) == 4

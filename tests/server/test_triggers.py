@@ -395,8 +395,9 @@ async def test_y3_the_key_of_a_run_that_was_pruned_starts_no_second_one() -> Non
             log, before=server.runtime.clock.now() + timedelta(days=1), labels={}, most=9
         )
         opened = partial(looking_at_log, log.address, log)
-        forget = server.runtime.hub.forget_pruned
-        await Pruner(log, opened, now=server.runtime.clock.now, forget=forget).prune(trees, None)
+        hub = server.runtime.hub
+        pruner = Pruner(log, opened, now=hub.clock.now, new_id=hub.new_id, forget=hub.forget_pruned)
+        await pruner.prune(trees, None)
 
         again = await server.post("/hello", {"name": "Ann"}, Idempotency_Key="one")
         shown = await server.get(f"/runs/{run_id}")

@@ -148,5 +148,5 @@ def move(folder: Path, *, trust: bool) -> None:
 
     assert told.code == 0
     assert (
-        "trusted: main" if trust else "imported without secrets: 1 flow definition and 1 channel of runs."
+        "trusted: main" if trust else "imported without secrets: 1 flow definition and 1 channel of a run."
     ) in told.err

@@ -327,7 +327,18 @@ async def test_a_client_takes_its_seats_from_a_presence_that_it_had_before() -> 
         assert taken["result"]["lost"] == {}
 
 
-async def test_a_unit_waits_until_the_log_can_be_read() -> None:
+@pytest.mark.parametrize(
+    ("event_type", "data"),
+    [
+        ("turn.once", {"key": "k", "result": 1}),
+        ("packet", {"body": "done"}),
+        ("turn.paused", {"reason": "time", "seconds": 9.0, "turn": 1}),
+        ("turn.failed", {"error": {"type": "ValueError", "message": "no"}}),
+    ],
+)
+async def test_a_line_of_a_turn_waits_until_the_log_can_be_read(
+    event_type: str, data: dict[str, Any]
+) -> None:
     log = FailingLog()
     async with served(log=log, cache_bytes=1) as (hub, serving), raw(serving.url) as client:
         await client.hello()
@@ -340,7 +351,9 @@ async def test_a_unit_waits_until_the_log_can_be_read() -> None:
         }
         await client.ask("open", seat=alice, request=request)
         log.fails_on, log.fail_read = "story", LogUnavailable("here", because="it is away")
-        line: dict[str, Any] = {"event_type": "turn.once", "data": {"key": "k", "result": 1}}
+        if event_type == "turn.paused":
+            data = {**data, "agent_id": alice}
+        line: dict[str, Any] = {"event_type": event_type, "data": data}
         writing = begin(
             client.ask("write", seat=alice, channel_id="story", claim=claim, speaker=alice, **line)
         )
@@ -350,7 +363,7 @@ async def test_a_unit_waits_until_the_log_can_be_read() -> None:
             await asyncio.sleep(0.001)
 
         assert "error" not in await writing
-        assert (await hub.state("story")).once_units == 1
+        assert event_type in [one.event_type for one in await hub.read_wal("story")]
 
 
 async def test_a_client_loses_no_seat_because_its_server_cannot_read_the_log() -> None:

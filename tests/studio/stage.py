@@ -77,6 +77,15 @@ spec:
   steps: [{id: all, for_each: {items: '[1, 2]', into: out, steps: [{id: pay, runner: pay}]}}]
 """
 
+SCANS: Final = """
+metadata: {name: scans}
+spec:
+  trigger:
+    path: /scans
+    input: {scan: {type: file, required: true, media_types: [text/plain]}, note: string}
+  steps: [{id: read, runner: read_scan}]
+"""
+
 DESK: Final = TransitionGraph(
     "carol",
     [
@@ -94,6 +103,10 @@ DESK: Final = TransitionGraph(
 
 def save(ctx: dict[str, Any]) -> dict[str, Any]:
     return {"id": 7, "domain": str(ctx.get("email", "")).partition("@")[2]}
+
+
+async def read_scan(ctx: dict[str, Any]) -> dict[str, Any]:
+    return {"words": (await ctx["_read_file"](ctx["scan"])).read().decode()}
 
 
 def pay(ctx: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +159,9 @@ class Stage:
     """What tests do with the server, from a thread of their own."""
 
     def __init__(self, settings: ServerSettings, log: Callable[[], Log]) -> None:
-        self._runtime = runtime_with(FLOWS, FANS, log=log, clock=SystemClock(), save=save, pay=pay)
+        self._runtime = runtime_with(
+            FLOWS, FANS, SCANS, log=log, clock=SystemClock(), save=save, pay=pay, read_scan=read_scan
+        )
         self._runtime.sources = {"lead": FLOWS.lstrip()}
         app = create_app(self._runtime, authenticator=KnownTokens(), settings=settings)
         self._socket = bind("127.0.0.1", 0)

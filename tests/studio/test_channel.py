@@ -151,10 +151,11 @@ def test_y2_lines_whose_content_was_erased_say_so(page: Page, server: Stage, sho
     channel = opened(page, server, "My bill is wrong.")
     expect(page.get_by_text("My bill is wrong.").first).to_be_visible()
     server.do(server.hub.write(channel, EV_CHANNEL_CLOSED, {"reason": "done"}))
+    page.locator(".line.said .text").first.click()
+    expect(page.get_by_label("Details").first).to_contain_text("My bill is wrong.")
 
     server.do(server.hub.erase(channel, by="admin"))
 
-    page.reload()
     said = page.locator(".line.said .text")
     expect(said.first).to_have_text("erased")
     expect(page.locator(".line").filter(has_text="lines 1").last).to_contain_text("erased")

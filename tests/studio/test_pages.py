@@ -75,6 +75,18 @@ def test_what_the_form_does_not_allow_is_said_beside_it(page: Page, server: Stag
     expect(page.get_by_role("alert")).to_contain_text("score")
 
 
+def test_a_run_is_started_with_a_file(page: Page, server: Stage) -> None:
+    page.goto(server.page("/flows/scans"))
+    page.get_by_label("note").fill("urgent")
+    page.get_by_label("scan").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"seven"})
+    page.get_by_role("button", name="Start").click()
+
+    variables = page.get_by_label("Context variables")
+    expect(variables).to_contain_text("seven")
+    expect(variables).to_contain_text("a.txt")
+    expect(variables).to_contain_text("urgent")
+
+
 def test_a_task_is_answered_with_its_form_and_the_run_goes_on(
     page: Page, server: Stage, shoot: Shoot
 ) -> None:

@@ -17,7 +17,8 @@ import pytest
 from tests.hub.scenes import Wrapped, quiet
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
-from turnline.agent.messages import Message, ToolMessage
+from turnline.agent.messages import Message, ModelReply, ToolCall, ToolMessage, Usage
+from turnline.agent.model import ModelRequest, OnText
 from turnline.agent.tool import ToolRetry, tool
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelRow
@@ -36,6 +37,8 @@ STORY: Final = "story"
 """The id of the channel, or of the run."""
 RESTARTS: Final = 10
 SAID: Final = "one two three"
+WINDOW: Final = 4
+TURNS: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,10 @@ class Play(ABC):
     @abstractmethod
     async def begin(self) -> None:
         """Give the agent its turn."""
+
+    @abstractmethod
+    async def begin_loop(self, turns: int) -> None:
+        """Let ada and bob speak by turns until they had so many. Each is shown the last `WINDOW` things."""
 
     @abstractmethod
     async def asked(self, count: int = 1) -> Sequence[Asked]:
@@ -150,6 +157,40 @@ def told(messages: Sequence[Message]) -> list[str]:
     return [one.text for one in messages if isinstance(one, ToolMessage)]
 
 
+class Storyteller(ScriptedModel):
+    """Sums up where it is asked to. Otherwise it numbers what it says; at `pays_at` it calls `pay`."""
+
+    def __init__(self, word: str = "line", *, pays_at: int = 0) -> None:
+        super().__init__("unused")
+        self.word = word
+        self.pays_at = pays_at
+        self.summed_up: list[str] = []
+        """What it was shown to sum up."""
+        self.asked: list[ModelRequest] = []
+
+    async def reply(self, request: ModelRequest, on_text: OnText | None = None) -> ModelReply:
+        if request.instructions.startswith("Sum up"):
+            self.summed_up += texts(request)
+            return ModelReply(text=f"summary {len(self.summed_up)}", usage=Usage(requests=1, cost=1.0))
+        self.asked.append(request)
+        if len(self.asked) == self.pays_at:
+            return ModelReply(
+                calls=[ToolCall(call_id="c1", tool="pay", arguments={"amount": 5})],
+                usage=Usage(requests=1, cost=0.5),
+            )
+        return ModelReply(text=f"{self.word} {len(self.asked)}", usage=Usage(requests=1, cost=0.5))
+
+    @property
+    def summaries(self) -> int:
+        return len(self.summed_up)
+
+
+def texts(request: ModelRequest) -> list[str]:
+    """What a model was shown of what was said: without what only asks it to speak."""
+    shown = [getattr(one, "text", "") for one in request.messages if not isinstance(one, ToolMessage)]
+    return [one for one in shown if one not in ("go", "(It is your turn.)", "")]
+
+
 class Scenario:
     """An agent whose model calls the given tools in its first reply, and then repeats what they answered."""
 
@@ -171,9 +212,29 @@ class Scenario:
 class AgentContract:
     """Run by each half."""
 
-    def stage(self, agent: Agent, log: Log) -> AbstractAsyncContextManager[Play]:
-        """Return a process on `log` in which the agent runs."""
+    def stage(self, agent: Agent, log: Log, *others: Agent) -> AbstractAsyncContextManager[Play]:
+        """Return a process on `log` in which the agent runs, and beside it others."""
         raise NotImplementedError
+
+    def tell(
+        self, model: Storyteller, *, log: Log | None = None, summarise: bool = True
+    ) -> AbstractAsyncContextManager[Play]:
+        """Return a process with ada, who asks for summaries, and bob, who does not."""
+        ada = Agent("ada", config=model, tools=Effects().tools, summarise=summarise)
+        return self.stage(ada, log or MemoryLog(), Agent("bob", config=Storyteller("word")))
+
+    async def tell_in_two_processes(
+        self, first: Storyteller, second: Storyteller, *, turns: int = TURNS, summarise: bool = True
+    ) -> None:
+        """Let the first process tell until ada's call of `pay` waits, and the next one after that."""
+        log = MemoryLog()
+        async with self.tell(first, log=log, summarise=summarise) as play:
+            await play.begin_loop(turns)
+            await play.asked()
+        async with self.tell(second, log=log) as play:
+            (question,) = await play.asked()
+            await play.answer(question, "no")
+            await play.end()
 
     def play(self, scenario: Scenario) -> AbstractAsyncContextManager[Play]:
         return self.stage(scenario.agent(), scenario.log)
@@ -375,3 +436,83 @@ class AgentContract:
             assert await play.end() == "at last"
             recorded = [one for one in await play.lines() if one.event_type == ev.EV_TURN_TOOL]
             assert len(recorded) == 3
+
+    # Summaries.
+
+    async def test_an_agent_that_asks_for_it_is_shown_a_summary_of_what_fell_out_of_its_window(self) -> None:
+        model = Storyteller()
+        async with self.tell(model) as play:
+            await play.begin_loop(TURNS)
+            await play.end()
+        last = texts(model.asked[-1])
+
+        assert last[0] == f"What was said before, in short: summary {model.summaries}"
+        assert WINDOW <= len(last) - 1 <= 2 * WINDOW
+
+    async def test_an_agent_that_does_not_ask_for_a_summary_pays_for_none(self) -> None:
+        model = Storyteller()
+        async with self.tell(model, summarise=False) as play:
+            await play.begin_loop(TURNS)
+            await play.end()
+        counted, *shown = texts(model.asked[-1])
+
+        assert model.summaries == 0
+        assert counted.startswith("Earlier, not shown: ")
+        assert shown == ["line 18", "word 18", "line 19", "word 19"]
+
+    async def test_a_summary_is_made_again_only_when_a_window_has_gathered_after_the_last(self) -> None:
+        model = Storyteller()
+        async with self.tell(model) as play:
+            await play.begin_loop(TURNS)
+            await play.end()
+
+        assert 1 < model.summaries <= TURNS // WINDOW
+
+    async def test_nothing_is_left_out_between_a_summary_and_what_is_shown(self) -> None:
+        model = Storyteller()
+        async with self.tell(model) as play:
+            await play.begin_loop(TURNS)
+            await play.end()
+        told = [f"{name} {number}" for number in range(1, TURNS // 2 + 1) for name in ("line", "word")]
+        summed_up = [
+            one for text in model.summed_up for one in told if one in text.replace(": ", "\n").split("\n")
+        ]
+        shown = [one for one in texts(model.asked[-1]) if one in told]
+
+        assert summed_up + shown == told[: TURNS - 2]
+
+    async def test_a_summary_is_recorded_before_its_round_and_its_cost_is_the_turns(self) -> None:
+        model = Storyteller()
+        async with self.tell(model) as play:
+            await play.begin_loop(TURNS)
+            await play.end()
+            lines = await play.lines()
+        summed_up = [place for place, one in enumerate(lines) if "summary" in one.event_data]
+        after = [next(one for one in lines[place + 1 :] if one.sender_id != ev.HUB) for place in summed_up]
+
+        assert len(summed_up) == model.summaries
+        assert all(lines[place].audience == [] for place in summed_up)
+        assert [one.event_data["usage"]["cost"] for one in after] == [1.5] * model.summaries
+
+    async def test_a_restarted_process_sums_up_from_the_summary_on_the_log(self) -> None:
+        first, second = Storyteller(pays_at=12), Storyteller("later line")
+        await self.tell_in_two_processes(first, second)
+
+        assert first.summaries > 1
+        assert second.summed_up[0].startswith(f"summary {first.summaries}\n")
+        assert "ada: line 1\n" not in second.summed_up[0]
+
+    async def test_a_turn_that_resumes_is_shown_what_it_was_shown_before_and_makes_no_summary(self) -> None:
+        first, second = Storyteller(pays_at=6), Storyteller()
+        await self.tell_in_two_processes(first, second)
+        before, resumed = texts(first.asked[-1]), texts(second.asked[0])
+
+        assert before[0] == "What was said before, in short: summary 1"
+        assert resumed == before
+        assert "summary 1" in second.summed_up[0]
+
+    async def test_no_summary_is_made_after_the_first_unit_of_a_turn(self) -> None:
+        first, second = Storyteller(pays_at=6), Storyteller()
+        await self.tell_in_two_processes(first, second, turns=12, summarise=False)
+
+        assert (first.summaries, second.summaries) == (0, 0)

@@ -13,18 +13,40 @@ from turnline.agent.agent import Agent
 from turnline.core import event_types as ev
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import body_of
+from turnline.core.graph import round_robin
 from turnline.errors import NotAsked, UnknownName
 from turnline.flow.task import Task
 from turnline.flow.work import Services
 from turnline.log.base import Log
+from turnline.log.memory import MemoryLog
 
-from .agent_contract import STORY, AgentContract, Asked, Play
+from .agent_contract import STORY, WINDOW, AgentContract, Asked, Play, Storyteller
 
 FLOW: Final = """
 steps:
   - id: work
     kind: agent
     agent: {name: ada, prompt: go, ask: {group: ops}, output: {format: text, key: said}}
+"""
+
+LOOP: Final = f"""
+metadata: {{name: loop}}
+spec:
+  steps:
+    - id: ada
+      kind: agent
+      agent: {{name: ada, prompt: go, recent_n: {WINDOW}, ask: {{group: ops}}, output: {{format: text}}}}
+    - id: bob
+      kind: agent
+      agent: {{name: bob, prompt: go, recent_n: {WINDOW}, output: {{format: text}}}}
+    - id: idle
+      kind: agent
+      when: left < 0
+      agent: {{name: bob, prompt: go}}
+    - {{id: count, runner: count}}
+    - id: again
+      router: {{conditions: [{{if: left > 0, signal: more}}]}}
+      routes: {{more: ada}}
 """
 
 
@@ -38,12 +60,18 @@ class ChannelPlay(Play):
     async def begin(self) -> None:
         await channels.begun(self._home, channel_id=STORY)
 
+    async def begin_loop(self, turns: int) -> None:
+        knobs = {"view": {"name": "windowed_summary", "args": {"recent_n": WINDOW}}}
+        graph = round_robin(["ada", "bob"], max_turns=turns)
+        await channels.begun(self._home, graph, channel_id=STORY, knobs=knobs)
+
     async def asked(self, count: int = 1) -> Sequence[Asked]:
         while True:
             state = await self.state()
             open_ = {one.seq: key for key, one in state.questions.items() if not one.answer_seq}
             if len(open_) == count:
                 break
+            assert not state.is_over
             await self.hub.wait_beyond(STORY, state.seq)
         texts = {
             line.seq: str(line.event_data["question"]) for line in await self.lines() if line.seq in open_
@@ -83,9 +111,14 @@ class FlowPlay(Play):
     async def begin(self) -> None:
         await self._home.runs.start("main", {}, run_id=STORY)
 
+    async def begin_loop(self, turns: int) -> None:
+        await self._home.runs.start("loop", {"left": turns // 2}, run_id=STORY)
+
     async def asked(self, count: int = 1) -> Sequence[Asked]:
         while len(found := await self._home.tasks.list(groups=["ops"])) != count:
-            await self.hub.wait_beyond(STORY, (await self.state()).seq)
+            state = await self.state()
+            assert not state.is_over
+            await self.hub.wait_beyond(STORY, state.seq)
         return [_asked(task) for task in found]
 
     async def answer(self, question: Asked, said: str) -> None:
@@ -117,14 +150,39 @@ def _last_words(lines: Sequence[Envelope]) -> str:
 
 class TestAgentOnAChannel(AgentContract):
     @asynccontextmanager
-    async def stage(self, agent: Agent, log: Log) -> AsyncIterator[Play]:
-        async with channels.stage(agent, log=log) as home:
+    async def stage(self, agent: Agent, log: Log, *others: Agent) -> AsyncIterator[Play]:
+        async with channels.stage(agent, *others, log=log) as home:
             yield ChannelPlay(home)
 
 
 class TestAgentStepOfAFlow(AgentContract):
     @asynccontextmanager
-    async def stage(self, agent: Agent, log: Log) -> AsyncIterator[Play]:
-        services = Services(flows=flows.flows_of(FLOW), agents={"ada": agent})
+    async def stage(self, agent: Agent, log: Log, *others: Agent) -> AsyncIterator[Play]:
+        services = Services(
+            flows=flows.flows_of(FLOW, LOOP),
+            agents={one.name: one for one in (agent, *others)},
+            nodes={"count": lambda ctx: {"left": ctx["left"] - 1}},
+        )
         async with flows.stage(log=log, services=services) as home:
             yield FlowPlay(home)
+
+
+async def test_an_agent_step_is_shown_the_answers_of_agent_steps_and_nothing_else() -> None:
+    model = Storyteller()
+    agents = [Agent("ada", config=model), Agent("bob", config=Storyteller("word"))]
+    async with TestAgentStepOfAFlow().stage(agents[0], MemoryLog(), agents[1]) as play:
+        await play.begin_loop(6)
+        await play.end()
+        steps = {one.sender_id for one in await play.lines() if one.event_type == ev.EV_PACKET}
+
+    assert steps == {"ada", "bob", "idle", "count", "again"}
+    assert [type(one).__name__ for one in model.asked[-1].messages] == ["ModelReply", "UserMessage"] * 2 + [
+        "UserMessage"
+    ]
+    assert [getattr(one, "text", "") for one in model.asked[-1].messages] == [
+        "line 1",
+        "word 1",
+        "line 2",
+        "word 2",
+        "go",
+    ]

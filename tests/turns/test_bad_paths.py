@@ -660,7 +660,7 @@ async def test_children_of_a_turn_close_when_a_person_closes_its_channel() -> No
         await channel.close("enough")
         await quiet()
 
-        assert [one.close_reason for one in await home.hub.list_channels()] == ["enough", CANCELLED]
+        assert [one.close_code for one in await home.hub.list_channels()] == ["enough", CANCELLED]
 
 
 async def test_a_channel_that_a_turn_opened_under_an_id_of_its_own_outlives_the_turn() -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.hub.scenes import CountingLog, FailingLog, Wrapped, quiet
+from tests.hub.scenes import CountingLog, FailingLog, Wrapped, answers, closed, house, quiet
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelRow, child_id
 from turnline.core.claims import Paused
 from turnline.core.envelope import Draft, Envelope
-from turnline.core.graph import TransitionGraph
+from turnline.core.graph import Transition, TransitionGraph
 from turnline.core.state import LEASE_SECONDS
-from turnline.core.transitions import TerminateTarget
+from turnline.core.transitions import AgentTarget, FromSpeaker, TerminateTarget
 from turnline.core.views import Floor, Notice
 from turnline.errors import ClaimLost, LogUnavailable, TurnTaken
 from turnline.hub.request import OpenRequest
@@ -59,6 +59,25 @@ async def test_n6_the_claim_of_the_next_turn_is_in_the_append_that_gives_the_flo
         [ev.EV_PACKET, ev.EV_TURN_CLAIMED],
         [ev.EV_PACKET, ev.EV_CHANNEL_CLOSED],
     ]
+
+
+async def test_n6_the_claim_rides_also_while_the_next_speakers_last_turn_is_just_ending() -> None:
+    """Two answer each other at once: the task of the turn before is still there when the floor comes back."""
+    log, turns = Appends(), 6
+    there_and_back = [
+        Transition(FromSpeaker("alice"), AgentTarget("bob")),
+        Transition(FromSpeaker("bob"), AgentTarget("alice")),
+    ]
+    graph = TransitionGraph("alice", there_and_back, TerminateTarget("done"), max_turns=turns)
+    async with house(log, "alice", "bob") as home:
+        for name in ("alice", "bob"):
+            home[name].on_turn(answers(*["ok"] * turns))
+        channel = await home.open(graph, message="hello")
+        await closed(channel)
+
+    _, *batches, last = log.of(channel.channel_id)
+    assert batches == [[ev.EV_PACKET, ev.EV_TURN_CLAIMED]] * (turns - 2)
+    assert last == [ev.EV_PACKET, ev.EV_CHANNEL_CLOSED]
 
 
 async def test_n6_no_claim_rides_to_a_participant_without_a_performer() -> None:

@@ -114,7 +114,7 @@ class Agent:
         self.config = config
         self.hitl_hook = hitl_hook
         self.summarise = summarise
-        """Whether what falls out of its window on a channel is summed up for it, by its own model."""
+        """Whether what falls out of its window is summed up for it, by its own model."""
         self._context_keys = tuple(context_keys)
         self._instructions = Instructions(prompt, agent=name, context_keys=self._context_keys)
         self._toolbox = Toolbox(tools)
@@ -281,11 +281,11 @@ class Agent:
             return None
         return output.wrong_to_store if self.into else output.wrong
 
-    async def sum_up(self, text: str, *, sleep: Sleep = asyncio.sleep) -> ModelReply:
-        """Return what the agent's model makes of a conversation that is too long to be shown."""
+    async def sum_up(self, text: str, *, config: Config = None, sleep: Sleep = asyncio.sleep) -> ModelReply:
+        """Return what a model makes of a conversation that is too long to be shown: `config`, or its own."""
         performer = Performer(
             agent=self.name,
-            model=resolve(self.config, self.name),
+            model=resolve(self.config if config is None else config, self.name),
             instructions=_SUM_UP,
             toolbox=Toolbox(),
             context=Context(),

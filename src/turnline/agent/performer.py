@@ -25,7 +25,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -43,7 +43,7 @@ from turnline.agent.toolbox import Toolbox
 from turnline.core.claims import Paused, join_pauses
 from turnline.core.envelope import JsonObject
 from turnline.errors import BadDraft, ModelError, NobodyToAsk
-from turnline.threads import is_being_cancelled
+from turnline.threads import call_user, is_being_cancelled
 
 ATTEMPTS: Final = 3
 BACKOFF_SECONDS: Final = 1.0
@@ -253,10 +253,12 @@ class Performer:
             context=output.context,
             reason=output.reason,
             in_file=output.in_file,
+            attached=output.attached,
         )
         answer = storable_answer(answer)
         try:
-            await self.journal.record(answer, () if answer.failed else output.files)
+            kept = await self.journal.record(answer, () if answer.failed else output.files)
+            answer = msgspec.structs.replace(answer, parts=list(kept))
         except (BadDraft, OSError) as refused:
             if not output.files:
                 raise
@@ -344,7 +346,7 @@ class Performer:
         if self.once is None:
             return Once(run_unrecorded)
         made = hashlib.sha256(msgspec.json.encode([call.tool, call.arguments], order="sorted"))
-        return Once(self.once(f"{place}-{made.hexdigest()[:CALL_CHARACTERS]}"))
+        return Once(partial(_run_unless_paused, self.once(f"{place}-{made.hexdigest()[:CALL_CHARACTERS]}")))
 
     def _on_text(self) -> OnText | None:
         return None if self.on_progress is None else lambda text: self._tell(TextDelta(text))
@@ -360,7 +362,35 @@ async def _note_pause(ask: AskPerson, waits: list[Paused], prompt: str, timeout:
         return await ask(prompt, timeout)
     except CallPaused as paused:
         waits.append(paused.paused)
+        if (inside := _pauses.get()) is not None:
+            inside.append(paused.paused)
         raise
+
+
+_pauses: ContextVar[list[Paused] | None] = ContextVar("pauses", default=None)
+"""The pauses of questions in the function that `once` runs; None if it runs none."""
+
+
+async def _run_unless_paused(run: RunOnce, key: str, fn: Callable[[], Any]) -> Any:
+    """Run a function of `once`. If one of its questions waits, so does the call: nothing is recorded.
+
+    The function may catch the pause. What it returns then is not its result: it runs again with the answer.
+    """
+
+    async def run_or_pause() -> Any:
+        outer, pauses = _pauses.get(), list[Paused]()
+        token = _pauses.set(pauses)
+        try:
+            result = await call_user(fn)
+        finally:
+            _pauses.reset(token)
+            if outer is not None:  # A function of `once` that uses `once`.
+                outer += pauses
+        if pauses:
+            raise CallPaused(join_pauses(pauses))
+        return result
+
+    return await run(key, run_or_pause if callable(fn) else fn)
 
 
 class _Answers:

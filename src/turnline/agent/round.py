@@ -50,6 +50,8 @@ class ToolAnswer(Struct, frozen=True, kw_only=True, tag="tool", omit_defaults=Tr
     """The files that the tool returned, as they are on the log."""
     in_file: bool = False
     """Whether the whole text is the first of them. On the log, `text` is its beginning then."""
+    attached: int = 0
+    """How many of them, the last ones, go with the agent's reply."""
 
 
 class ToolAttempt(Struct, frozen=True, kw_only=True, tag=ATTEMPT):
@@ -90,6 +92,8 @@ class Outcome:
     """Every tool call in order, and how it ended: what routing looks at (T4)."""
     context: JsonObject
     """What the tools set with their results. Of two that set one key, the later call counts."""
+    files: tuple[FilePart, ...] = ()
+    """What the tools attached to the reply, each file once."""
 
 
 Check = Callable[[str], str]
@@ -112,6 +116,7 @@ def start_round(
     """
     conversation = list(messages)
     usage, outcomes, context = Usage(), list[ToolOutcome](), JsonObject()
+    files = dict[FilePart, None]()
     repaired = tool_rounds = replies = 0
     while True:
         reply = yield AskModel(tuple(conversation))
@@ -129,12 +134,20 @@ def start_round(
             for answer in answers:
                 outcomes.append(_outcome(answer))
                 context |= answer.context
+                files |= dict.fromkeys(answer.parts[len(answer.parts) - answer.attached :])
             conversation += heard.get(replies, ())
             continue
         wrong = check(reply.text) if check is not None else ""
         if not wrong:
             said, ended = tuple(conversation), tuple(outcomes)
-            return Outcome(text=reply.text, messages=said, usage=usage, outcomes=ended, context=context)
+            return Outcome(
+                text=reply.text,
+                messages=said,
+                usage=usage,
+                outcomes=ended,
+                context=context,
+                files=tuple(files),
+            )
         if repaired:
             raise BadOutput(agent, because=wrong)
         repaired = 1

@@ -4,7 +4,8 @@
     JSON-able data              its JSON
     Handoff, Finish             a sentence; the routing goes beside it
     File, a list of them        a sentence; the files go to the log beside it (Y6)
-    ToolResult                  message, files, context variables and routing in one
+    ToolResult                  message, files, context variables and routing in one; `attach`: files that
+                                go with the agent's reply
     Paused                      the call waits, and runs again (N2)
 
 What a tool returns is its author's choice and is passed on. What it raises is
@@ -55,6 +56,8 @@ class ToolResult:
     """A text is the target of a `Handoff`."""
     files: Sequence[File] = ()
     """Kept on the log with the result."""
+    attach: Sequence[File] = ()
+    """Kept with the result as well, and sent with the agent's reply: all who see the reply get them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,8 @@ class ToolOutput:
     files: tuple[File, ...] = ()
     in_file: bool = False
     """Whether the first file is the whole text: it is too long for a line."""
+    attached: int = 0
+    """How many of the files, the last ones, go with the reply."""
     error: Exception | None = field(default=None, repr=False, compare=False)
     """What the tool raised. `retry` decides by it; it may hold secrets, so it goes nowhere else."""
 
@@ -125,12 +130,18 @@ def _combined(result: ToolResult, reason: str) -> ToolOutput:
     routed = Handoff(result.handoff) if isinstance(result.handoff, str) else result.handoff
     if routed is not None:
         _check_routing(routed)
-    given = _files_in(list(result.files)) if result.files else ()
+    given = _files_in([*result.files, *result.attach]) if result.files or result.attach else ()
     message = _text(result.message)
     text, files = _fit(f"{message}\n{_name_files(given)}".strip() if given else message, given)
     is_long = len(files) > len(given)
     return ToolOutput(
-        text=text, returned=routed, context=context, reason=reason, files=files, in_file=is_long
+        text=text,
+        returned=routed,
+        context=context,
+        reason=reason,
+        files=files,
+        in_file=is_long,
+        attached=len(result.attach),
     )
 
 

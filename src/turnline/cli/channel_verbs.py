@@ -9,10 +9,10 @@ import msgspec
 import typer
 
 from turnline.cli import answering, lines, tables
-from turnline.cli.bulk import OPERATOR, do_each, filter_for, gather_pages, tell_next
+from turnline.cli.bulk import OPERATOR, do_and_tell, filter_for, gather_pages, tell_next
 from turnline.cli.open_log import looking_at, usage_of
 from turnline.cli.options import Asked
-from turnline.cli.plain import one_line, print_json, public
+from turnline.cli.plain import count_of, one_line, print_json, public
 from turnline.client.embedded import Hub
 from turnline.client.fixture import export_channel
 from turnline.core.channel import ChannelMetadata, ChannelRow
@@ -69,7 +69,7 @@ class Verbs:
                 await hub.tree.end(channel_id, reason=reason, by=OPERATOR)
                 return {"result": "closed"}
 
-            return await do_each(channel_ids, close_one, as_json=self._as_json)
+            return await do_and_tell(channel_ids, close_one, as_json=self._as_json)
 
     async def show(self, channel_id: str, *, at: int | None, last: int, every: bool) -> None:
         async with looking_at(self._log, self._folder) as hub:
@@ -185,7 +185,7 @@ async def before_failure(hub: Hub, channel_id: str) -> int:
 
 def summary(one: ChannelMetadata) -> JsonObject:
     """What a list tells of a channel."""
-    names = {member.agent_id: member.name for member in one.participants}
+    names = {member.agent_id: member.name or member.agent_id for member in one.participants}
     return {
         "channel_id": one.channel_id,
         "type": one.type,
@@ -258,7 +258,7 @@ def _told(state: State) -> list[str]:
     status = f"{told['status']}: {aside}" if aside else told["status"]
     turns = turns_told(told["turns"])
     texts = [
-        f"{told['channel_id']}  {told['type']}, {status}, {turns}, {told['seq']} lines",
+        f"{told['channel_id']}  {told['type']}, {status}, {turns}, {count_of(told['seq'], 'line')}",
         f"participants: {', '.join(told['participants'])}",
     ]
     origin = state.spec.forked_from

@@ -14,21 +14,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from turnline.cli.options import (
-    After,
     AsJson,
     Asked,
-    CreatedSince,
-    CreatedUntil,
     Every,
     Folder,
-    Labels,
-    Limit,
     LogAddress,
-    OfFlow,
-    OfParticipant,
     Output,
     Since,
     run,
+    takes_list,
 )
 
 if TYPE_CHECKING:
@@ -64,34 +58,14 @@ ChannelId = Annotated[str, typer.Argument(metavar="ID", help="The channel's id; 
 
 
 @app.command("list", epilog="Example: turnline channels list --status active --log story.db")
+@takes_list(Status)
 def list_channels(
-    *,
-    status: Annotated[Status | None, typer.Option(help="Only those of this status.")] = None,
-    since: CreatedSince = None,
-    until: CreatedUntil = None,
-    label: Labels = None,
-    participant: OfParticipant = None,
-    flow: OfFlow = None,
-    limit: Limit = 50,
-    after: After = None,
-    log: LogAddress = None,
-    directory: Folder = Path(),
-    as_json: AsJson = False,
+    *, asked: Asked, log: LogAddress = None, directory: Folder = Path(), as_json: AsJson = False
 ) -> None:
     """List channels, the newest first.
 
     The index of the log answers: no channel is read. Runs of flows are among them; see `runs list`.
     """
-    asked = Asked(
-        status=status,
-        since=since,
-        until=until,
-        labels=label,
-        participant=participant,
-        flow=flow,
-        limit=limit,
-        after=after,
-    )
     run(_verbs(log, directory, as_json=as_json).list_channels(asked))
 
 

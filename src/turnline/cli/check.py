@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from turnline.cli.nothing import PYTHON, no_document
+from turnline.cli.plain import count_of
 
 if TYPE_CHECKING:
     from turnline.flow.finding import Report
@@ -66,8 +67,8 @@ class _Checked:
 
     @property
     def counted(self) -> str:
-        flows = f"{self.flows} {'flow' if self.flows == 1 else 'flows'}"
-        graphs = f"{self.graphs} {'graph' if self.graphs == 1 else 'graphs'}"
+        flows = count_of(self.flows, "flow")
+        graphs = count_of(self.graphs, "graph")
         return graphs if self.graphs and not self.flows else f"{flows}, {graphs}" if self.graphs else flows
 
 

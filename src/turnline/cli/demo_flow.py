@@ -26,7 +26,7 @@ _SAID: Final = re.compile(r"on (http://\S+);.*?\nDevelopment key[^\n]*\n  (\S+)\
 
 def is_playable() -> bool:
     """Whether the example lies beside us and what it needs is installed."""
-    return LEADS.is_dir() and find_spec("fastapi") is not None
+    return LEADS.is_dir() and find_spec("starlette") is not None
 
 
 def play(log: Path, console: Console) -> None:

@@ -23,7 +23,7 @@ from turnline import __version__
 from turnline.cli.db import settings_in
 from turnline.cli.looking import BAD, AsJson, could_not_look
 from turnline.cli.options import waited_for
-from turnline.cli.plain import plain
+from turnline.cli.plain import count_of, plain
 
 if TYPE_CHECKING:
     from turnline.log.checkup import Checkup, Finding, Watch
@@ -32,7 +32,7 @@ EXAMPLE: Final = "Example: turnline doctor postgresql://turnline@localhost/turnl
 EXTRAS: Final = {
     "llm": "pydantic_ai",
     "flow": "sqlalchemy",
-    "server": "fastapi",
+    "server": "uvicorn",
     "biscuit": "biscuit_auth",
     "remote": "websockets",
     "postgres": "psycopg",
@@ -40,7 +40,7 @@ EXTRAS: Final = {
     "otel": "opentelemetry.sdk",
     "mcp": "mcp",
 }
-"""Extra -> a package that only it brings."""
+"""Extra -> a package that shows that it is installed."""
 
 Where = Annotated[
     str,
@@ -150,4 +150,4 @@ def _told(checkup: Checkup, facts: dict[str, str]) -> Iterator[str]:
         yield plain(f"  {finding.do}")
     yield ""
     number = len(checkup.findings)
-    yield f"{number} {'finding' if number == 1 else 'findings'}." if number else "No findings."
+    yield f"{count_of(number, 'finding')}." if number else "No findings."

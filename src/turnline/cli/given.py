@@ -3,6 +3,7 @@
 name=Jane         a text
 score=91          a number, if the field of that name is one
 score:=91         JSON, whatever the field is
+plan=plan.pdf     a path, if the field of that name is a file
 
 Rule: what cannot be read as its field's type stays a text, so that the check names it like any
 other mistake.
@@ -22,7 +23,7 @@ from turnline.core.envelope import JsonObject
 
 ANYTHING: Final = "any"
 _BOOLEANS: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
-TEXTS: Final = frozenset({"string", "date", "datetime", "uuid", "email"})
+TEXTS: Final = frozenset({"string", "date", "datetime", "uuid", "email", "file"})
 """The types of fields whose values are texts."""
 
 

@@ -29,7 +29,7 @@ from turnline.cli.looking import (
     telling,
 )
 from turnline.cli.options import Compact, Reason, read_age, waited_for
-from turnline.cli.plain import open_private, plain
+from turnline.cli.plain import count_of, open_private, plain
 from turnline.errors import ChannelQuarantined, EraseRefused, PruneRefused
 
 if TYPE_CHECKING:
@@ -102,9 +102,10 @@ def export(
         raise typer.BadParameter("found --channel as well; expected one of the two", param_hint="--with-data")
     with could_not_look(), _written(output) as file:
         done = waited_for(_export(address, file, channel or (), folder if with_data else None))
-    rows = f", {done.rows} rows" if with_data else ""
-    rows += f", {done.files} files" if done.files else ""
-    typer.echo(f"exported {done.channels} channels, {done.records} records{rows}", err=True)
+    rows = f", {count_of(done.rows, 'row')}" if with_data else ""
+    rows += f", {count_of(done.files, 'file')}" if done.files else ""
+    told = f"{count_of(done.channels, 'channel')}, {count_of(done.records, 'record')}{rows}"
+    typer.echo(f"exported {told}", err=True)
     for error in done.left_out:
         typer.echo(plain(f"left out: {error}"), err=True)
     if done.left_out:
@@ -176,7 +177,8 @@ def erase(
         except (EraseRefused, ChannelQuarantined) as error:
             typer.echo(plain(str(error)), err=True)
             raise typer.Exit(BAD) from None
-    told = f"erased the content of {sum(done.values())} lines on {len(done)} channels"
+    lines = count_of(sum(done.values()), "line")
+    told = f"erased the content of {lines} on {count_of(len(done), 'channel')}"
     typer.echo(_json({"channels": done}) if as_json else told)
 
 
@@ -221,7 +223,8 @@ def prune(
     else:
         verb = "would prune" if dry_run else "pruned"
         into = f"; archive: {done.archive}" if done.archive else ""
-        typer.echo(plain(f"{verb} {done.channels} channels of {len(done.trees)} trees{into}"))
+        trees = f"{count_of(done.channels, 'channel')} of {count_of(len(done.trees), 'tree')}"
+        typer.echo(plain(f"{verb} {trees}{into}"))
 
 
 def _labels(given: Sequence[str]) -> dict[str, str]:
@@ -262,10 +265,13 @@ async def _prune(
         if dry_run:
             return planned
         if trees and not is_sure:
-            what = f"Prune {planned.channels} channels that closed before {before:%Y-%m-%d %H:%M} UTC"
+            channels = count_of(planned.channels, "channel")
+            what = f"Prune {channels} that closed before {before:%Y-%m-%d %H:%M} UTC"
             _confirm(f"{what}{'' if archive else ', without an archive'}?")
         await finish_pruning(log)
-        pruner = Pruner(log, partial(looking_at, address), now=hub.clock.now, forget=hub.forget_pruned)
+        pruner = Pruner(
+            log, partial(looking_at, address), now=hub.clock.now, new_id=hub.new_id, forget=hub.forget_pruned
+        )
         done = await pruner.prune_all(trees, archive, is_file=is_file)
         if done.trees:
             hub.audit_log.note_pruned(done, before)
@@ -292,7 +298,7 @@ async def _cutoff(hub: Hub, text: str) -> datetime:
         if found > now:
             raise typer.BadParameter(f"{text} is in the future", param_hint="--closed-before")
         return found
-    age = read_age(text, "--closed-before")
+    age = read_age(text, "--closed-before", more=", or a date such as 2026-01-31")
     newest = await newest_time(hub.log, AUDIT_CHANNEL)
     if newest > LONG_AGO and now - newest > TRUSTED_AHEAD:
         now = newest + TRUSTED_AHEAD
@@ -530,11 +536,11 @@ def _trust_lines(done: Imported, trusted: _Trusted | None) -> Iterator[str]:
 
     if trusted is None:
         flows = sum(channel_id.startswith(DEFINITION_PREFIX) for channel_id in done.own)
-        found = [
-            _count(flows, "flow definition"),
-            _count(len(done.runs), "channel of runs", "channels of runs"),
+        found: list[tuple[int, str, str]] = [
+            (flows, "flow definition", ""),
+            (len(done.runs), "channel of a run", "channels of runs"),
         ]
-        told = " and ".join(filter(None, found))
+        told = " and ".join(count_of(*one) for one in found if one[0])
         if told and done.written:
             yield (
                 f"imported without secrets: {told}. "
@@ -542,7 +548,7 @@ def _trust_lines(done: Imported, trusted: _Trusted | None) -> Iterator[str]:
             )
         return
     yield f"trusted: {', '.join(trusted.flows) or 'no flow definition; the file holds none'}"
-    yield f"trusted: {trusted.runs} channels of runs"
+    yield f"trusted: {count_of(trusted.runs, 'channel of a run', 'channels of runs')}"
     for run in trusted.longer[:_MOST_NAMED]:
         yield f"not trusted: {run!r} has lines on this log that are not in the file"
     if trusted.longer:
@@ -552,14 +558,12 @@ def _trust_lines(done: Imported, trusted: _Trusted | None) -> Iterator[str]:
         )
 
 
-def _count(number: int, one: str, many: str = "") -> str:
-    return "" if number == 0 else f"{number} {one if number == 1 else many or f'{one}s'}"
-
-
 def _summed(done: Imported) -> str:
-    told = f"imported {done.channels} channels: {done.written} records written, {done.known} there already"
+    written = count_of(done.written, "record")
+    told = f"imported {count_of(done.channels, 'channel')}: {written} written, {done.known} there already"
     refused = done.records - done.written - done.known
     told = f"{told}, {refused} refused" if done.refused else told
     has_rows = done.rows_written or done.rows_known
-    told += f"; {done.files} files written" if done.files else ""
-    return f"{told}; {done.rows_written} rows written, {done.rows_known} there already" if has_rows else told
+    told += f"; {count_of(done.files, 'file')} written" if done.files else ""
+    rows = f"; {count_of(done.rows_written, 'row')} written, {done.rows_known} there already"
+    return f"{told}{rows}" if has_rows else told

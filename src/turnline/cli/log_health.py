@@ -16,7 +16,7 @@ import typer
 
 from turnline.cli.looking import BAD, Address, AsJson, could_not_look, looking_at, telling
 from turnline.cli.options import waited_for
-from turnline.cli.plain import open_private, plain
+from turnline.cli.plain import count_of, open_private, plain
 from turnline.errors import ChannelQuarantined, CorruptRecord, LogUnavailable
 
 if TYPE_CHECKING:
@@ -112,10 +112,13 @@ def repair(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write damaged system channels again. A damaged SQLite file is salvaged first.
+    """Write what is damaged again, as far as it is known.
 
-    Healthy channels stay as they are. A damaged file is kept beside the new one. Stop the servers of a
-    SQLite log first. Exits with 1 if there is something to repair and --yes is missing.
+    System channels are rebuilt from the channels' own first lines; a damaged conversation is written again if
+    --archive has all of its lines, and otherwise stays as it is. Healthy channels stay as they are.
+
+    A damaged SQLite file is salvaged first, and kept beside the new one.
+    Stop the servers of a SQLite log first. Exits with 1 if there is something to repair and --yes is missing.
     """
     with could_not_look(), _opened(archive) as file:
         done = waited_for(_repair(address, file, is_written=yes))
@@ -168,6 +171,7 @@ class _Repaired:
         return {
             "file": {"damage": self.damage, "kept_as": self.kept_as, "lost_tables": self.lost_tables},
             "lost": {name: some for name, some in lost.items() if some},
+            "lost_files": 0 if self.salvage is None else self.salvage.lost_files,
             "damaged": {one.channel_id: one.seq for one in self.damaged},
             "channels": [
                 {
@@ -189,31 +193,40 @@ class _Repaired:
             yield from self._salvage_lines(self.salvage)
         for one in self.channels:
             yield f"{one.channel_id}: {one.found}"
-            yield f"  {one.kept} lines kept, {one.restored} from the archive, {_lines(one.lost)} lost"
+            kept = f"{count_of(one.kept, 'line')} kept, {one.restored} from the archive"
+            yield f"  {kept}, {_lines(one.lost)} lost"
             if one.names:
                 yield f"  registered again from the channels that they are on: {', '.join(one.names)}"
             if one.lost and one.channel_id in _CONSEQUENCES:
                 yield f"  {_CONSEQUENCES[one.channel_id]}"
         for bad in self.damaged:
             yield f"channel {bad.channel_id!r} stays damaged from line {bad.seq} on: {bad.found}"
+        if self.damaged:
+            yield (
+                "  A hub refuses these channels and serves all others. On SQLite and PostgreSQL, an "
+                "--archive that has all of their lines repairs them."
+            )
 
     def _salvage_lines(self, found: SalvagedLog) -> Iterator[str]:
         yield f"the file is damaged: {self.damage}"
         if self.kept_as:
             yield f"the damaged file is kept as {self.kept_as}"
-        yield f"{len(found.channels)} channels, {found.lines} lines saved"
+        yield f"{count_of(len(found.channels), 'channel')}, {count_of(found.lines, 'line')} saved"
         for one in found.channels:
             if one.lost:
                 yield f"channel {one.channel_id!r}: {_lines(one.lost)} lost"
         if found.nameless:
-            yield f"{found.nameless} channels are lost with their names"
+            yield f"lost with their names: {count_of(found.nameless, 'channel')}"
+        if found.lost_files:
+            yield f"lost: {count_of(found.lost_files, 'file')} of messages"
         yield from (f"lost: {one}" for one in self.lost_tables)
 
 
 def _lines(lost: Sequence[tuple[int, int]]) -> str:
     if not lost:
         return "none"
-    return "line " + ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in lost)
+    word = "line" if len(lost) == 1 and lost[0][0] == lost[0][1] else "lines"
+    return f"{word} " + ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in lost)
 
 
 async def _repair(address: str, archive: BinaryIO | None, *, is_written: bool) -> _Repaired:
@@ -291,7 +304,10 @@ def _kept(seal: str) -> KeptSeal:
         raise typer.BadParameter(plain(str(error)), param_hint="--seal") from None
     except (OSError, UnicodeDecodeError) as error:
         because = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise typer.BadParameter(f"{seal} cannot be read: {because}", param_hint="--seal") from None
+        expected = f"expected a line that starts with {_TEXT_START}, or a file with one"
+        raise typer.BadParameter(
+            f"{seal} cannot be read: {because}; {expected}", param_hint="--seal"
+        ) from None
 
 
 def _private_key(path: Path | None) -> SealKey | None:
@@ -325,25 +341,31 @@ def _lines_of(verdict: Verdict) -> Iterator[str]:
         yield plain(f"the storage: {fault}")
     for bad in verdict.bad:
         yield plain(f"channel {bad.channel_id!r}, seq {bad.seq}: found {bad.found}; expected {bad.expected}")
+    for one in verdict.bad_files:
+        place = f"channel {one.channel_id!r}, seq {one.seq}, file {one.file}"
+        yield plain(f"{place}: found {one.found}; expected {one.expected}")
     for channel_id, unknown in verdict.not_folded.items():
         yield plain(f"channel {channel_id!r} was not folded: only its own program knows the type {unknown!r}")
     yield from _changes_since(verdict)
+    if verdict.note:
+        yield f"note: {verdict.note}."
     pruned = f", {verdict.pruned} pruned" if verdict.pruned else ""
-    counted = f"{verdict.channels} channels, {verdict.records} records{pruned} at {verdict.address}"
+    files = f", {count_of(verdict.files, 'file')}" if verdict.files else ""
+    records = f"{count_of(verdict.channels, 'channel')}, {count_of(verdict.records, 'record')}"
+    counted = f"{records}{files}{pruned} at {verdict.address}"
     if verdict.is_good:
         yield f"{counted}: good."
         return
-    wrong = len(verdict.bad)
-    yield (
-        f"{counted}: {wrong} bad {'channel' if wrong == 1 else 'channels'}. Restore them from a backup. "
-        f"To serve the log again, run: turnline log repair ADDRESS"
-    )
+    wrong, lost_files = len(verdict.bad), len(verdict.bad_files)
+    lost = f", {count_of(lost_files, 'bad file')}" if lost_files else ""
+    repair = " `turnline log repair ADDRESS` says what it can save." if wrong or verdict.storage else ""
+    yield f"{counted}: {count_of(wrong, 'bad channel')}{lost}. Restore them from a backup.{repair}"
 
 
 def _changes_since(verdict: Verdict) -> Iterator[str]:
     """List what is not damage: what was erased, pruned and repaired since the seal."""
     if verdict.sealed_at is not None:
-        yield f"sealed up to {verdict.sealed_at.isoformat()} ({verdict.seals} seals on the log)"
+        yield f"sealed up to {verdict.sealed_at.isoformat()} ({count_of(verdict.seals, 'seal')} on the log)"
     for one in verdict.erased[:_MOST_LISTED]:
         lines = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in one.lines)
         yield plain(f"erased since: channel {one.channel_id!r}, lines {lines} (says line {one.seq})")

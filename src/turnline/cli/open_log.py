@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from turnline.cli.plain import count_of
 from turnline.client.embedded import Hub
 from turnline.core.envelope import JsonObject
 from turnline.errors import LogUnavailable
@@ -65,6 +66,6 @@ async def usage_of(hub: Hub, channel_id: str) -> tuple[JsonObject, str]:
     own, below = await hub.tree.spent(await hub.state(channel_id))
     total = own + below.spent
     data = {**msgspec.to_builtins(total), "below": below.to_dict()}
-    count = "1 channel" if below.channels == 1 else f"{below.channels} channels"
+    count = count_of(below.channels, "channel")
     text = f"{total} ({count} below included)" if below.channels else str(total)
     return data, text if below.is_complete else f"{text}; more channels were not counted"

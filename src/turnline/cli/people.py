@@ -46,7 +46,7 @@ async def _forget(
     name: str, reason: str, log: str | None, folder: Path, *, compact: bool, as_json: bool
 ) -> None:
     from turnline.cli.open_log import looking_at
-    from turnline.cli.plain import plain, print_json
+    from turnline.cli.plain import count_of, plain, print_json
 
     async with looking_at(log, folder) as hub:
         done = await hub.forget(name, by="operator", reason=reason)
@@ -56,4 +56,5 @@ async def _forget(
     if as_json:
         print_json({"channels": done.channels})
     else:
-        typer.echo(plain(f"forgot {name!r}: erased the content of {sum(done.channels.values())} lines"))
+        lines = count_of(sum(done.channels.values()), "line")
+        typer.echo(plain(f"forgot {name!r}: erased the content of {lines}"))

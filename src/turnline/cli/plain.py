@@ -10,9 +10,9 @@ from typing import BinaryIO
 import msgspec
 import typer
 
-from turnline.errors.base import plain
+from turnline.errors.base import count_of, plain
 
-__all__ = ["one_line", "open_private", "plain", "print_json", "public"]
+__all__ = ["count_of", "one_line", "open_private", "plain", "print_json", "public"]
 
 
 def one_line(text: str, characters: int) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +21,15 @@ from typing import Final
 
 import msgspec
 import typer
+from msgspec.structs import replace as replace_part
 
+from turnline.agent.files import File
 from turnline.cli import given, person
 from turnline.cli.nothing import PYTHON, no_flow
 from turnline.cli.plain import open_private, plain
 from turnline.cli.steps import StepPrinter
 from turnline.core.envelope import JsonObject
+from turnline.core.parts import FilePart
 from turnline.core.state import STUCK
 from turnline.errors import BadAnswer, UnknownName, UnknownRun
 from turnline.flow.body import INVALID_INPUT, checked_body
@@ -35,7 +38,9 @@ from turnline.flow.project import Project, load_files, load_project
 from turnline.flow.task import Task
 from turnline.flow.testing.fixture import export_run
 from turnline.flow.verdict import RunError, Verdict
+from turnline.log.address import mask
 from turnline.server.runtime import Runtime, open_runtime
+from turnline.turns.files import describe
 
 FAILED: Final = 1
 WAITS: Final = 3
@@ -71,12 +76,12 @@ class Options:
     def again(self, run_id: str) -> str:
         """The command that goes on with the run."""
         flow = ["--flow", self.flow] if self.flow else []
-        words = ["turnline", "run", str(self.file), *flow, "--log", self.log or MEMORY, "--run", run_id]
+        words = ["turnline", "run", str(self.file), *flow, "--log", mask(self.log or MEMORY), "--run", run_id]
         return shlex.join(words)
 
     def retry(self, run_id: str, folder: Path) -> str:
         """The command that retries the run."""
-        words = ["turnline", "runs", "retry", run_id, "--log", self.log or MEMORY, "--dir", str(folder)]
+        words = ["turnline", "runs", "retry", run_id, "--log", mask(self.log or MEMORY), "--dir", str(folder)]
         return shlex.join(words)
 
 
@@ -114,6 +119,7 @@ class _Call:
         self._options = options
         self._flow = flow
         self._body = body
+        self._files = _files_of(flow, body)
         self._folder = folder
         self._answers = options.answers
         self._open = AsyncExitStack()
@@ -156,10 +162,10 @@ class _Call:
             with suppress(UnknownRun):
                 await runtime.runs.state(self.run_id)
                 return None
-        body, problems = checked_body(self._flow, self._body)
+        body, problems = checked_body(self._flow, {**self._body, **_described(self._files)})
         if problems:
             return RunError(type=INVALID_INPUT, message="; ".join(map(str, problems)))
-        await runtime.runs.start(self._flow.name, body, run_id=self.run_id)
+        await runtime.runs.start(self._flow.name, {**body, **self._files}, run_id=self.run_id)
         return None
 
     async def _to_rest(self, runtime: Runtime) -> Verdict:
@@ -258,6 +264,42 @@ def _body(flow: Flow, options: Options) -> JsonObject:
     body = {} if options.input is None else given.object_in(options.input, option="--input")
     types = {name: field.type for name, field in fields.items()}
     return {**body, **given.object_of(options.pairs, option="-i", types=types)}
+
+
+def _files_of(flow: Flow, body: JsonObject) -> dict[str, File | list[File]]:
+    """Return the files whose paths the input names; for a list of files, one path or a list."""
+    found = dict[str, File | list[File]]()
+    for name, spec in ({} if flow.spec.trigger is None else flow.spec.trigger.files).items():
+        paths = body.get(name)
+        if spec.type == "array":
+            several = [one for one in (paths if isinstance(paths, list) else [paths]) if isinstance(one, str)]
+            if several and several in (paths, [paths]):  # All of them are paths.
+                found[name] = [_file(one, name) for one in several]
+        elif isinstance(paths, str):
+            found[name] = _file(paths, name)
+    return found
+
+
+def _file(path: str, name: str) -> File:
+    try:
+        with Path(path).open("rb"):
+            return File(Path(path))
+    except OSError as error:
+        message = f"{path!r} cannot be read for {name!r}: {error.strerror}"
+        raise typer.BadParameter(message, param_hint="-i") from None
+
+
+def _described(files: Mapping[str, File | list[File]]) -> dict[str, FilePart | list[FilePart]]:
+    """Return what is known of files before they are read: the check takes it."""
+    return {
+        name: [_part(each) for each in one] if isinstance(one, list) else _part(one)
+        for name, one in files.items()
+    }
+
+
+def _part(file: File) -> FilePart:
+    assert not isinstance(file.data, bytes)  # `_file` made it of a path.
+    return replace_part(describe(file), size=Path(file.data).stat().st_size)
 
 
 def _say(text: str) -> None:

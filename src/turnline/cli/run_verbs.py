@@ -11,14 +11,13 @@ import msgspec
 import typer
 
 from turnline.cli import person, steps, tables
-from turnline.cli.bulk import FAILED, OPERATOR, do_each, filter_for, gather_pages, tell_next
+from turnline.cli.bulk import FAILED, OPERATOR, do_and_tell, filter_for, gather_pages, tell_next
 from turnline.cli.channel_verbs import last_turn
 from turnline.cli.given import object_of, types_of
 from turnline.cli.open_log import looking_at, usage_of
 from turnline.cli.options import Asked
-from turnline.cli.plain import one_line, plain, print_json, public
+from turnline.cli.plain import count_of, one_line, plain, print_json, public
 from turnline.client.embedded import Hub
-from turnline.core.channel import ChannelFilter
 from turnline.core.envelope import JsonObject
 from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import WorkflowState
@@ -26,7 +25,7 @@ from turnline.errors import UnknownParticipant, UnknownRun
 from turnline.flow.driver import DRIVER, Driver
 from turnline.flow.events import RunEvent, event_of
 from turnline.flow.project import load_project
-from turnline.flow.runs import RETRY_OF, ListedRun, Runs
+from turnline.flow.runs import ListedRun, Runs
 from turnline.flow.task import Task
 from turnline.flow.tasks import Tasks
 from turnline.flow.testing.fixture import export_run
@@ -62,6 +61,14 @@ class Verbs:
         if not told:
             typer.echo("no run is there.", err=True)
 
+    async def cancel_all(self, asked: Asked, *, is_sure: bool) -> int:
+        """Cancel the runs of a list; if not sure, only list them. Return the exit code, as `cancel` does."""
+        async with _reading(self._log, self._folder) as (hub, runs):
+            found = (await _find(hub, runs, asked))[0]
+        if not is_sure:
+            return self._list_only(found, "cancelled")
+        return await self.cancel([one.row.channel_id for one in found])
+
     async def cancel(self, run_ids: list[str]) -> int:
         """Return the exit code: 0, 1 if a run could not be cancelled."""
         async with _reading(self._log, self._folder) as (_, runs):
@@ -72,7 +79,7 @@ class Verbs:
                 await runs.cancel(run_id, by=OPERATOR)
                 return {"result": CANCELLED}
 
-            return await do_each(run_ids, cancel_one, as_json=self._as_json)
+            return await do_and_tell(run_ids, cancel_one, as_json=self._as_json)
 
     async def retry_all(self, asked: Asked, user_id: str | None, *, is_sure: bool) -> int:
         """Retry the runs of a list that were not retried yet; if not sure, only list them.
@@ -80,12 +87,9 @@ class Verbs:
         Return the exit code: 0, 1 if a run could not be retried, or failed again.
         """
         async with _reading(self._log, self._folder) as (hub, runs):
-            found = [one for one in (await _find(hub, runs, asked))[0] if not await _was_retried(hub, one)]
+            found = [] if runs is None else await runs.drop_retried((await _find(hub, runs, asked))[0])
         if not is_sure:
-            told = [_public(listed(one)) for one in found]
-            print_json({"runs": told}) if self._as_json else tables.show(_HEAD, [_row(one) for one in told])
-            typer.echo(f"nothing was retried; with --yes {_count(len(found))} would be.", err=True)
-            return 0
+            return self._list_only(found, "retried")
         async with self._runtime() as runtime:
 
             async def retry_one(run_id: str) -> JsonObject:
@@ -96,7 +100,7 @@ class Verbs:
                     done if outcome.error is None else {**done, "error": msgspec.to_builtins(outcome.error)}
                 )
 
-            return await do_each([one.row.channel_id for one in found], retry_one, as_json=self._as_json)
+            return await do_and_tell([one.row.channel_id for one in found], retry_one, as_json=self._as_json)
 
     async def show(self, run_id: str) -> None:
         async with _reading(self._log, self._folder) as (hub, runs):
@@ -176,6 +180,12 @@ class Verbs:
         project.report.raise_if_bad()
         return open_runtime(project, log_address=self._log)
 
+    def _list_only(self, found: list[ListedRun], verb: str) -> int:
+        told = [_public(listed(one)) for one in found]
+        print_json({"runs": told}) if self._as_json else tables.show(_HEAD, [_row(one) for one in told])
+        typer.echo(f"nothing was {verb}; with --yes {count_of(len(found), 'run')} would be.", err=True)
+        return 0
+
     def _ended(self, run: JsonObject, found: Verdict) -> int:
         told: JsonObject = {**run, "status": found.status, "data": public(found.data)}
         if found.error is not None:
@@ -219,11 +229,6 @@ async def _find(hub: Hub, runs: Runs | None, asked: Asked) -> tuple[list[ListedR
     return await gather_pages(asked, read)
 
 
-async def _was_retried(hub: Hub, run: ListedRun) -> bool:
-    """Return whether another run continues a run that is over. So a bulk retry can be given again."""
-    return bool(await hub.lines.rows(ChannelFilter(labels={RETRY_OF: run.row.channel_id}), limit=1))
-
-
 async def _state(runs: Runs | None, run_id: str) -> WorkflowState:
     if runs is None:
         raise UnknownRun(run_id)
@@ -242,10 +247,6 @@ def _public(told: JsonObject) -> JsonObject:
     shown = public(msgspec.to_builtins(told))
     assert isinstance(shown, dict)
     return shown
-
-
-def _count(runs: int) -> str:
-    return "1 run" if runs == 1 else f"{runs} runs"
 
 
 def _task_row(task: Task) -> tuple[str, ...]:

@@ -15,20 +15,15 @@ import typer
 
 from turnline.cli.options import (
     FIELD,
-    After,
     AsJson,
     Asked,
-    CreatedSince,
-    CreatedUntil,
     Folder,
-    Labels,
-    Limit,
     LogAddress,
-    OfFlow,
-    OfParticipant,
     Output,
     Since,
+    Yes,
     run,
+    takes_list,
 )
 from turnline.errors import MissingExtra
 
@@ -57,6 +52,14 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
+class Cancelled(StrEnum):
+    """Which runs can be cancelled."""
+
+    RUNNING = Status.RUNNING.value
+    WAITING = Status.WAITING.value
+    STUCK = Status.STUCK.value
+
+
 class Retried(StrEnum):
     """What a retry of many is for."""
 
@@ -68,34 +71,14 @@ RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id; `list` s
 
 
 @app.command("list", epilog="Example: turnline runs list --flow lead_processing --dir examples/leads")
+@takes_list(Status)
 def list_runs(
-    *,
-    status: Annotated[Status | None, typer.Option(help="Only those of this status.")] = None,
-    since: CreatedSince = None,
-    until: CreatedUntil = None,
-    label: Labels = None,
-    participant: OfParticipant = None,
-    flow: OfFlow = None,
-    limit: Limit = 50,
-    after: After = None,
-    log: LogAddress = None,
-    directory: Folder = Path(),
-    as_json: AsJson = False,
+    *, asked: Asked, log: LogAddress = None, directory: Folder = Path(), as_json: AsJson = False
 ) -> None:
     """List runs, the newest first. Those below another run are not in it.
 
     The index of the log answers. Only failed and stuck runs that are listed are read, to say why.
     """
-    asked = Asked(
-        status=status,
-        since=since,
-        until=until,
-        labels=label,
-        participant=participant,
-        flow=flow,
-        limit=limit,
-        after=after,
-    )
     run(_verbs(log, directory, as_json=as_json).list_runs(asked))
 
 
@@ -135,41 +118,45 @@ def why(
     run(_verbs(log, directory, as_json=as_json).why(run_id, seq))
 
 
-@app.command(epilog="Example: turnline runs cancel 06sdq... 06sdr... --dir examples/leads")
+@app.command(epilog="Example: turnline runs cancel --status waiting --flow lead_processing --until 30d --yes")
+@takes_list(Cancelled, help="Without an ID: cancel every run of this status; see --yes.")
 def cancel(
-    run_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The runs' ids.")],
+    run_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="The runs' ids.")] = None,
     *,
+    asked: Asked,
+    yes: Yes = False,
     log: LogAddress = None,
     directory: Folder = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Cancel runs: close them, and what is open below them. The log notes that an operator did.
 
-    Each is cancelled on its own. Exits with 1 if one of them could not be.
+    With --status it cancels those that the filters leave, the newest first. Each is cancelled on its own.
+    Exits with 1 if one of them could not be.
     """
-    run(_verbs(log, directory, as_json=as_json).cancel(run_ids))
+    verbs = _verbs(log, directory, as_json=as_json)
+    if run_ids and asked == Asked() and not yes:
+        run(verbs.cancel(run_ids))
+    elif not run_ids and asked.status is not None:
+        run(verbs.cancel_all(asked, is_sure=yes))
+    else:
+        raise typer.BadParameter("Give IDs, or --status with filters.")
 
 
 @app.command(epilog="Example: turnline runs retry --status failed --flow lead_processing --since 24h --yes")
+@takes_list(Retried, help="Without an ID: retry every run of this status; see --yes.")
 def retry(
     run_id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="The run's id; `list` shows them.")
     ] = None,
     *,
+    asked: Asked,
     step: Annotated[str | None, typer.Option(help="From which step; else from the last one.")] = None,
     by: Annotated[
         str | None,
         typer.Option("--as", help="The user of the new run (`_user_id`); else it has none, as with `run`."),
     ] = None,
-    status: Annotated[
-        Retried | None, typer.Option(help="Without an ID: retry every run of this status; see --yes.")
-    ] = None,
-    since: CreatedSince = None,
-    until: CreatedUntil = None,
-    label: Labels = None,
-    flow: OfFlow = None,
-    limit: Limit = 50,
-    yes: Annotated[bool, typer.Option("--yes", help="Retry them. Without it, they are only listed.")] = False,
+    yes: Yes = False,
     log: LogAddress = None,
     directory: Folder = Path(),
     as_json: AsJson = False,
@@ -181,11 +168,10 @@ def retry(
     With --status it retries many: those that the filters leave, the newest first, without those that were
     retried before. It continues after a run that fails, and exits with 1 if one did.
     """
-    asked = Asked(status=status, since=since, until=until, labels=label, flow=flow, limit=limit)
     verbs = _verbs(log, directory, as_json=as_json)
     if run_id is not None and asked == Asked() and not yes:
         run(verbs.retry(run_id, step, by))
-    elif run_id is None and step is None and status is not None:
+    elif run_id is None and step is None and asked.status is not None:
         run(verbs.retry_all(asked, by, is_sure=yes))
     else:
         raise typer.BadParameter("Give an ID, or --status with filters. A step belongs to an ID.")

@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 from urllib.parse import quote, urlencode
@@ -28,7 +29,7 @@ from turnline.errors import BadKey, LogUnavailable, MissingExtra, TurnlineError
 if TYPE_CHECKING:
     import socket
 
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
     from turnline.flow.definition.flow import Flow
     from turnline.flow.project import Project
@@ -125,12 +126,8 @@ def serve(
     socket_number: SocketNumber = None,
 ) -> None:
     """Serve a project's flows, channels and studio over HTTP. Until SIGTERM or Ctrl-C."""
-    try:
-        import fastapi
-        import uvicorn
-    except ImportError:
-        raise MissingExtra("servers", extra="server") from None
-    del fastapi, uvicorn
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise MissingExtra("servers", extra="server")
     import asyncio
 
     from turnline.errors.flows import BadDocuments
@@ -139,6 +136,7 @@ def serve(
     from turnline.server.live import fingerprint
     from turnline.server.origin import known_names
     from turnline.server.runtime import runtime_of
+    from turnline.server.serving import run_loop
 
     retained = _check_retain(retain, retain_archive)
     files = fingerprint(directory.resolve())
@@ -171,7 +169,7 @@ def serve(
         _print_requests()
     site = _Site(directory, project, place, files=files, log=log, grace=grace, retain=retained)
     try:
-        asyncio.run(site.serve(dev=dev, is_live=dev and not no_reload, access_log=access_log))
+        run_loop(site.serve(dev=dev, is_live=dev and not no_reload, access_log=access_log))
     finally:
         if provider is not None:
             provider.shutdown()
@@ -300,7 +298,7 @@ class _Site:
         else:
             typer.echo(f"Reloaded: {_count(runtime)}.")
 
-    def _made(self, project: Project) -> tuple[Runtime, FastAPI, ServerSettings]:
+    def _made(self, project: Project) -> tuple[Runtime, Starlette, ServerSettings]:
         """Return a project as it would be served. Nothing is opened. Raises `BadDocuments`."""
         from turnline.server.app import TITLE, create_app
         from turnline.server.runtime import runtime_of

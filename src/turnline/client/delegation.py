@@ -12,7 +12,8 @@ call, which the model is told of in one line. Of the peer's own error it is told
 Rule 3: a question of the peer goes up. The channel of a delegation has no person, and people of the channels
 above are not made members of it: members see all that is said there, and may speak on it and close it. The
 hub asks the question on the channel of the turn that delegates, for that turn, and copies the answer down
-(`hub.tree`, rule 6). Where no channel above has a person, the peer's turn fails with `NobodyToAsk`.
+(`hub.tree`, rule 6), or asks the group of the flow's step above. Where there is neither, the peer's turn
+fails with `NobodyToAsk`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from turnline.agent.messages import ModelReply
 from turnline.agent.round import ToolAnswer
-from turnline.client.agent_turn import routing_tools
+from turnline.client.turn import routing_tools
 from turnline.core import event_types as ev
 from turnline.core.adapter import AnyAdapter
 from turnline.core.adapters import built_in

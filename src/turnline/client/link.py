@@ -11,7 +11,7 @@ from turnline.core.governance import Passport, Registration, Resume, Rule
 from turnline.core.study.spent import Spent
 from turnline.hub.delivery import Receiver
 from turnline.hub.hub import Hub
-from turnline.hub.seat import FileChunk, Peer, Player, Reading, Seat as HubSeat
+from turnline.hub.seat import FileChunk, Peer, Player, Reading, Seat as HubSeat, SeatChannel
 from turnline.hub.texts import Listening
 from turnline.turns.work import Port
 
@@ -30,7 +30,7 @@ class Seat(Port, Protocol):
         """Return everybody whom the participant may address."""
         ...
 
-    async def channels(self) -> list[ChannelMetadata]:
+    async def channels(self) -> list[SeatChannel]:
         """Return the open channels the participant is on."""
         ...
 

@@ -20,12 +20,11 @@ from msgspec import Struct
 from turnline.agent.agent import Agent
 from turnline.agent.network_tools import NETWORK_TOOLS, tool_names
 from turnline.agent.output import Output
-from turnline.client.agent_turn import AgentTurns
 from turnline.client.channel import Channel, Predicate
 from turnline.client.inbox import Inbox
 from turnline.client.link import Link, Seat
 from turnline.client.plugin import NO_PLUGIN, NetworkPlugin
-from turnline.client.turn import TurnHandler, perform_with
+from turnline.client.turn import AgentTurns, TurnHandler, perform_with
 from turnline.core.channel import ACK_TIMEOUT_SECONDS, ChannelSpec, Expectation
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.event_types import EV_CHANNEL_INVITE

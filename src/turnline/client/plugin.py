@@ -26,10 +26,10 @@ from turnline.client.channel import Channel
 from turnline.client.delegation import delegate, derived_id
 from turnline.client.injection import SeatInject, TurnChannelInject
 from turnline.client.tasks import tasks
-from turnline.core.channel import ChannelMetadata
 from turnline.core.envelope import JsonObject
 from turnline.core.event_types import EV_CONTEXT_SET
 from turnline.errors import BadDraft, UnknownName
+from turnline.hub.seat import SeatChannel
 
 
 class NetworkPlugin:
@@ -96,8 +96,8 @@ def network_tools() -> tuple[Tool[..., Any], ...]:
     return tuple(map(as_tool, functions))
 
 
-def _told(one: ChannelMetadata, *, me: str, here: str) -> JsonObject:
-    names = {member.agent_id: member.name for member in one.participants}
+def _told(one: SeatChannel, *, me: str, here: str) -> JsonObject:
+    names = one.participants
     return {
         "channel_id": one.channel_id,
         "type": one.type,

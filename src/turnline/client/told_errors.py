@@ -24,6 +24,7 @@ _NAME: Final = ("what", "name", "known")
 
 _FACTS: Final[dict[type[TurnlineError], _Listed]] = {
     e.BadDraft: _DRAFT,
+    e.FileTooLarge: _DRAFT,
     e.ReservedEventType: ("event_type", "sender"),
     e.NotParticipant: ("channel_id", "sender", "participants"),
     e.ChannelPending: ("channel_id", "awaiting"),

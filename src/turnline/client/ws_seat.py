@@ -159,7 +159,9 @@ class WsSeat:
             claimed = replace(claimed, lines=claimed.lines + more.lines, ages=claimed.ages + more.ages)
         return claimed
 
-    async def write(self, channel_id: str, draft: Draft, *, within: Transaction | None = None) -> None:
+    async def write(
+        self, channel_id: str, draft: Draft, *, within: Transaction | None = None, can_hold: bool = False
+    ) -> None:
         if within is not None:
             raise LogError("A transaction cannot cross a link. Commit the rows before you post.")
         line = {

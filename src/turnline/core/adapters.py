@@ -72,6 +72,8 @@ CLOSE: Final = "close"
 """What a failed turn that no rule takes does to its channel: it rests, or it closes."""
 _COMMON_KNOBS: Final = frozenset({"context_vars", "view", "views", "max_turns", "on_failure"})
 _MOST_PRIORITY: Final = 2**31
+_OF_THE_HUB: Final = frozenset({ev.EV_CHANNEL_INVITE, ev.EV_TURN_CLAIMED})
+"""A spec, which is checked when a channel is opened, and a claim, which has ids and numbers."""
 
 
 class TurnTaking(ABC, Generic[S]):
@@ -150,7 +152,8 @@ class TurnTaking(ABC, Generic[S]):
         """Return that the channel rests after an agent's turn: an empty one, or one too many in a row."""
         if not state.agent_turns:
             return None
-        if not body_of(envelope.event_type, envelope.event_data).strip():
+        said = envelope.event_data
+        if not body_of(envelope.event_type, said).strip() and "parts" not in said:
             return Rest(Basis(kind="empty_reply"))
         if state.agent_turns >= MAX_AGENT_TURNS and state.spec.knobs.get("max_turns") is None:
             return Rest(Basis(kind="agent_turns", target=f"agent_turns={state.agent_turns}"))
@@ -368,12 +371,8 @@ def _check_limits(spec: ChannelSpec) -> None:
 
 
 def _normalised(draft: Draft) -> JsonObject:
-    """The data as it reads back. What a channel is opened with has been checked with its spec."""
-    if draft.event_type != ev.EV_CHANNEL_INVITE:
-        return normalised(draft.event_data)
-    knobs = draft.event_data.get("knobs")
-    rest = normalised({key: value for key, value in draft.event_data.items() if key != "knobs"})
-    return rest if knobs is None else {**rest, "knobs": knobs}
+    """The data as it reads back. What only the hub writes, from values that it has checked, is taken."""
+    return draft.event_data if draft.event_type in _OF_THE_HUB else normalised(draft.event_data)
 
 
 def _cause(draft: Draft, state: State) -> str | None:

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from turnline.core.envelope import JsonObject
+from turnline.core.parts import FilePart
 from turnline.errors import BadDraft, UnknownParticipant
 
 ACK_TIMEOUT_SECONDS: Final = 30.0
@@ -45,7 +46,7 @@ class ChannelState(StrEnum):
     EXPIRED = "expired"
 
 
-class Participant(Struct, frozen=True, omit_defaults=True):
+class Participant(Struct, gc=False, frozen=True, omit_defaults=True):
     """A member of a channel."""
 
     agent_id: str
@@ -59,6 +60,8 @@ class Participant(Struct, frozen=True, omit_defaults=True):
     """The id of the participant that takes the turns of this one, such as a step; empty: itself."""
     asks: str = ""
     """The group of people that a step of a flow may ask (N7); empty: none."""
+    asks_seconds: float | None = None
+    """How long a question that goes up to the group waits for an answer; None: for ever."""
 
     @property
     def player(self) -> str:
@@ -71,7 +74,7 @@ class Participant(Struct, frozen=True, omit_defaults=True):
         return self.kind == "human"
 
 
-class Expectation(Struct, frozen=True):
+class Expectation(Struct, gc=False, frozen=True):
     """A deadline on a channel, and what to do when it passes."""
 
     name: str
@@ -81,7 +84,7 @@ class Expectation(Struct, frozen=True):
     """`warn` or `auto_close`."""
 
 
-class ForkedFrom(Struct, frozen=True, omit_defaults=True):
+class ForkedFrom(Struct, gc=False, frozen=True, omit_defaults=True):
     """Whose past a fork has, and up to which line."""
 
     channel: str
@@ -90,7 +93,7 @@ class ForkedFrom(Struct, frozen=True, omit_defaults=True):
     """The name of the log on which the fork was made (`log.origin`)."""
 
 
-class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ChannelSpec(Struct, gc=False, frozen=True, kw_only=True, omit_defaults=True):
     """Everything `open` was given, with names looked up."""
 
     channel_id: str = ""
@@ -108,6 +111,8 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ack_timeout_seconds: float = ACK_TIMEOUT_SECONDS
     message: str | None = None
     """Said by the creator as the channel opens."""
+    files: list[FilePart] = []
+    """What the channel begins with (Y6): the creator uploaded them, or the parent begins with them."""
     parent_id: str | None = None
     """The channel this one was opened from, if it was."""
     depth: int = 0
@@ -117,7 +122,7 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_runs: int = MAX_RUNS
     """Runs of flows that may be opened below this channel, if it is the top of a tree."""
     asks_above: bool = False
-    """Whether questions of its turns go to the people of a channel above: it has no people of its own."""
+    """Whether questions of its turns go up, to people or to the group of a step: it has no people."""
     forked_from: ForkedFrom | None = None
     traceparent: str | None = None
     """The span it was opened in; whoever works on it goes on in that trace."""
@@ -131,7 +136,7 @@ class ChannelSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def can_ask_above(self) -> bool:
-        """Return whether a turn may ask the people of a channel above. For a fork nothing above waits."""
+        """Return whether questions of a turn go up. For a fork nothing above waits."""
         return self.asks_above and self.forked_from is None
 
     @property
@@ -227,7 +232,7 @@ class ChannelMetadata(Struct, frozen=True, kw_only=True):
     """Why the turn in progress is paused, or `message` for a channel that rests; else empty."""
 
 
-class ChannelRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ChannelRow(Struct, gc=False, frozen=True, kw_only=True, omit_defaults=True):
     """What the index says of a channel: enough to list it, and to know when to look at it (Y7).
 
     A function of the channel's state. It is written with each append, and can be made again from the log.
@@ -285,7 +290,7 @@ class ChannelFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether it is a run of a flow that nothing else opened."""
     labels: dict[str, str] = {}
     participants: list[str] = []
-    """All of these are on it, by id."""
+    """All of these are on it, by id. A list is walked by the first."""
     parent_id: str = ""
     origin: str = ""
     speaker_id: str = ""

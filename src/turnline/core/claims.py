@@ -136,6 +136,8 @@ def check_claim(state: State, draft: Draft) -> None:
     live, by = _live(state), draft.claimant or ("" if draft.sender_id == ev.HUB else draft.sender_id)
     if draft.claim != live:
         raise ClaimLost(state.channel_id, claim=draft.claim, live=live)
+    if state.claim is not None and draft.claim_id not in ("", state.claim.envelope_id):
+        raise ClaimLost(state.channel_id, claim=draft.claim, live=None)
     if state.claim is None or not by:
         return
     holder = state.claim.agent_id

@@ -47,7 +47,7 @@ NO_HASH: Final = bytes(HASH_BYTES)
 """What stands before a channel's first record."""
 
 
-class Record(Struct, frozen=True):
+class Record(Struct, gc=False, frozen=True):
     """One envelope as a backend keeps it."""
 
     seq: int
@@ -69,7 +69,7 @@ class Kept(Envelope, frozen=True, kw_only=True):
     payload: bytes | None
 
 
-class Structure(Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Structure(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
     """The structure of an envelope. The record has its id and its seq, and the channel is known."""
 
     v: int = SCHEMA_VERSION
@@ -87,7 +87,7 @@ class Structure(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Of the payload; empty: the line has no content."""
 
 
-class Content(Struct, frozen=True, array_like=True):
+class Content(Struct, gc=False, frozen=True, array_like=True):
     """What of an envelope can be erased. On a log it is a JSON array, without the empty fields at its end."""
 
     data: JsonObject = {}
@@ -127,8 +127,8 @@ def encode_all(envelopes: Iterable[Envelope]) -> list[tuple[int, bytes]]:
 
 
 def decode_all(bodies: Iterable[bytes]) -> list[Envelope]:
-    """Return the envelopes in `bodies`. Raises what `decode` raises."""
-    return [decode(body) for body in bodies]
+    """Return the envelopes that this program encoded, so that no other version can be among them."""
+    return [_decoder.decode(body) for body in bodies]
 
 
 def seal_all(envelopes: Iterable[Envelope], previous: bytes, *, salt: bytes) -> list[Record]:
@@ -313,7 +313,7 @@ def _keys(*names: str, **inner: Any) -> Shape:
 _ALL: Final = _keys("*")
 """Every key is structure: such a line cannot be erased."""
 
-_PARTICIPANT: Final = _keys("agent_id", "kind", "takes_turns", "played_by", asks=is_id)
+_PARTICIPANT: Final = _keys("agent_id", "kind", "takes_turns", "played_by", "asks_seconds", asks=is_id)
 _FLOW: Final = _keys("name", "digest", "at", "pins", "retry_of", "is_untrusted")
 _USAGE: Final = dict.fromkeys(("requests", "input_tokens", "output_tokens", "cost"), is_number)
 _ENTRY: Final = _keys("type", "call_id", "attempt", usage=_USAGE)

@@ -23,7 +23,7 @@ JsonObject = dict[str, Any]
 """A JSON object. `Any` because JSON is what the user makes it; `json.normalised` checks it."""
 
 
-class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Basis(Struct, gc=False, frozen=True, kw_only=True, omit_defaults=True):
     """What a decision rests on: the answer to "why did the floor move?" (W7)."""
 
     kind: str
@@ -35,21 +35,21 @@ class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     target: str = ""
 
 
-class Speak(Struct, frozen=True, tag="speak", tag_field="kind"):
+class Speak(Struct, gc=False, frozen=True, tag="speak", tag_field="kind"):
     """The floor goes to one participant."""
 
     agent_id: str
     by: Basis
 
 
-class Close(Struct, frozen=True, tag="close", tag_field="kind"):
+class Close(Struct, gc=False, frozen=True, tag="close", tag_field="kind"):
     """The channel ends."""
 
     reason: str
     by: Basis
 
 
-class Rest(Struct, frozen=True, tag="rest", tag_field="kind"):
+class Rest(Struct, gc=False, frozen=True, tag="rest", tag_field="kind"):
     """No participant has the floor. The channel stays open until a person or program says something."""
 
     by: Basis
@@ -73,13 +73,17 @@ class Draft(Struct, frozen=True, kw_only=True):
     """Say it without having the floor; it moves neither the floor nor the turn count (W9)."""
     claim: int | None = None
     """The seq of the claim this draft was made under; the fence against a worker that was replaced (T1)."""
+    claim_id: str = ""
+    """The id of that claim's line, if known: a claim that was held and dropped leaves its seq to another."""
     claimant: str = ""
     """Who works under the claim, where the hub or a played participant is the sender (T1)."""
     call: str = ""
     """The tool call of the round in which it was made; its context writes stand and fall with it (T3)."""
 
 
-class Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"schema_version": "v"}):
+class Envelope(
+    Struct, gc=False, frozen=True, kw_only=True, omit_defaults=True, rename={"schema_version": "v"}
+):
     """One accepted line of a channel's log."""
 
     schema_version: int

@@ -185,6 +185,12 @@ def check_step_packet(data: JsonObject) -> None:
             )
 
 
+def has_parts(data: JsonObject) -> bool:
+    """Return whether the data of a draft may refer to files."""
+    places = (data, data.get("entry")) if isinstance(data, dict) else ()
+    return any(isinstance(one, dict) and "parts" in one for one in places)
+
+
 def body_of(event_type: str, data: JsonObject) -> str:
     """What somebody said, as text."""
     if "parts" in data:

@@ -52,15 +52,15 @@ def taken(state: S, envelope: Envelope) -> S:
     """Return the state with `envelope`'s turn counted, before the floor moves: what conditions see (W2)."""
     variables = state.context_vars
     by_agent = envelope.event_type != ev.EV_TEXT or state.claim is not None
-    update = _packet_update(envelope)
+    update, speaker = _packet_update(envelope), speaker_of(envelope)
     if update:
         variables = applied(variables, update)
     return replace(
         state,
         turn_count=state.turn_count + 1,
         agent_turns=state.agent_turns + 1 if by_agent else 0,
-        last_speaker_id=speaker_of(envelope),
-        order_at=speaker_of(envelope) if speaker_of(envelope) in state.spec.turn_order else state.order_at,
+        last_speaker_id=speaker,
+        order_at=speaker if speaker in state.spec.turn_order else state.order_at,
         last_envelope_id=envelope.envelope_id,
         context_vars=variables,
         var_audiences=_audiences(state, envelope, update, variables),

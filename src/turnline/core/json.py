@@ -25,7 +25,7 @@ from turnline.errors import BadDraft
 
 MAX_DEPTH: Final = 64
 MAX_BYTES: Final = 1024 * 1024
-"""Of one envelope's data. Bigger things belong in a blob store; put their address on the channel."""
+"""Of one envelope's data. Send bigger things as files."""
 MAX_VALUES: Final = 100_000
 """Of one envelope's data: texts, numbers, lists, objects and the rest, on all levels together."""
 MAX_KEY_CHARACTERS: Final = 1024

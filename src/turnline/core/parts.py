@@ -5,6 +5,7 @@
                {"type": "file", "media_type", "name", "size", "digest"}]}  everything else
 
 A line has no bytes of a file, only its digest: the log keeps them as a blob (`log.blobs`).
+Files that a channel begins with, such as those of a flow's input, are on its first line.
 
 Rule: all of a part is content. A digest in the head of a line would stay when the line is erased, and would
 prove to those who have the file that it was sent here. What is to be deleted is found in the lines before.
@@ -29,6 +30,7 @@ MAX_FILE_NAME_CHARACTERS: Final = 255
 
 _MESSAGES: Final = ("text", "packet")
 _TOOL: Final = "turn.tool"
+_INVITE: Final = "channel.invite"
 _MEDIA_NAME: Final = "[a-z0-9][a-z0-9!#$&^_.+-]{0,126}"
 _MEDIA_TYPE: Final = re.compile(f"{_MEDIA_NAME}/{_MEDIA_NAME}")
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
@@ -100,9 +102,12 @@ def text_of(data: JsonObject) -> str:
 
 
 def files_of(event_type: str, data: JsonObject) -> list[FilePart]:
-    """Return the files of a message, or of what a tool returned. No other line has any."""
-    place = data.get("entry") if event_type == _TOOL else data if event_type in _MESSAGES else None
-    parts = place.get("parts") if isinstance(place, dict) else None
+    """Return the files of a message, of what a tool returned, or those a channel begins with."""
+    place = (
+        data.get("entry") if event_type == _TOOL else data if event_type in (*_MESSAGES, _INVITE) else None
+    )
+    key = "files" if event_type == _INVITE else "parts"
+    parts = place.get(key) if isinstance(place, dict) else None
     if not isinstance(parts, list):
         return []
     found = list[FilePart]()

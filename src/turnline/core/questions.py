@@ -1,7 +1,8 @@
 """Questions to people: who may ask, and who may answer (H1, N1b, N7).
 
     human.requested  {"request_id", "question", "turn", "call", "position", "expires"}
-    human.requested  {..., "group", "about"}                   asked by a step
+    human.requested  {..., "group", "about"}                   asked by a step, or below one
+    human.requested  {..., "about"}                            asked above (rule 1b)
     human.answered   {"request_id", "answer"}                  sent by a person whom the question addresses
     human.answered   {"request_id", "answer", "by", "for"}     written by the hub: `by` answered for a person
     human.answered   {"request_id", "answer", "by", "group"}   written by the hub: `by` is of the group
@@ -14,11 +15,12 @@ the question is who may answer.
 Rule 1a: a step asks a group instead, and only the one that its channel was opened with (`Participant.asks`).
 No participant sees the question or may answer it: the hub checks who is in the group and writes the answer.
 
-Rule 1b: a turn below another one, on a channel without people, asks the people above
-(`ChannelSpec.asks_above`). Its question has no audience. While the turn above waits for its children, the hub
-asks the same there, in the name of that turn: `call` and `position` are then the channel below and its line.
-The answer above is the answer below. No participant may ask under the id of a channel below, or it could put
-its own words in place of the question.
+Rule 1b: a turn below another one, on a channel without people, asks above (`ChannelSpec.asks_above`). Its
+question has no audience. While the turn above waits for its children, the hub asks the same there, in the
+name of that turn: the group of its step, or the people of its channel, or those above it. `call` and
+`position` are then the channel below and its line. The answer above is the answer below. No participant may
+ask under the id of a channel below, or it could put its own words in place of the question. `about` says what
+the question is about; the hub writes into it who asks.
 
 Rule 2: only a person whom the question addresses may answer, and once. An agent, the asker and other people
 are refused. An operator answers through the hub, and the line names both.
@@ -41,7 +43,7 @@ Questions live in the state until their turn ends.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Final
 
 from turnline.core import event_types as ev
@@ -71,6 +73,7 @@ REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_-]{22,64}")
 
 _ASKED: Final = frozenset({"request_id", "question", "turn", "call", "position"})
 _ASKED_GROUP: Final = _ASKED | {"group", "about"}
+_OPTIONAL: Final = frozenset({"expires", "about"})
 _ANSWERED: Final = frozenset({"request_id", "answer"})
 
 
@@ -88,15 +91,29 @@ def ask(batch: Batch[Any]) -> None:
 def relay(batch: Batch[Any]) -> None:
     """Accept a question that the hub passes on from a turn below, for the turn that waits for it."""
     state, data = batch.state, batch.draft.event_data
-    _check_form(data, _ASKED)
+    group, people = group_of(state), state.spec.people
+    _check_form(data, _ASKED_GROUP if group else _ASKED, {"expires"} if people else _OPTIONAL)
     is_below = turn_of(data["call"], state.channel_id) == state.turn
     if state.pause is None or not state.pause.children or not is_below:
         raise NotDue(state.channel_id, timer=f"the question of {data['call']!r}")
-    if not state.spec.people and not state.spec.can_ask_above:
+    if not can_relay(state):
         raise BadDraft("audience", found="no person", expected="a channel with people, or one below such")
+    if data.get("group", "") != group:
+        raise BadDraft("event_data.group", found=repr(data["group"])[:80], expected="that of the step")
     _check_place(state, batch.draft)
-    speaker = state.expected_next_speaker or ""
-    batch.add(batch.next(ev.EV_HUMAN_REQUESTED, data, sender_id=speaker, audience=state.spec.people))
+    speaker, audience = state.expected_next_speaker or "", [] if group else people
+    batch.add(batch.next(ev.EV_HUMAN_REQUESTED, data, sender_id=speaker, audience=audience))
+
+
+def can_relay(state: State) -> bool:
+    """Return whether questions from below the turn in progress can be asked: of a group, here, or above."""
+    return bool(group_of(state) or state.spec.people or state.spec.can_ask_above)
+
+
+def group_of(state: State) -> str:
+    """Return the group that the turn in progress may ask; empty: none. Only a played participant has one."""
+    speaker = state.spec.participant(state.expected_next_speaker or "")
+    return speaker.asks if speaker is not None and speaker.played_by else ""
 
 
 def _check_place(state: State, draft: Draft) -> None:
@@ -174,11 +191,12 @@ def shown_questions(state: State, agent_id: str) -> dict[str, Question]:
 def _check_question(state: State, draft: Draft) -> None:
     data, spec = draft.event_data, state.spec
     to_group = "group" in data
-    _check_form(data, _ASKED_GROUP if to_group else _ASKED)
+    goes_up = draft.audience == [] and not spec.people and spec.can_ask_above
+    _check_form(data, _ASKED_GROUP if to_group else _ASKED, _OPTIONAL if goes_up else {"expires"})
     if to_group:
         _check_group(spec, draft)
         return
-    if draft.audience == [] and not spec.people and spec.can_ask_above:
+    if goes_up:
         return
     if not draft.audience or not set(draft.audience) <= set(spec.people) - {draft.sender_id}:
         names = [one.name for one in spec.participants if one.is_person]
@@ -186,8 +204,10 @@ def _check_question(state: State, draft: Draft) -> None:
         raise BadDraft("audience", found=repr(draft.audience)[:80], expected=expected)
 
 
-def _check_form(data: JsonObject, keys: frozenset[str]) -> None:
-    _check_keys(data, keys | data.keys() & {"expires"})
+def _check_form(data: JsonObject, keys: frozenset[str], optional: Set[str]) -> None:
+    _check_keys(data, keys | data.keys() & optional)
+    if not isinstance(data.get("about", {}), dict):
+        raise BadDraft("event_data.about", found=f"a {type(data['about']).__name__}", expected="an object")
     _check_text(data, "question")
     if not REQUEST_ID.fullmatch(_check_text(data, "request_id")):
         expected = "at least 22 random letters and digits; `secrets.token_urlsafe(16)` draws them"
@@ -215,8 +235,6 @@ def _check_group(spec: ChannelSpec, draft: Draft) -> None:
     if draft.audience != []:
         expected = "[]: the group is asked outside of the channel"
         raise BadDraft("audience", found=repr(draft.audience)[:80], expected=expected)
-    if not isinstance(data["about"], dict):
-        raise BadDraft("event_data.about", found=f"a {type(data['about']).__name__}", expected="an object")
 
 
 def _check_keys(data: Mapping[str, object], keys: frozenset[str]) -> None:

@@ -60,7 +60,7 @@ LEASE_SECONDS: Final = 60.0
 """How long a worker elsewhere may be silent before it is replaced, unless its claim says otherwise."""
 
 
-class Claim(Struct, frozen=True, kw_only=True):
+class Claim(Struct, gc=False, frozen=True, kw_only=True):
     """The note on the log that somebody works on the current turn."""
 
     seq: int
@@ -83,10 +83,11 @@ class Claim(Struct, frozen=True, kw_only=True):
             event_data=data,
             audience=audience,
             claim=self.seq,
+            claim_id=self.envelope_id,
         )
 
 
-class Pause(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Pause(Struct, gc=False, frozen=True, kw_only=True, omit_defaults=True):
     """The turn in progress waits: for a time, a person, an event, its children. Nobody works on it."""
 
     seq: int
@@ -110,7 +111,7 @@ class Pause(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return ends_at(self.at, self.seconds, self.moment)
 
 
-class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Question(Struct, gc=False, frozen=True, kw_only=True, omit_defaults=True):
     """A question of the turn in progress to people."""
 
     seq: int
@@ -136,11 +137,11 @@ class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def goes_up(self) -> bool:
-        """Whether the people of a channel above are asked."""
+        """Whether people or a group above are asked."""
         return not self.people and not self.group
 
 
-class State(Struct, frozen=True, kw_only=True):
+class State(Struct, gc=False, frozen=True, kw_only=True):
     """What the log of any channel with turns adds up to."""
 
     participant_order: list[str] = []

@@ -131,9 +131,15 @@ def state_for(agent_id: str, state: S) -> S:
     keeps to undo a turn. What a run keeps (keys with `_`) is for the player of its steps only.
     Its context variables are the participant's own copy.
     """
+    shared = shared_state_for(agent_id, state)
+    return replace(shared, context_vars=copied(shared.context_vars))
+
+
+def shared_state_for(agent_id: str, state: S) -> S:
+    """Return what `state_for` does, with the channel's own context variables: its reader changes nothing."""
     return replace(
         state,
-        context_vars=copied(context_for(agent_id, state)),
+        context_vars=context_for(agent_id, state) if state.var_audiences else state.context_vars,
         var_audiences={key: to for key, to in state.var_audiences.items() if agent_id in to},
         questions=shown_questions(state, agent_id) if state.questions else {},
         turn_vars={},
@@ -180,7 +186,7 @@ def _summary(earlier: Counter[str]) -> Message:
     return Message("note", "", f"Earlier, not shown: {earlier.total()} messages by {told}.")
 
 
-class Floor(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Floor(Struct, gc=False, frozen=True, kw_only=True, omit_defaults=True):
     """A turn that waits for a participant, or for one that it plays."""
 
     speaker: str
@@ -191,7 +197,7 @@ class Floor(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """See `State.unexplained`."""
 
 
-class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Notice(Struct, gc=False, frozen=True, kw_only=True, omit_defaults=True):
     """What a participant is told of a channel: how far to read, and what it has to do there."""
 
     channel_id: str

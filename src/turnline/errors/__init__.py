@@ -3,6 +3,7 @@
     TurnlineError
     ├── Refused                   a draft the rules do not allow; nothing was written
     │   ├── BadDraft              a field is not what it has to be
+    │   │   └── FileTooLarge      a file is too large, or one too many
     │   ├── ReservedEventType     only the hub writes this event type
     │   ├── NotParticipant        the sender is not a member of the channel
     │   ├── ChannelPending        not everyone has accepted the invitation yet
@@ -73,6 +74,7 @@
     │   ├── BadStepValue          a value is not what the step needs
     │   │   └── BadAddress        a text is not an address that a step can call
     │   └── ChildFailed           a run or a conversation below the step failed
+    ├── NodeNotPure               a node that is marked pure uses the database or `once`
     ├── OnceRefused               a call of `once` cannot be done as it is written
     │   └── OnceKeyReused         one performance used a key twice
     ├── QuestionChanged           a tool that ran again asked another question
@@ -223,6 +225,7 @@ from turnline.errors.refusals import (
     ContextMismatch as ContextMismatch,
     Denied as Denied,
     EnvelopeIdReused as EnvelopeIdReused,
+    FileTooLarge as FileTooLarge,
     NestedTooDeep as NestedTooDeep,
     NotAsked as NotAsked,
     NotDue as NotDue,
@@ -260,6 +263,7 @@ from turnline.errors.steps import (
     ForeignChild as ForeignChild,
     InputRefused as InputRefused,
     MissingContextKey as MissingContextKey,
+    NodeNotPure as NodeNotPure,
     OnceKeyReused as OnceKeyReused,
     OnceRefused as OnceRefused,
     ParseFailed as ParseFailed,

@@ -31,3 +31,8 @@ _SHORT = 80
 def short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
+
+
+def count_of(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: `1 channel`, `2 channels`."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"

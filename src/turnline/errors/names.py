@@ -22,8 +22,8 @@ class UnknownName(TurnlineError):
 class UnknownParticipant(UnknownName):
     """Nobody is registered under this id or name."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__("participant", name, known, do="Register it first, or use one of these.")
+    def __init__(self, name: str, known: Iterable[str], *, what: str = "participant") -> None:
+        super().__init__(what, name, known, do="Register it first, or use one of these.")
 
 
 class UnknownChannel(UnknownName):
@@ -31,7 +31,9 @@ class UnknownChannel(UnknownName):
 
     def __init__(self, channel_id: str) -> None:
         TurnlineError.__init__(
-            self, f"no channel {channel_id!r} is on this log; `hub.list_channels()` lists them."
+            self,
+            f"no channel {channel_id!r} is on this log; `turnline channels list` or `hub.list_channels()` "
+            "lists them.",
         )
         self.what, self.name, self.known = "channel", channel_id, ()
 

@@ -18,6 +18,10 @@ class BadDraft(Refused):
         super().__init__(f"{field} is {found}; expected {expected}. Nothing was written.")
 
 
+class FileTooLarge(BadDraft):
+    """A file is too large, or all files of a conversation or of a user are, with this one."""
+
+
 class ReservedEventType(Refused):
     """A participant sent an event type that only the hub writes."""
 

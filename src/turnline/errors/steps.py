@@ -54,6 +54,16 @@ class OnceRefused(TurnlineError):
         super().__init__(f"once({key!r}): {found}. {do}")
 
 
+class NodeNotPure(TurnlineError):
+    """A node that is marked pure asks for the database, or for `once`."""
+
+    def __init__(self, node: str, *, key: str) -> None:
+        self.node = node
+        self.key = key
+        found = f"node {node!r} is marked pure, and uses ctx[{key!r}]"
+        super().__init__(f"{found}; expected one that only computes. Remove pure=True from it.")
+
+
 class OnceKeyReused(OnceRefused):
     """One performance of a turn used a key of `once` twice."""
 

@@ -28,7 +28,7 @@ from turnline.core.transitions import (
     TurnFailed,
 )
 from turnline.flow.definition.flow import END, FAIL
-from turnline.flow.definition.steps import AgentStep, ResponseStep, Step
+from turnline.flow.definition.steps import ResponseStep, Step
 from turnline.flow.verdict import COMPLETED, FAILED, STEP_FAILED, UNROUTED
 from turnline.flow.work import DEFAULT
 
@@ -68,12 +68,13 @@ def graph_of(steps: Sequence[Step], *, max_steps: int, start: str | None = None)
 
 def participants_of(steps: Sequence[Step]) -> list[Participant]:
     """The steps as participants of the run's channel."""
-    return [Participant(step.id, step.id, "step", asks=_group_of(step)) for step in steps]
+    return [_participant_of(step) for step in steps]
 
 
-def _group_of(step: Step) -> str:
-    """Return the group that a step may ask; empty if it asks none."""
-    return step.agent.ask.group if isinstance(step, AgentStep) and step.agent.ask is not None else ""
+def _participant_of(step: Step) -> Participant:
+    if step.asks is None:
+        return Participant(step.id, step.id, "step")
+    return Participant(step.id, step.id, "step", asks=step.asks.group, asks_seconds=step.asks.expires)
 
 
 def _onwards(steps: Sequence[Step], place: int, signal: str) -> str:

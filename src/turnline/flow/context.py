@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from turnline.core.envelope import JsonObject
-from turnline.core.json import normalised
 
 _encoder = msgspec.json.Encoder()
 
@@ -39,30 +38,27 @@ def from_outside(data: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
 
 
 def difference(before: JsonObject, after: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
-    """Return the keys that were set, and those that were deleted. Raises `BadDraft` for what is not JSON.
+    """Return the keys that were set, and those that were deleted.
 
-    Only what was set has to fit on one line of the log; a context may be larger (`context_bytes`).
+    A value that was set may be anything: the line that it goes on is checked when it is written.
     """
-    touched = {key: value for key, value in after.items() if not _is_untouched(before, key, value)}
-    now = normalised(touched, field="ctx")
-    updates = {key: value for key, value in now.items() if key not in before or not _same(before[key], value)}
+    updates = {
+        key: value for key, value in after.items() if key not in before or not is_same(before[key], value)
+    }
     return updates, [key for key in before if key not in after]
 
 
-def _is_untouched(before: JsonObject, key: str, value: object) -> bool:
-    """Return whether `value` is JSON and the same as before. Much cheaper than `normalised`."""
+def is_same(one: Any, other: Any) -> bool:
+    """Return whether `other`, which may be anything, is the JSON value `one`. 1, 1.0 and true are three."""
+    kind = type(one)
+    if kind is str or kind is int or kind is bool or one is None:
+        return type(other) is kind and bool(one == other)
     try:
-        is_same_text = key in before and _encoder.encode(before[key]) == _encoder.encode(value)
-    except (TypeError, ValueError, RecursionError, OverflowError):
+        if not one == other:  # NaN and tuples have the text of other values.  # noqa: SIM201
+            return False
+        return _encoder.encode(one) == _encoder.encode(other) or _same_values(one, other)
+    except Exception:  # An object of the user's own may raise anything.
         return False
-    return is_same_text and bool(before[key] == value)  # NaN and tuples have the text of other values.
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Equal as JSON: 1, 1.0 and true are three values."""
-    if _encoder.encode(one) == _encoder.encode(other):
-        return True
-    return bool(one == other) and _same_values(one, other)
 
 
 def _same_values(one: Any, other: Any) -> bool:

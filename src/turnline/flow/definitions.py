@@ -23,6 +23,8 @@ from turnline.log.system_channel import SystemChannel, SystemLine
 
 EV_FLOW_DEFINED: Final = "flow.defined"
 EV_FLOW_TRUSTED: Final = "flow.trusted"
+MAX_SEEN: Final = 1024
+"""Flows whose digest is remembered. One that was forgotten is encoded again."""
 
 
 class Definitions:
@@ -44,6 +46,8 @@ class Definitions:
         self._key = key
         self._own = {digest(flow.pinned()) for flow in own}
         self._known: dict[str, Flow] = {}
+        self._seen: dict[int, tuple[Flow, str]] = {}
+        """Identity -> a flow that was kept, and its digest: a run of it makes no copy of the definition."""
         self._kept: set[str] = set()
         """Own definitions that are on the log, with their marks."""
         self._trusted: set[str] = set()
@@ -54,6 +58,9 @@ class Definitions:
 
         The flow is the project's own: it comes from a file or from the program, never from the log.
         """
+        seen, name = self._seen.get(id(flow), (None, ""))
+        if seen is flow:
+            return name
         pinned = flow.pinned()
         name = digest(pinned)
         if name not in self._kept:
@@ -62,6 +69,9 @@ class Definitions:
             self._own.add(name)
             self._kept.add(name)
             self._known[name] = flow
+        if len(self._seen) >= MAX_SEEN:
+            self._seen.clear()
+        self._seen[id(flow)] = flow, name
         return name
 
     async def get(self, name: str) -> Flow:

@@ -6,31 +6,40 @@ its own (F7).
 
 A step is performed within its time, and is tried again as its retry says (F5). What it raises is a signal;
 what is wrong with the claim or the log is no fault of the step.
+
+A run with `durability: end` is recorded before a step that does something outside, and again with that step's
+packet. So a crash repeats only steps that compute (`hub.posting`, rule 6). A turn that is taken up after a
+crash is recorded by itself: if it kills its process, the log says which turn does (N3).
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from turnline.agent.agent import Agent, Config
 from turnline.agent.failures import is_bug, report_failure
+from turnline.agent.files import File
+from turnline.agent.messages import Usage
 from turnline.agent.performer import OnProgress, stream_words
 from turnline.agent.tool_result import CallPaused
 from turnline.agent.variables import masked
 from turnline.core import event_types as ev
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.governance import Passport
-from turnline.core.json import copied, size_of
+from turnline.core.json import copied, normalised, size_of
 from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import State, WorkflowState
+from turnline.core.views import Message, WindowedSummary
 from turnline.errors import (
     AddressRefused,
     BadAddress,
+    BadDraft,
     ChannelClosed,
     ChannelQuarantined,
     ChildFailed,
@@ -46,14 +55,15 @@ from turnline.flow.compile import ERRORS
 from turnline.flow.definition.flow import Flow
 from turnline.flow.definition.steps import AgentStep, Step
 from turnline.flow.definitions import Definitions
+from turnline.flow.files import RunFiles
 from turnline.flow.pauses import counted_seconds
 from turnline.flow.run import OF_THE_RUN, RunKnob, run_knob, step_of, steps_at
-from turnline.flow.steps import PERFORM
+from turnline.flow.steps import PERFORM, only_computes
 from turnline.flow.steps.below import Below
 from turnline.flow.trust import TrustKey
 from turnline.flow.trusted_runs import TrustedRuns
-from turnline.flow.verdict import STEP_FAILED, RunError, verdict
-from turnline.flow.work import PerformStep, Services, StepResult, StepWork, WorkTimeout
+from turnline.flow.verdict import COMPLETED, STEP_FAILED, RunError, verdict
+from turnline.flow.work import PerformStep, Services, StepResult, StepWork, WorkTimeout, skipped
 from turnline.hub.hub import Hub
 from turnline.hub.request import OpenRequest
 from turnline.hub.retry import retry
@@ -63,9 +73,11 @@ from turnline.log.base import Bell
 from turnline.threads import off_the_loop
 from turnline.turns.children import perform_target
 from turnline.turns.engine import ERROR_CHARACTERS, OVER, Engine
+from turnline.turns.files import attach_files, read_file
 from turnline.turns.journal import entries
 from turnline.turns.people import AskedGroup, People
-from turnline.turns.work import Done, Paused, Perform, Read, Work
+from turnline.turns.views import Read, Windows
+from turnline.turns.work import Done, Paused, Perform, Work
 
 DRIVER: Final = "flows"
 """The name of the participant that opens runs and plays their steps."""
@@ -77,6 +89,8 @@ NOT_THE_STEPS: Final = (*OVER, ChannelQuarantined, HubClosed, LogError)
 """What is wrong with the claim, the log or its database is no fault of the step: it is performed again."""
 
 OnFailed = Callable[[WorkflowState, RunError], None]
+Record = Callable[[str], Awaitable[None]]
+"""Records what is held of a run."""
 
 
 class Driver:
@@ -101,8 +115,8 @@ class Driver:
         self.services = services
         self._perform = perform
         self._on_failed = on_failed
-        self._took: set[str] = set()
-        """Open runs whose turns this driver took."""
+        self._took: dict[str, str | None] = {}
+        """Open run whose turns this driver took -> the channel above it."""
         self.definitions = Definitions(
             hub.log, hub.clock, hub.new_id, own=services.flows.values(), key=trust_key
         )
@@ -110,6 +124,7 @@ class Driver:
         self.agent_id = ""
         self._engine: Engine | None = None
         self._seat: Seat | None = None
+        self._windows = Windows(lambda work: hub.turns.summary(work.channel_id, work.speaker))
         self._bells: WeakValueDictionary[str, Bell] = WeakValueDictionary()
         self._errands: set[asyncio.Task[None]] = set()
         self._has_stopped = False
@@ -139,9 +154,15 @@ class Driver:
         """Rung when the run, or what is below it, comes to rest or to its end. Whoever waits keeps it."""
         return self._bells.setdefault(run_id, Bell())
 
-    async def open(self, request: OpenRequest) -> str:
-        """Open a run."""
-        return await self.hub.open_channel(request, self.agent_id, log_name=self._trusted_runs.log_name)
+    async def open(self, request: OpenRequest, *, can_hold: bool = False) -> str:
+        """Open a run. With `can_hold` it may not be recorded yet (`hub.posting`, rule 6)."""
+        name = self._trusted_runs.log_name
+        return await self.hub.open_channel(request, self.agent_id, log_name=name, can_hold=can_hold)
+
+    async def read_file(self, run_id: str, index: int) -> File:
+        """Return a file that a run began with. Raises `UnknownFile` if it was erased."""
+        assert self._seat is not None
+        return await read_file(self._seat, run_id, 1, index)
 
     def note_dropped(self, channel_id: str, source: str, keys: list[str]) -> None:
         """Write into the audit that keys from outside were dropped (F1)."""
@@ -157,7 +178,11 @@ class Driver:
         if self._has_stopped or self._engine is None or not (is_over or is_awaited):
             return
         if is_over:
-            self._engine.cancel(line.channel_id)
+            self._engine.cancel(line.channel_id, line.causation_id)
+            self._windows.forget(line.channel_id)
+            if line.event_data.get("reason") == COMPLETED and self._took.pop(line.channel_id, "?") is None:
+                self._ring(line.channel_id)  # Nothing is above the run, and nothing has failed.
+                return
         task = asyncio.create_task(self._tell(line.channel_id, is_over=is_over))
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
@@ -172,9 +197,12 @@ class Driver:
             if is_over:
                 self._tell_failure(await self._read(channel_id))
             while above is not None:
-                if (bell := self._bells.get(above)) is not None:
-                    bell.ring()
+                self._ring(above)
                 above = (await self._read(above)).spec.parent_id
+
+    def _ring(self, run_id: str) -> None:
+        if (bell := self._bells.get(run_id)) is not None:
+            bell.ring()
 
     async def _read(self, channel_id: str) -> State:
         return await retry(self.hub.clock, partial(self.hub.state, channel_id), f"{channel_id} is not read")
@@ -185,7 +213,7 @@ class Driver:
         A nested run that a step failed is left out: the step is reported, and the top run names the path.
         """
         is_ours = state.channel_id in self._took or state.pending_close_reason == "ttl_expired"
-        self._took.discard(state.channel_id)
+        self._took.pop(state.channel_id, None)
         if self._on_failed is None or not is_ours or not isinstance(state, WorkflowState):
             return
         if state.spec.parent_id is not None and state.pending_close_reason == STEP_FAILED:
@@ -205,16 +233,18 @@ class Driver:
             return await perform_target(work)
         if work.state.spec.parent_id is not None and await self.hub.tree.close_if_cut_off(work.channel_id):
             raise ChannelClosed(work.channel_id, reason=CANCELLED)
-        self._took.add(work.channel_id)
+        self._took[work.channel_id] = work.state.spec.parent_id
         step_work = await self._step_work(work, knob)
-        return await attempt(step_work, self._perform[type(step_work.step)], work)
+        record = self.hub.record if step_work.flow.spec.durability == "end" else None
+        return await attempt(step_work, self._perform[type(step_work.step)], work, record)
 
     async def _step_work(self, work: Work, knob: RunKnob) -> StepWork[Any]:
         assert self._seat is not None
         state, channel_id = work.state, work.channel_id
         flow = await self.definitions.get(knob.digest)
         tries, history = _this_attempt(list(work.lines))
-        step = step_of(steps_at(flow, knob.at), work.speaker)
+        steps = steps_at(flow, knob.at)
+        step = step_of(steps, work.speaker)
         elapsed = _elapsed_seconds(step, work, history)
         within = WorkTimeout(_seconds_left(step, elapsed))
         return StepWork(
@@ -223,7 +253,8 @@ class Driver:
             flow=flow,
             turn=work.turn,
             attempt=tries,
-            public=copied(state.context_vars),
+            # The tools of an agent get it as it is. A node gets a copy of its own; other steps only read it.
+            public=copied(state.context_vars) if isinstance(step, AgentStep) else state.context_vars,
             private=copied(state.private_vars),
             history=history,
             now=self.hub.clock.now(),
@@ -245,10 +276,26 @@ class Driver:
             recorded=entries(history),
             sleep=self.hub.clock.sleep,
             dropped=partial(self.note_dropped, channel_id),
+            files=RunFiles.of(self._seat, channel_id, state.spec.files),
             people=_people(step, work, self._seat.read_next, within),
+            show_answers=partial(self._show_answers, work, steps),
             words=self._words(work),
             within=within,
         )
+
+    async def _show_answers(
+        self, work: Work, steps: Sequence[Step], agent: Agent, recent_n: int, config: Config
+    ) -> tuple[list[Message], Usage]:
+        """See `ShowAnswers`."""
+        agents = {one.id: one for one in steps if isinstance(one, AgentStep)}
+
+        def is_answer(line: Envelope) -> bool:
+            if line.event_type != ev.EV_PACKET or line.sender_id not in agents:
+                return False
+            return line.event_data.get("body", "") not in ("", skipped(agents[line.sender_id]))
+
+        view = WindowedSummary(recent_n)
+        return await self._windows.show(work, agent, view, config=config, is_shown=is_answer)
 
     def _words(self, work: Work) -> OnProgress | None:
         """Tell the words of a step's model as they come, where somebody listens."""
@@ -310,7 +357,8 @@ def packet_of(done: StepResult) -> JsonObject:
         "usage": done.usage,
     }
     routing = {"kind": "signal", "signal": done.signal}
-    return {"routing": routing, **{key: value for key, value in parts.items() if value}}
+    said = {"routing": routing, **{key: value for key, value in parts.items() if value}}
+    return attach_files(said, done.files) if done.files else said
 
 
 def _this_attempt(lines: list[Envelope]) -> tuple[int, list[Envelope]]:
@@ -327,16 +375,22 @@ def _this_attempt(lines: list[Envelope]) -> tuple[int, list[Envelope]]:
 # An attempt at a step.
 
 
-async def attempt(work: StepWork[Any], perform: PerformStep, turn: Work) -> Done | Paused:
+async def attempt(
+    work: StepWork[Any], perform: PerformStep, turn: Work, record: Record | None = None
+) -> Done | Paused:
     """Perform the step, and write its packet with its database work. Return how the turn ended.
 
     What the step raises, and what keeps its packet from landing, is how the step ended (F5).
+    `record` is for a run whose steps may be held; it is called before a step that does something outside.
     """
     when, unit = work.step.when, None
     is_due = when is None or await _holds(when, work.public)
+    can_hold = record is not None and turn.state.unexplained <= 1 and (only_computes(work) or not is_due)
+    if record is not None and not can_hold:
+        await record(work.run_id)
     try:
         async with work.within:
-            done = await _perform(work, perform) if is_due else StepResult(body=f"passed over: {when}")
+            done = await _perform(work, perform) if is_due else StepResult(body=skipped(work.step))
         if isinstance(done, Paused):
             return _within_its_time(work, done)
         unit = done.commit
@@ -345,7 +399,7 @@ async def attempt(work: StepWork[Any], perform: PerformStep, turn: Work) -> Done
             report_failure(_step_of(work), None, masked(str(reason), _hidden(work)))
         settled = settle(work, done)
         if isinstance(settled, StepResult):
-            await _commit(work, settled, turn)
+            await _commit(work, settled, turn, can_hold=can_hold)
             return Done(is_written=True)
     except NOT_THE_STEPS:
         raise
@@ -364,13 +418,20 @@ async def _perform(work: StepWork[Any], perform: PerformStep) -> StepResult | Pa
         return waits.paused
 
 
-async def _commit(work: StepWork[Any], done: StepResult, turn: Work) -> None:
+async def _commit(work: StepWork[Any], done: StepResult, turn: Work, *, can_hold: bool) -> None:
     """Write the packet with the step's database work: in one transaction where the log can (F7)."""
-    unit, data = done.commit, work.services.data
+    unit, data, packet = done.commit, work.services.data, packet_of(done)
     joins = data is not None and data.shares_log
-    if unit is not None and not joins:
-        await unit.commit_alone()
-    await turn.write(ev.EV_PACKET, packet_of(done), within=unit if joins else None)
+    try:
+        if unit is not None:  # Its rows must not be kept if the packet is refused.
+            packet = normalised(packet)
+        if unit is not None and not joins:
+            await unit.commit_alone()
+        within = unit if joins else None
+        await turn.write(ev.EV_PACKET, packet, within=within, can_hold=can_hold)
+    except BadDraft as error:  # A node knows its context, and not the line that it goes on.
+        field = error.field.removeprefix("event_data").removeprefix(".context_updates")
+        raise BadDraft(f"ctx{field}", found=error.found, expected=error.expected) from None
 
 
 async def _holds(when: str, context: JsonObject) -> bool:

@@ -9,7 +9,10 @@ the integer 5. Dates, UUIDs and addresses stay the texts they are.
 Rule 2: a problem says where and what was expected. It names the kind of what was found,
 never the value: that may be a password.
 
-Rule 3: patterns are matched in linear time, whoever wrote them and whatever they meet.
+Rule 3: a file is a `FilePart` that was uploaded for this input. JSON that looks like one is refused, so that
+to know the digest of a file gives nothing (Y6). What comes out is its JSON.
+
+Rule 4: patterns are matched in linear time, whoever wrote them and whatever they meet.
 """
 
 from __future__ import annotations
@@ -26,9 +29,11 @@ from math import isfinite
 from typing import Any, Final
 from uuid import UUID
 
+from msgspec import to_builtins
 from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema
 
 from turnline.core.envelope import JsonObject
+from turnline.core.parts import FilePart
 from turnline.errors import BadExpression
 from turnline.errors.base import short
 from turnline.flow.definition.fields import Fields, FieldSpec
@@ -127,7 +132,7 @@ class _Check:
         typed = self._typed(spec, value, at)
         if typed is not None:
             self._constrain(spec, typed, at)
-        return typed
+        return to_builtins(typed) if isinstance(typed, FilePart) else typed
 
     def _typed(self, spec: FieldSpec, value: object, at: Location) -> Any:
         """`value` as its type has it; None once a problem is noted."""
@@ -144,11 +149,13 @@ class _Check:
     def _constrain(self, spec: FieldSpec, value: Any, at: Location) -> None:
         size, unit = _size(value)
         if size is not None and spec.min is not None and size < spec.min:
-            self._wrong(at, f"expected at least {spec.min:g}{unit}")
+            self._wrong(at, f"expected at least {written(spec.min)}{unit}")
         if size is not None and spec.max is not None and size > spec.max:
-            self._wrong(at, f"expected at most {spec.max:g}{unit}")
+            self._wrong(at, f"expected at most {written(spec.max)}{unit}")
         if spec.enum is not None and not any(_same(value, one) for one in spec.enum):
             self._wrong(at, f"expected one of {short(spec.enum)}")
+        if isinstance(value, FilePart) and not allows_media_type(spec, value.media_type):
+            self._wrong(at, f"expected a file of type {' or '.join(spec.media_types or ())}")
         if spec.pattern is not None and isinstance(value, str) and not _matches(spec.pattern, value):
             self._wrong(at, f"expected text that matches {spec.pattern!r}")
 
@@ -219,10 +226,12 @@ _TYPES: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
     "datetime": ("a time such as 2026-12-24T18:00:00Z", _text_that(_datetime)),
     "uuid": ("a UUID", _text_that(_uuid)),
     "email": ("an e-mail address", _text_that(_email)),
+    "file": ("a file", lambda value: value if isinstance(value, FilePart) else None),
 }
 """A field's type -> what to call it, and its reader: the value, or None if it is of another type."""
 
 _KINDS: Final[Mapping[type, str]] = {
+    FilePart: "a file",
     type(None): "null",
     bool: "true or false",
     int: "a number",
@@ -238,6 +247,7 @@ _SCHEMAS: Final[Mapping[str, JsonObject]] = {
     "datetime": {"type": "string", "format": "date-time"},
     "uuid": {"type": "string", "format": "uuid"},
     "email": {"type": "string", "format": "email"},
+    "file": {"type": "string", "format": "binary"},
 }
 _LIMITS: Final[Mapping[str, tuple[str, str]]] = {
     "string": ("minLength", "maxLength"),
@@ -254,7 +264,13 @@ def _schema(spec: FieldSpec, extra: bool) -> JsonObject:
         schema = dict(_SCHEMAS.get(spec.type, {"type": spec.type}))
     if spec.items is not None and spec.type == "array":
         schema["items"] = _schema(spec.items, extra)
-    for word, limit in zip(_LIMITS.get(schema.get("type", ""), ()), (spec.min, spec.max), strict=False):
+    if spec.media_types is not None:
+        schema["x-media-types"] = spec.media_types
+    for word, limit in zip(
+        _LIMITS.get(schema.get("type", "") if spec.type != "file" else "", ()),
+        (spec.min, spec.max),
+        strict=False,
+    ):
         if limit is not None:
             schema[word] = int(limit) if limit == int(limit) else limit
     said = {"description": spec.description, "pattern": spec.pattern, "enum": spec.enum}
@@ -270,6 +286,11 @@ def _has_default(spec: FieldSpec) -> bool:
     return "default" in spec.model_fields_set
 
 
+def written(number: float) -> str:
+    """Return a limit as a person writes it: 5000000, not 5e+06."""
+    return str(int(number)) if float(number).is_integer() else f"{number:g}"
+
+
 def _size(value: Any) -> tuple[float | None, str]:
     match value:
         case bool():
@@ -280,7 +301,15 @@ def _size(value: Any) -> tuple[float | None, str]:
             return len(value), " characters"
         case list():
             return len(value), " items"
+        case FilePart():
+            return value.size, " bytes"
     return None, ""
+
+
+def allows_media_type(spec: FieldSpec, media_type: str) -> bool:
+    """Return whether a file of this type fits the field."""
+    allowed, kind = spec.media_types, media_type.partition("/")[0]
+    return allowed is None or media_type in allowed or f"{kind}/*" in allowed
 
 
 def _same(one: Any, other: Any) -> bool:

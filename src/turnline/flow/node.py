@@ -4,7 +4,9 @@
     async def save_lead(ctx: dict[str, Any]) -> dict[str, Any]:
         ...
 
-`@node` alone takes the function's own name. Decorating marks the function and leaves it
+`@node` alone takes the function's own name. `@node(pure=True)` says that the function only computes: its
+answer depends on `ctx` alone, and it changes nothing elsewhere. A run with `durability: end` may do it again
+after a crash. Decorating marks the function and leaves it
 as it is; a `Nodes` collection finds the marked ones in modules. What cannot work is
 refused where it is written: a node takes one argument, `ctx`, and gives an answer back.
 """
@@ -22,27 +24,34 @@ from turnline.flow.work import Node
 MAX_NAME_CHARACTERS: Final = 200
 
 _MARK: Final = "__turnline_nodes__"
+_PURE: Final = "__turnline_pure__"
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @overload
-def node(name: str, /) -> Callable[[F], F]: ...
+def node(name: str | None = None, /, *, pure: bool = False) -> Callable[[F], F]: ...
 
 
 @overload
 def node(function: F, /) -> F: ...
 
 
-def node(given: str | F, /) -> Callable[[F], F] | F:
+def node(given: str | F | None = None, /, *, pure: bool = False) -> Callable[[F], F] | F:
     """Make a function known to flows: `@node("name")`, or `@node` for its own name.
 
-    Raises `BadNode` for what cannot be one. The function stays what it was.
+    `pure` says that it only computes. Raises `BadNode` for what cannot be a node. The function stays what it
+    was.
     """
-    if isinstance(given, str):
-        return lambda function: _marked(function, given)
-    return _marked(given, getattr(given, "__name__", ""))
+    if given is None or isinstance(given, str):
+        return lambda function: _marked(function, given, is_pure=pure)
+    return _marked(given, None, is_pure=pure)
+
+
+def is_pure(function: object) -> bool:
+    """Return whether a node only computes, as its author says."""
+    return getattr(function, _PURE, False) is True
 
 
 def names_of(function: object) -> tuple[str, ...]:
@@ -93,10 +102,13 @@ def place_of(function: Callable[..., Any]) -> str:
     return repr(function) if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def _marked(function: F, name: str) -> F:
+def _marked(function: F, given: str | None, *, is_pure: bool) -> F:
+    name = getattr(function, "__name__", "") if given is None else given
     _check_name(function, name)
     _check_signature(function, name)
     setattr(function, _MARK, (*names_of(function), name))
+    if is_pure:
+        setattr(function, _PURE, True)
     return function
 
 

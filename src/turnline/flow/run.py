@@ -14,12 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from turnline.core.envelope import JsonObject
+from turnline.core.parts import FilePart
 from turnline.core.state import State
 from turnline.errors import BadSpec
 from turnline.flow.compile import graph_of, participants_of
 from turnline.flow.definition.flow import Flow, inner_steps
 from turnline.flow.definition.steps import Step
-from turnline.hub.request import OpenRequest
+from turnline.hub.request import OpenRequest, keep_graph
 
 OF_THE_RUN: Final = frozenset({"_response", "_response_status", "_last_error", "_last_error_type"})
 """Private keys that say how a run itself goes. They are not handed down to runs below it."""
@@ -52,6 +53,11 @@ def first_private(flow: Flow, user_id: object = None) -> JsonObject:
     private: JsonObject = {} if user_id is None else {"_user_id": user_id}
     versions = flow.model_versions()
     return {**private, "_context_model_versions": versions} if versions else private
+
+
+def is_run(state: State) -> bool:
+    """Return whether a channel says of which flow it is a run. Cheaper than reading it (`run_knob`)."""
+    return isinstance(state.spec.knobs.get("flow"), dict)
 
 
 def run_knob(state: State) -> RunKnob | None:
@@ -92,6 +98,7 @@ def request_for(
     labels: Mapping[str, str] | None = None,
     start: str | None = None,
     within_seconds: float | None = None,
+    files: Sequence[FilePart] = (),
 ) -> OpenRequest:
     """Return what opens the channel of a run. A nested run gets the limit of its parent, `within_seconds`."""
     steps = steps_at(flow, knob.at)
@@ -99,7 +106,8 @@ def request_for(
     if key not in _graphs:
         if len(_graphs) >= _GRAPHS:
             _graphs.clear()
-        _graphs[key] = graph_of(steps, max_steps=flow.spec.limits.max_steps, start=start).to_dict()
+        graph = graph_of(steps, max_steps=flow.spec.limits.max_steps, start=start)
+        _graphs[key] = keep_graph(graph.to_dict())
     knobs: JsonObject = {
         "graph": _graphs[key],
         "flow": msgspec.to_builtins(knob),
@@ -115,6 +123,7 @@ def request_for(
         max_depth=limits.max_depth,
         max_runs=limits.max_runs,
         channel_id=run_id,
+        files=list(files),
         parent_id=parent,
         steps=participants_of(steps),
     )

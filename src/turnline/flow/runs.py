@@ -6,22 +6,26 @@ runs' channels, so it is the same on every process and after every restart.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from turnline.agent.files import File
 from turnline.agent.timeouts import within
 from turnline.core import event_types as ev
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.json import normalised, size_of
 from turnline.core.lifecycle import CANCELLED
+from turnline.core.parts import FilePart
 from turnline.core.state import CHILDREN, EVENT, PERSON, STUCK, USER_KEY, Question, State, WorkflowState
 from turnline.errors import (
+    BadDraft,
+    BadSpec,
     ChannelPruned,
     ChannelQuarantined,
     NotDue,
@@ -36,7 +40,8 @@ from turnline.errors import (
 from turnline.flow.context import from_outside
 from turnline.flow.definition.flow import Flow, digest
 from turnline.flow.driver import Driver
-from turnline.flow.run import RunKnob, first_private, request_for, run_knob
+from turnline.flow.files import add_files, input_files
+from turnline.flow.run import RunKnob, first_private, is_run, request_for, run_knob
 from turnline.flow.verdict import (
     FILTERS,
     STATUSES,
@@ -47,11 +52,14 @@ from turnline.flow.verdict import (
     stuck_error,
     verdict,
 )
-from turnline.log.walks import EVERY, list_rows, narrow, read_page
+from turnline.log.walks import EVERY, narrow, read_page
 from turnline.threads import off_the_loop
+from turnline.turns.files import describe
 
 RETRY_OF: Final = "retry_of"
 """The label of a run that continues another one: that one's id."""
+MOST_STUCK: Final = 500
+"""Stuck channels that a page of runs goes up from."""
 
 
 class ListedRun(Struct, frozen=True):
@@ -94,31 +102,57 @@ class Runs:
         run_id: str | None = None,
         user_id: str | None = None,
         labels: Mapping[str, str] | None = None,
+        files: Sequence[FilePart] | None = None,
+        held_id: str = "",
     ) -> str:
         """Start a run and return its id; with `run_id`, start it once.
 
-        Keys of `input` that start with `_` are dropped and audited (F1). Raises
-        `RunConflict` if there is a run of that id that began with something else.
+        A field of the input that is a file is a `File`, or what `add_file` returned for this `run_id`.
+        `files` are what the run begins with; without it, those of the input. A replay has none.
+        With a `held_id` (see there) the run has this id and may not be recorded yet.
+        Keys of `input` that start with `_` are dropped and audited (F1). Raises `RunConflict` if there is a
+        run of that id that began with something else.
         """
         flow = self._flow(flow) if isinstance(flow, str) else flow
-        given, dropped = await _let_in(input, field="input")
+        new_id = run_id or held_id or self._hub.new_id()
+        kept = await add_files(flow, input, partial(self.add_file, new_id, user=user_id or ""))
+        given, dropped = from_outside(kept)
         pins = {one.name: await self._driver.definitions.keep(one) for one in self._reachable(flow)}
         knob = RunKnob(
             name=flow.name,
             digest=pins[flow.name],
             pins=pins,
             private=first_private(flow, user_id),
-            input=digest(given),
+            input=_digest(given),
         )
         context = {**flow.spec.context.defaults, **given}
-        request = request_for(flow, knob, context, run_id=run_id, labels=labels)
-        name = await self._driver.open(request)
+        files = input_files(flow, given) if files is None else files
+        request_id = new_id if files else run_id or held_id or None
+        request = request_for(flow, knob, context, run_id=request_id, labels=labels, files=files)
+        with _named_input():
+            name = await self._driver.open(request, can_hold=bool(held_id) and not files)
         self._driver.note_dropped(name, "body", dropped)
         if run_id is not None:
-            began = run_knob(await self.state(run_id))
+            began = run_knob((await self._hub.entry_for_work(run_id)).tip)
             if began is None or (began.name, began.input) != (knob.name, knob.input):
-                raise RunConflict(run_id, because="was started with something else")
+                raise RunConflict(
+                    run_id, because="was started with another flow or input; choose another id or key"
+                )
         return name
+
+    async def add_file(
+        self, run_id: str, file: File, *, pieces: AsyncIterable[bytes] | None = None, user: str = ""
+    ) -> FilePart:
+        """Keep a file for the input of a run that is started under this id just after.
+
+        `pieces` are its bytes, if the file itself has none. It counts for `user`. Raises `BadDraft`; then
+        nothing is kept.
+        """
+        part = describe(file)
+        bytes_ = file.pieces() if pieces is None else pieces
+        by = self._driver.agent_id
+        blob = await self._hub.files.add_before(run_id, by, bytes_, user)
+        return replace(part, size=blob.size, digest=blob.digest)
 
     async def state(self, run_id: str) -> WorkflowState:
         """Return what the run's channel adds up to. Raises `UnknownRun` for what is no run."""
@@ -128,7 +162,7 @@ class Runs:
             raise UnknownRun(run_id) from error
         except (UnknownChannel, ChannelQuarantined):
             raise UnknownRun(run_id) from None
-        is_ours = state.creator_id == self._driver.agent_id and run_knob(state) is not None
+        is_ours = state.creator_id == self._driver.agent_id and is_run(state)
         if not is_ours or not isinstance(state, WorkflowState):
             raise UnknownRun(run_id)
         return state
@@ -159,10 +193,22 @@ class Runs:
         async with within(timeout, f"run {run_id!r} is neither over nor waiting", "; it goes on."):
             while True:
                 seen = bell.rung
-                state = await self.state(run_id)
-                if state.is_over or await self._waits(state, patience):
-                    return await self.verdict_of(state)
+                if not self._hub.is_held(run_id):  # Otherwise a performer works; the bell says when it ends.
+                    state = await self.state(run_id)
+                    if state.is_over or await self._waits(state, patience):
+                        return await self.verdict_of(state)
                 await bell.wait(seen)
+
+    def held_id(self, flow: Flow) -> str:
+        """Return an id to start a run under that is recorded later; empty if the flow records each step.
+
+        Whoever starts the run tells nobody of it before `wait` returns or it has called `record`.
+        """
+        return self._hub.new_id() if flow.spec.durability == "end" else ""
+
+    async def record(self, run_id: str) -> None:
+        """Record what is held of a run. Raises `LogUnavailable`; then the run is not on the log."""
+        await self._hub.record(run_id)
 
     async def page(
         self, where: ChannelFilter = EVERY, *, status: str = "", after: str = "", limit: int = 50
@@ -175,7 +221,8 @@ class Runs:
         if status not in FILTERS:
             raise UnknownName("status", status, STATUSES)
 
-        above = await self.list_above_stuck()
+        is_over = bool(FILTERS[status].is_closed)
+        above = frozenset[str]() if is_over else await self.list_above_stuck()
 
         async def fits(row: ChannelRow) -> bool:
             is_ours = row.creator_id == self._driver.agent_id
@@ -186,7 +233,7 @@ class Runs:
         )
         return RunPage([await self.listed(row, above) for row in page.rows], page.next)
 
-    async def listed(self, row: ChannelRow, above_stuck: Collection[str]) -> ListedRun:
+    async def listed(self, row: ChannelRow, above_stuck: Collection[str] | None) -> ListedRun:
         """Return what a list shows of a run. For `above_stuck` see `list_above_stuck`."""
         status, error = await self._status_of(row, above_stuck), None
         if status in ("failed", "stuck"):
@@ -242,8 +289,23 @@ class Runs:
         knob = replace(knob, private=private, retry_of=run_id, is_untrusted=is_untrusted)
         start = before.expected_next_speaker or ""
         labels = {**state.spec.labels, RETRY_OF: run_id}
-        request = request_for(flow, knob, before.context_vars, labels=labels, start=start)
+        new_id, files = self._hub.new_id(), state.spec.files
+        for index in range(len(files)):  # A new run is the top of a tree of its own.
+            file = await self._driver.read_file(run_id, index)
+            await self.add_file(new_id, file, user=user_id or "")
+        request = request_for(
+            flow, knob, before.context_vars, run_id=new_id, labels=labels, start=start, files=files
+        )
         return await self._driver.open(request)
+
+    async def drop_retried(self, found: Iterable[ListedRun]) -> list[ListedRun]:
+        """Return the runs that no other run continues. So a retry of many can be given again."""
+
+        async def was_retried(run: ListedRun) -> bool:
+            where = ChannelFilter(labels={RETRY_OF: run.row.channel_id})
+            return bool(await self._hub.lines.rows(where, limit=1))
+
+        return [one for one in found if not await was_retried(one)]
 
     async def post_event(self, run_id: str, event: str, data: Mapping[str, Any]) -> None:
         """Wake a run that waits for this event. Raises `RunNotWaiting` if it does not."""
@@ -288,20 +350,28 @@ class Runs:
                 found += await self._stuck_below(await self.state(child))
         return found
 
-    async def list_above_stuck(self) -> set[str]:
-        """Return the channels above stuck ones. Those are few, so the way goes up from them."""
+    async def list_above_stuck(self) -> set[str] | None:
+        """Return the channels above stuck ones, going up from those. A page asks for them once.
+
+        None if there are more than MOST_STUCK: then each run that waits for others is read when it is listed.
+        """
         lines, found = self._hub.lines, set[str]()
-        for stuck in await list_rows(lines, ChannelFilter(waiting_for=[STUCK], is_closed=False)):
-            row: ChannelRow | None = stuck
+        where = ChannelFilter(waiting_for=[STUCK], is_closed=False)
+        stuck = await lines.rows(where, limit=MOST_STUCK + 1)
+        if len(stuck) > MOST_STUCK:
+            return None
+        for one in stuck:
+            row: ChannelRow | None = one
             while row is not None and row.parent_id and row.parent_id not in found:
                 found.add(row.parent_id)
                 row = await lines.row(row.parent_id)
         return found
 
-    async def _status_of(self, row: ChannelRow, above_stuck: Collection[str]) -> RunStatus:
-        """Return where a run stands. It is read only if the index knows of a stuck channel below it."""
+    async def _status_of(self, row: ChannelRow, above_stuck: Collection[str] | None) -> RunStatus:
+        """Return where a run stands. It is read only if a channel below it may be stuck."""
         status = row_status(row)
-        if status != "waiting" or not row.waits_for_children or row.channel_id not in above_stuck:
+        is_above = above_stuck is None or row.channel_id in above_stuck
+        if status != "waiting" or not row.waits_for_children or not is_above:
             return status
         with suppress(UnknownRun):
             return (await self.verdict(row.channel_id)).status
@@ -357,3 +427,24 @@ async def _let_in(data: Mapping[str, Any], *, field: str) -> tuple[JsonObject, l
     plain = dict(data)
     checked = await off_the_loop(partial(normalised, field=field), plain, size=size_of(plain))
     return from_outside(checked)
+
+
+def _digest(given: JsonObject) -> str:
+    """Return what stands for the input. Raises `BadDraft` for what cannot be JSON; `open` checks the rest."""
+    try:
+        return digest(given)
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        normalised(given, field="input")
+        raise
+
+
+@contextmanager
+def _named_input() -> Iterator[None]:
+    """Within this, an error of the input says so, and not where the channel of the run has it."""
+    try:
+        yield
+    except BadSpec as error:
+        field = error.field.removeprefix("knobs.context_vars")
+        if field == error.field:
+            raise
+        raise BadDraft(f"input{field}", found=error.found, expected=error.expected) from None

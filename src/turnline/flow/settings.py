@@ -36,7 +36,13 @@ _OF_SERVER: Final = {
     "requests_per_user",
     "streams_per_user",
 }
-_QUOTAS: Final = {"open_runs_per_user", "open_runs_of_strangers", "open_channels_per_user", "context_bytes"}
+_QUOTAS: Final = {
+    "open_runs_per_user",
+    "open_runs_of_strangers",
+    "open_channels_per_user",
+    "context_bytes",
+    "file_bytes_per_user",
+}
 
 
 class ProjectLimits(Part):
@@ -73,6 +79,8 @@ class ProjectLimits(Part):
     """Open channels of the participants of one user."""
     context_bytes: int | None = Field(default=None, ge=1)
     """Of all context variables of one channel or run, as JSON."""
+    file_bytes_per_user: int | None = Field(default=None, ge=1)
+    """Of all files that one user has uploaded; callers without a token are one user together."""
 
     def quotas(self) -> dict[str, int]:
         """Return the limits of the log's users and channels that are set."""

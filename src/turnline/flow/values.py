@@ -85,6 +85,11 @@ def mapped(value: Json, public: Mapping[str, Json], *, at: str = "mapping") -> J
     return _mapped(value, public, at, Steps())
 
 
+def names_in(text: str) -> frozenset[str]:
+    """Return the context keys that a template reads."""
+    return _strict(text).names if is_template(text) else frozenset()
+
+
 def is_template(text: str) -> bool:
     return any(mark in text for mark in _MARKS)
 

@@ -24,22 +24,29 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from turnline.agent.agent import Agent, Config
 from turnline.agent.journal import Entry
+from turnline.agent.messages import Usage
 from turnline.agent.performer import OnProgress
 from turnline.agent.tool import Tool
 from turnline.core.claims import Paused
 from turnline.core.envelope import Envelope, JsonObject
+from turnline.core.parts import FilePart
 from turnline.core.state import State
+from turnline.core.views import Message
 from turnline.flow.definition.flow import Flow, ModelUse
 from turnline.flow.definition.steps import Step
+from turnline.flow.files import NO_FILES, RunFiles
 from turnline.log.joined import Transaction
 from turnline.turns.journal import TurnJournal
 from turnline.turns.people import People
 
 DEFAULT: Final = "default"
-LIVE_KEYS: Final = frozenset({"_session", "_db", "_once"})
+LIVE_KEYS: Final = frozenset({"_session", "_db", "_once", "_read_file"})
 """Handles that are laid over the context for a step and are never stored (F2)."""
 
 S = TypeVar("S", bound=Step)
+
+ShowAnswers = Callable[[Agent, int, Config], Awaitable[tuple[list[Message], Usage]]]
+"""An agent, how many answers, the model that sums up -> the answers, and what summing up cost."""
 
 Node = Callable[[dict[str, Any]], object]
 """A `@node` function: sync or async, one argument."""
@@ -59,12 +66,19 @@ class StepResult:
     body: str = ""
     """For people who read the log."""
     usage: JsonObject = field(default_factory=dict)
+    files: Sequence[FilePart] = ()
+    """What an agent's tools attached to its reply."""
     commit: UnitOfWork | None = None
     """Database work that lands with the packet (F7)."""
     status: int | None = None
     """The HTTP status, 400 or above, that the step failed with. `retry` decides by it."""
     is_final: bool = False
     """Whether another attempt cannot end differently. `retry` does not repeat it."""
+
+
+def skipped(step: Step) -> str:
+    """Return the body of the packet of a step whose `when` does not hold."""
+    return f"passed over: {step.when}"
 
 
 class UnitOfWork(Transaction, Protocol):
@@ -191,8 +205,12 @@ class StepWork(Generic[S]):
     sleep: Callable[[float], Awaitable[None]]
     dropped: Callable[[str, Sequence[str]], None]
     """Notes in the audit that reserved keys from a source were dropped (F1)."""
+    files: RunFiles = NO_FILES
+    """The files that the run began with."""
     people: People | None = None
     """Whom an agent's tools ask; None: nobody."""
+    show_answers: ShowAnswers | None = None
+    """Returns what an agent is shown of the run's answers; None: nothing."""
     words: OnProgress | None = None
     """Tells listeners the words of the model as they come; None: nobody listens."""
     within: WorkTimeout = field(default_factory=lambda: WorkTimeout(None))

@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 AUDIT_CHANNEL: Final = "_audit"
 _LINES_PER_APPEND: Final = 256
+GATHER_SECONDS: Final = 0.05
+"""How long a line waits for others, so that they share a commit. `flush` does not wait."""
 MAX_PENDING_LINES: Final = 10_000
 """Lines kept while the log cannot be written; what comes beyond them is counted, and the count is told."""
 PRUNED_NAMED: Final = 100
@@ -53,6 +55,8 @@ class AuditLog:
         self._pending: list[SystemLine] = []
         self._dropped = 0
         self._flushing: asyncio.Task[None] | None = None
+        self._gathering: asyncio.TimerHandle | None = None
+        """Set while lines wait for others that share their commit."""
         self._bell = Bell()
 
     @property
@@ -73,7 +77,8 @@ class AuditLog:
             self._pending.append(self._line("lines_dropped", {"count": self._dropped}))
             self._dropped = 0
         self._pending.append(self._line(what, facts))
-        self._start()
+        if self._gathering is None:
+            self._gathering = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._gathered)
 
     def note_envelopes(self, envelopes: Iterable[Envelope]) -> None:
         """Note lines of a channel that are governance: their types are in `AUDITED`."""
@@ -106,6 +111,11 @@ class AuditLog:
                 yield envelope
                 since = envelope.seq
             await self._bell.wait(seen)
+
+    def _gathered(self) -> None:
+        self._gathering = None
+        if self._pending:
+            self._start()
 
     def _start(self) -> asyncio.Task[None]:
         if self._flushing is None or self._flushing.done():

@@ -8,7 +8,10 @@ every other channel works. The first touch finds out.
 
 Rule 3: everything in an entry is computed from the log. Forgetting one costs a read.
 
-Rule 4: memory that turns have used and freed goes back to the system. The allocator of glibc keeps it by
+Rule 4: lines that are decided and not recorded (`Held`) are nobody's but the worker's. `Entry.state` has none
+of them, and whoever gets an entry with `get` has them recorded first.
+
+Rule 5: memory that turns have used and freed goes back to the system. The allocator of glibc keeps it by
 itself: a small thing that stays in use above it is enough.
 """
 
@@ -17,7 +20,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future, Task
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any, Final, cast
@@ -56,15 +59,22 @@ MEASURED_BYTES: Final = 4 * 1024
 class Waiting:
     """A draft on its way, and whoever waits for what becomes of it."""
 
-    __slots__ = ("draft", "future", "within")
+    __slots__ = ("can_hold", "draft", "future", "within")
 
     def __init__(
-        self, draft: Draft, future: Future[tuple[Envelope, ...]], within: Transaction | None = None
+        self,
+        draft: Draft,
+        future: Future[tuple[Envelope, ...]],
+        within: Transaction | None = None,
+        *,
+        can_hold: bool = False,
     ) -> None:
         self.draft = draft
         self.future = future
         self.within = within
         """What is committed with the draft, or rolled back before its sender is told that it is refused."""
+        self.can_hold = can_hold
+        """Whether its sender is answered before the draft is recorded (`hub.posting`, rule 6)."""
 
     def answer(self, outcome: tuple[Envelope, ...] | BaseException) -> None:
         if self.future.done():  # Whoever sent it has gone away.
@@ -75,6 +85,23 @@ class Waiting:
             self.future.set_result(outcome)
 
 
+class Held:
+    """Lines of a channel that are decided and not recorded, and the state after them."""
+
+    __slots__ = ("encoded", "is_sent", "lines", "since", "size", "state")
+
+    def __init__(self, before: Held | None, state: State, lines: Sequence[Envelope], now: float) -> None:
+        encoded = codec.encode_all(lines)
+        self.state = state
+        self.lines: list[Envelope] = [*(before.lines if before else ()), *lines]
+        self.encoded: list[tuple[int, bytes]] = [*(before.encoded if before else ()), *encoded]
+        self.size: int = (before.size if before else 0) + sum(len(body) for _, body in encoded)
+        self.since: float = before.since if before else now
+        """When the first of them was decided, by the monotonic clock."""
+        self.is_sent = False
+        """Whether an append was tried: they may be on the log, so no more are held after them."""
+
+
 class Entry:
     """A channel's state, its last envelopes, and the drafts that wait for it."""
 
@@ -82,8 +109,10 @@ class Entry:
         self.adapter = adapter
         self.channel_id = state.channel_id
         self.state = state
+        """What is on the log adds up to this."""
+        self.held: Held | None = None
         self.is_over = state.is_over
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: list[Waiting] = []  # An empty deque takes 600 bytes more.
         self.parked: list[Waiting] = []
         """Interjections that wait for the packet in flight (W9)."""
         self.drain: Task[None] | None = None
@@ -101,11 +130,16 @@ class Entry:
         """What the cache counts for it."""
         self.passed_bytes = 0
         """Of lines that came since the cache looked last."""
-        self._recent: list[tuple[int, bytes]] = []  # An empty deque takes 600 bytes more.
+        self._recent: list[tuple[int, bytes]] = []
         self._recent_bytes = 0
         self._state_bytes = 0
         self._new_bytes = 0
         """Lines since the state was measured: by at most so much it has grown."""
+
+    @property
+    def tip(self) -> State:
+        """What the next draft is decided on: the state, with the lines that are held."""
+        return self.state if self.held is None else self.held.state
 
     @property
     def size(self) -> int:
@@ -118,7 +152,7 @@ class Entry:
 
     @property
     def is_idle(self) -> bool:
-        return not (self.waiting or self.parked or self.is_draining or self.pins)
+        return not (self.waiting or self.parked or self.is_draining or self.pins or self.held)
 
     @contextmanager
     def pinned(self) -> Iterator[None]:
@@ -131,9 +165,11 @@ class Entry:
 
     def take(self, most: int) -> list[Waiting]:
         """The drafts to settle together: the next ones, or one that has a transaction of its own."""
-        batch = [self.waiting.popleft()]
-        while self.waiting and len(batch) < most and batch[0].within is self.waiting[0].within is None:
-            batch.append(self.waiting.popleft())
+        count = 1
+        if self.waiting[0].within is None:
+            while count < min(most, len(self.waiting)) and self.waiting[count].within is None:
+                count += 1
+        batch, self.waiting = self.waiting[:count], self.waiting[count:]
         return batch
 
     def unpark(self, most: int) -> list[Waiting]:
@@ -141,10 +177,19 @@ class Entry:
         taken, self.parked = self.parked[:most], self.parked[most:]
         return [one for one in taken if not one.future.done()]
 
-    def advance(self, state: State, envelopes: Iterable[Envelope]) -> None:
-        """Take over what is on the log now, and wake whoever waits for it."""
+    def send_held(self) -> Sequence[Envelope]:
+        """Return the lines that are held, to be appended."""
+        if self.held is None:
+            return ()
+        self.held.is_sent = True
+        return self.held.lines
+
+    def advance(
+        self, state: State, envelopes: Sequence[Envelope], encoded: Sequence[tuple[int, bytes]] = ()
+    ) -> None:
+        """Take over what is on the log now, and wake whoever waits for it. The first may be `encoded`."""
         self.state, self.is_over = state, state.is_over
-        self._remember(codec.encode_all(envelopes))
+        self._remember([*encoded, *codec.encode_all(envelopes[len(encoded) :])])
         if self._new_bytes > max(self._state_bytes, MEASURED_BYTES):
             self.measure(len(msgspec.json.encode(state)))
         self.bell.ring()
@@ -209,6 +254,8 @@ class Channels:
         on_quarantine: Callable[[str, Exception], None] | None = None,
         trim: Callable[[], None] | None = None,
     ) -> None:
+        self.record_held: Callable[[Entry], Awaitable[object]] | None = None
+        """Records what an entry holds. The poster sets it."""
         self.quarantined: dict[str, Exception] = {}
         """The channels that are known to be damaged; one that was not touched is not among them."""
         self._on_quarantine = on_quarantine
@@ -309,10 +356,26 @@ class Channels:
         return None
 
     async def get(self, channel_id: str) -> Entry:
-        """Return the channel's entry, hydrated if it was not in memory.
+        """Return the channel's entry, hydrated if it was not in memory. What it holds is recorded first.
 
         Raises `UnknownChannel`, or `ChannelQuarantined` if it cannot be read.
         """
+        await self.record(channel_id)
+        return await self.get_for_work(channel_id)
+
+    def is_held(self, channel_id: str) -> bool:
+        """Return whether lines of the channel are held, and not recorded yet."""
+        entry = self.cached(channel_id)
+        return entry is not None and entry.held is not None
+
+    async def record(self, channel_id: str) -> None:
+        """Record what is held of a channel, if anything is. Raises what an append raises."""
+        entry = self.cached(channel_id)
+        if entry is not None and entry.held is not None and self.record_held is not None:
+            await self.record_held(entry)
+
+    async def get_for_work(self, channel_id: str) -> Entry:
+        """`get`, for those who work on the channel's turn: what it holds stays held (`Entry.tip`)."""
         if channel_id.startswith("_"):  # The hub's own; nobody takes part in them.
             raise UnknownChannel(channel_id)
         while (entry := self._use(channel_id)) is None:
@@ -443,7 +506,7 @@ class Channels:
         async for envelope in envelopes:
             state = adapter.fold(state, envelope)
             last.append(envelope)
-        entry.advance(state, last)
+        entry.advance(state, list(last))
         return entry
 
     async def _from_snapshot(self, channel_id: str) -> Entry | None:

@@ -187,6 +187,10 @@ class Delivery:
             self._wake(list_notices(entry.state, envelopes, self._receivers))
         entry.told_seq = entry.state.seq
 
+    def wake_workers(self, state: State, envelopes: Sequence[Envelope]) -> None:
+        """Tell those who take turns in this process of lines that are not recorded yet."""
+        self._wake(list_notices(state, envelopes, self._workers))
+
     def found(self, entry: Entry) -> None:
         """Tell of a channel that others wrote, and of which nobody has been told."""
         self._wake(list_all(entry.state, self._receivers))

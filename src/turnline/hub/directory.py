@@ -4,14 +4,15 @@
 decided again (`log.system_channel`).
 
 The users of a server are on the same channel: the id of a user whom one server has seen is refused as a
-name of others by every hub of the log, after a restart too.
+name of others by every hub of the log, after a restart too. The id of such a line says nothing of the user,
+because it stays when the user is forgotten (Y2).
 """
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
@@ -37,7 +38,7 @@ from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.event_types import EV_PAYLOAD_ERASED
 from turnline.core.governance import Passport, Registrar, Registration, Resume, Rule
 from turnline.core.json import normalised
-from turnline.errors import BadDraft, ChannelQuarantined, CorruptRecord, DuplicateEnvelope, TurnlineError
+from turnline.errors import BadDraft, ChannelQuarantined, CorruptRecord, TurnlineError
 from turnline.hub.timers import Clock, NewId
 from turnline.log.base import Log
 from turnline.log.system_channel import SystemChannel, SystemLine
@@ -46,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 USERS_REMEMBERED: Final = 10_000
 """The latest users whose ids a hub refuses as names of others. A user beyond them can reclaim their name."""
+USERS_NOTED: Final = 100_000
+"""The latest users of whom a hub knows that the log has a line. A user beyond them may get a second one."""
 
 
 class HubDirectory:
@@ -67,8 +70,8 @@ class HubDirectory:
         self._on_removed = on_removed
         self._users: OrderedDict[str, str] = OrderedDict()
         """User id -> its skeleton. The user seen last is the last."""
-        self._user_lines: dict[str, int] = {}
-        """User id -> the line that names it."""
+        self._user_lines: OrderedDict[bytes, int] = OrderedDict()
+        """Digest of a user id -> the line that names it."""
         self._users_remembered = users_remembered
 
     @property
@@ -133,22 +136,19 @@ class HubDirectory:
         if user in self._users:
             self._users.move_to_end(user)
             return
-        line_id = f"user-{blake2b(user.encode(), digest_size=16).hexdigest()}"
         try:
-            line = SystemLine(EV_USER_SEEN, normalised({"user": user}, field="user"), line_id)
+            line = SystemLine(EV_USER_SEEN, normalised({"user": user}, field="user"))
             await self.hydrate()  # Another hub may have seen the user.
-            await self._channel.append(lambda: [] if user in self._users else [line])
-        except DuplicateEnvelope:  # Seen long ago: the log has one line of each user.
-            self._remember(user)
+            await self._channel.append(lambda: [] if _digest(user) in self._user_lines else [line])
         except TurnlineError as error:
             logger.warning("the user %r is not noted on the log: %s", user, error)
-            self._remember(user)
+        self._remember(user)
 
     def _remember(self, user: str) -> None:
         self._users[user] = skeleton(user)
         self._users.move_to_end(user)
         if len(self._users) > self._users_remembered:
-            self._user_lines.pop(self._users.popitem(last=False)[0], None)
+            self._users.popitem(last=False)
 
     async def learn(self, names: Iterable[str]) -> None:
         """Read the log if one of these ids or names is not known: another hub may have registered it."""
@@ -162,13 +162,26 @@ class HubDirectory:
         elif line.event_type == EV_USER_SEEN and not line.is_erased:
             user = str(line.event_data.get("user", ""))
             self._remember(user)
-            self._user_lines[user] = line.seq
+            self._user_lines[_digest(user)] = line.seq
+            if len(self._user_lines) > USERS_NOTED:
+                self._user_lines.popitem(last=False)
         elif line.event_type == EV_PAYLOAD_ERASED:
-            ranges = erased_lines(line)
-            for user, seq in list(self._user_lines.items()):
-                if any(first <= seq <= last for first, last in ranges):
-                    del self._user_lines[user]
-                    self._users.pop(user, None)
+            self._forget_users(erased_lines(line))
+
+    def _forget_users(self, ranges: Sequence[tuple[int, int]]) -> None:
+        erased = [
+            digest
+            for digest, seq in self._user_lines.items()
+            if any(first <= seq <= last for first, last in ranges)
+        ]
+        for digest in erased:
+            del self._user_lines[digest]
+        for user in [user for user in self._users if _digest(user) in erased]:
+            del self._users[user]
+
+
+def _digest(user: str) -> bytes:
+    return blake2b(user.encode(errors="surrogatepass"), digest_size=8).digest()
 
 
 def _report_squatters(plan: RegistrationPlan) -> None:

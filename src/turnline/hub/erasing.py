@@ -90,8 +90,8 @@ class Erasing:
             raise EraseRefused(channel_id, because=wrong)
         if channel_id.startswith("_"):
             await self._hub.lines.finish_erasing(channel_id)
-            because = "the system writes it; `people forget` erases a person from it. What was left of an "
-            raise EraseRefused(channel_id, because=f"{because}interrupted erase is gone now")
+            because = "the system writes it; `turnline people forget NAME` erases a person from it"
+            raise EraseRefused(channel_id, because=because)
         top = await self._hub.state(channel_id)
         await self._refuse_open_above(top)
         tree = await self._tree(channel_id)
@@ -119,7 +119,8 @@ class Erasing:
         if not about.lines:
             for channel_id in (AUDIT_CHANNEL, DIRECTORY_CHANNEL):  # Perhaps interrupted.
                 await self._hub.lines.finish_erasing(channel_id)
-            raise UnknownParticipant(name, [one.name for one in self._hub.participants()])
+            people = [one.name for one in self._hub.participants() if one.passport.kind == "human"]
+            raise UnknownParticipant(name, people, what="person")
         await self._hub.learn(about.ids)
         await self._refuse_in_use(about)
         for one in self._hub.participants():
@@ -364,7 +365,7 @@ def _wrong_reason(reason: str) -> str:
     """Return what is wrong with a reason; empty if nothing is."""
     if is_code(reason):
         return ""
-    return f"the reason is {reason[:40]!r}; expected a code of small letters, such as 'requested'"
+    return f"the reason is {reason[:40]!r}; expected a code of small letters, such as 'requested' or 'by_law'"
 
 
 def _open(open_one: str, channel_id: str) -> str:

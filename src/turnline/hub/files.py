@@ -2,7 +2,8 @@
 
 Rule 1: a file belongs to the tree of its channel: the channel at the top, all below it and their forks.
 
-Rule 2: a line may refer only to what its sender has uploaded to the tree a moment ago. So to know a digest
+Rule 2: a line may refer only to what its sender has uploaded to the tree a moment ago, to what a tool of
+the same turn returned, or, the first line of a channel, to what its parent begins with. So to know a digest
 gives nothing: neither the bytes, nor whether the tree has them.
 
 Rule 3: a file is read through a line that the reader may see (`Seat.read_chunk`).
@@ -11,16 +12,17 @@ Rule 3: a file is read through a line that the reader may see (`Seat.read_chunk`
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from turnline.core.channel import ChannelSpec, user_key_of
 from turnline.core.envelope import Draft, Envelope
-from turnline.core.event_types import HUB
-from turnline.core.parts import FilePart, check_file, files_of
+from turnline.core.event_types import EV_TURN_TOOL, HUB
+from turnline.core.parts import MAX_PARTS, FilePart, check_file, files_of
 from turnline.errors import BadDraft, ChannelClosed, LogUnavailable, UnknownFile
 from turnline.hub.options import HubOptions
+from turnline.log import blobs
 from turnline.log.base import Blob, Blobs
-from turnline.log.blobs import MAX_FILE_BYTES, MAX_TREE_BYTES, find_blob, sweep_blobs, write_blob
 
 if TYPE_CHECKING:
     from turnline.hub.hub import Hub
@@ -37,8 +39,9 @@ class Files:
 
     def __init__(self, hub: Hub, options: HubOptions) -> None:
         self._hub = hub
-        self._file_bytes = options.get("file_bytes", MAX_FILE_BYTES)
-        self._tree_bytes = options.get("tree_bytes", MAX_TREE_BYTES)
+        self._file_bytes = options.get("file_bytes", blobs.MAX_FILE_BYTES)
+        self._tree_bytes = options.get("tree_bytes", blobs.MAX_TREE_BYTES)
+        self._user_bytes = options.get("file_bytes_per_user", blobs.MAX_USER_BYTES)
         self._uploads: OrderedDict[tuple[str, str, str], tuple[int, float]] = OrderedDict()
         """Participant, tree and digest -> the size, and when it was uploaded."""
         self._next_sweep = 0.0
@@ -56,12 +59,18 @@ class Files:
         origin = await self._hub.lines.origin(top) or await self._hub.lines.origin(channel_id)
         return top if origin is None else await self.root(origin.channel)
 
-    async def add(self, channel_id: str, agent_id: str, pieces: AsyncIterable[bytes]) -> Blob:
-        """Keep a file for a participant, who may refer to it then. Raises `BadDraft` if it is too large."""
+    async def add(self, channel_id: str, agent_id: str, pieces: AsyncIterable[bytes], user: str = "") -> Blob:
+        """Keep a file for a participant, who may refer to it. It counts for a user. Raises `FileTooLarge`."""
         state, root = await self._hub.state(channel_id), await self.root(channel_id)
         if state.is_over:
             raise ChannelClosed(channel_id, reason=state.pending_close_reason)
-        blob = await write_blob(
+        return await self.add_before(root, agent_id, pieces, user)
+
+    async def add_before(
+        self, root: str, agent_id: str, pieces: AsyncIterable[bytes], user: str = ""
+    ) -> Blob:
+        """Keep a file for a channel that the participant opens under this id just after."""
+        blob = await blobs.write_blob(
             self.log,
             root,
             pieces,
@@ -69,6 +78,8 @@ class Files:
             now=self._hub.clock.now(),
             most_bytes=self._file_bytes,
             tree_bytes=self._tree_bytes,
+            user_key=user_key_of(user),
+            user_bytes=self._user_bytes,
         )
         self._uploads[agent_id, root, blob.digest] = blob.size, self._hub.clock.monotonic()
         self._uploads.move_to_end((agent_id, root, blob.digest))
@@ -81,14 +92,37 @@ class Files:
         files = files_of(draft.event_type, draft.event_data)
         if not files or await self._hub.lines.find(channel_id, draft.envelope_id) is not None:
             return
-        root, sender = await self.root(channel_id), draft.sender_id
-        if sender == HUB or (await self._hub.state(channel_id)).spec.is_played(sender):
+        state, sender = await self._hub.state(channel_id), draft.sender_id
+        if sender == HUB or state.spec.is_played(sender):
             sender = draft.claimant
+        known = list[FilePart]()
+        if state.claim is not None and state.claim.agent_id == draft.sender_id:
+            # A turn that was resumed after a restart sends what its tools returned before.
+            lines = await self._hub.read_recent(channel_id, state.floor_seq)
+            units = (one for one in lines if one.event_type == EV_TURN_TOOL)
+            known = [file for one in units for file in files_of(one.event_type, one.event_data)]
+        await self._check(files, await self.root(channel_id), sender, known)
+
+    async def check_opening(self, spec: ChannelSpec) -> ChannelSpec:
+        """Return the spec, unless the channel begins with a file of another one. Raises `BadDraft`."""
+        if not spec.files:
+            return spec
+        parent = None if spec.parent_id is None else await self._hub.state(spec.parent_id)
+        root = spec.channel_id if parent is None else await self.root(parent.channel_id)
+        await self._check(spec.files, root, spec.creator_id, [] if parent is None else parent.spec.files)
+        return spec
+
+    async def _check(
+        self, files: Sequence[FilePart], root: str, sender: str, known: Sequence[FilePart]
+    ) -> None:
+        if len(files) > MAX_PARTS:
+            raise BadDraft("files", found=f"{len(files)} of them", expected=f"at most {MAX_PARTS}")
         for index, file in enumerate(files):
             check_file(file, f"file {index}")
             size, at = self._uploads.get((sender, root, file.digest), (None, 0.0))
-            is_recent = self._hub.clock.monotonic() - at < UPLOAD_SECONDS
-            if size is None or not is_recent or await find_blob(self.log, root, file.digest) is None:
+            if size is None or self._hub.clock.monotonic() - at >= UPLOAD_SECONDS:
+                size = next((one.size for one in known if one.digest == file.digest), None)
+            if size is None or await blobs.find_blob(self.log, root, file.digest) is None:
                 expected = "the digest of a file that its sender uploaded to this conversation just before"
                 raise BadDraft(f"file {index}.digest", found="another one", expected=expected)
             if size != file.size:
@@ -98,7 +132,7 @@ class Files:
         """Return a file of a line that the caller may see. Raises `UnknownFile`."""
         files = files_of(line.event_type, line.event_data)
         if 0 <= index < len(files):
-            blob = await find_blob(self.log, await self.root(line.channel_id), files[index].digest)
+            blob = await blobs.find_blob(self.log, await self.root(line.channel_id), files[index].digest)
             if blob is not None:
                 return files[index], blob
         raise UnknownFile(line.channel_id, seq=line.seq, index=index)
@@ -108,4 +142,4 @@ class Files:
         now = self._hub.clock.monotonic()
         if now >= self._next_sweep and isinstance(self._hub.log, Blobs):
             self._next_sweep = now + SWEEP_SECONDS
-            await sweep_blobs(self._hub.log, now=self._hub.clock.now())
+            await blobs.sweep_blobs(self._hub.log, now=self._hub.clock.now())

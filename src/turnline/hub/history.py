@@ -167,6 +167,7 @@ class History:
         return Side(past[-1][1], lines, below.spent)
 
     async def _check(self, channel_id: str, seq: int) -> None:
+        await self._channels.record(channel_id)
         head = None if channel_id.startswith("_") else await self._lines.head(channel_id)
         if head is None:
             await self._channels.get(channel_id)  # It says whether the channel was pruned.

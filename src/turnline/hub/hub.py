@@ -23,7 +23,7 @@ from turnline import tracing
 from turnline.core import event_types as ev
 from turnline.core.adapter import AnyAdapter
 from turnline.core.adapters import built_in
-from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState
+from turnline.core.channel import ChannelRow, ChannelSpec, ChannelState
 from turnline.core.codec import encode as encode_line
 from turnline.core.directory import DIRECTORY_CHANNEL, RECLAIMED, UNREGISTERED
 from turnline.core.envelope import Draft, Envelope, JsonObject
@@ -38,12 +38,11 @@ from turnline.core.governance import (
 )
 from turnline.core.graph import TransitionGraph
 from turnline.core.json import size_of
-from turnline.core.state import LEASE_SECONDS, State, metadata_of
+from turnline.core.state import LEASE_SECONDS, State
 from turnline.core.variables import MAX_CONTEXT_BYTES
 from turnline.core.views import unclaimed_floor
 from turnline.errors import (
     BadGraph,
-    ChannelQuarantined,
     Denied,
     HubClosed,
     LogConflict,
@@ -65,7 +64,7 @@ from turnline.hub.opening import Opening, first_of
 from turnline.hub.options import HubOptions
 from turnline.hub.posting import Posting
 from turnline.hub.recovery import Recovery
-from turnline.hub.request import OpenRequest, checked, spec_of
+from turnline.hub.request import OpenRequest, checked, spec_of, without_graph
 from turnline.hub.sweep import Sweep
 from turnline.hub.texts import Texts
 from turnline.hub.timers import Clock, SystemClock, Timers, sortable_ids
@@ -120,10 +119,14 @@ class Hub:
         most = options.get("cache_bytes", CACHE_BYTES)
         self._channels = Channels(self.lines, known, cache_bytes=most, on_quarantine=self._note_quarantine)
         self._directory = HubDirectory(log, self.clock, self.new_id, self._look_for)
+        self.learn, self.note_user = self._directory.learn, self._directory.note_user
         self.follows = options.get("follow", False)
         self._delivery = Delivery(follows=self.follows)
         self._timers = Timers(self.clock, self._list_absences)
-        self._posting = Posting(self.lines, self._channels, self.clock, self)
+        self.seconds_since = self._timers.seconds_since
+        self._posting = Posting(self.lines, self._channels, self.clock, self, self._delivery)
+        self.record, self.is_held = self._channels.record, self._channels.is_held
+        self.entry_for_work = self._channels.get_for_work
         self._opening = Opening(
             self.lines,
             self._channels,
@@ -262,14 +265,6 @@ class Hub:
         await self._directory.learn([name])
         return self._directory.known.resolve(name, asked_by=asked_by)
 
-    async def learn(self, names: Iterable[str]) -> None:
-        """Read new registrations from the log if one of these ids or names is not known here."""
-        await self._directory.learn(names)
-
-    async def note_user(self, user: str) -> None:
-        """Remember a user of the server, at every hub of the log: their id is no other user's name."""
-        await self._directory.note_user(user)
-
     def find_participant(self, name: str) -> Registration | None:
         """Return who is known here by this id or name."""
         return self._directory.known.find(name)
@@ -289,40 +284,41 @@ class Hub:
 
     # Channels.
 
-    async def open_channel(self, request: OpenRequest, opener_id: str, *, log_name: str = "") -> str:
+    async def open_channel(
+        self, request: OpenRequest, opener_id: str, *, log_name: str = "", can_hold: bool = False
+    ) -> str:
         """Open a channel and return its id once everybody has accepted (L1).
 
         The driver of flows gives the `log_name`, which no request can hold: see `log.origin`.
+        With `can_hold` the channel may not be recorded yet (`hub.posting`, rule 6); its id must be new.
         """
         self._check_open()
         with tracing.span(f"open_channel {request.type}") as recording:
-            channel_id = await self._opened(request, await self.lookup(opener_id), log_name)
+            channel_id = await self._opened(request, await self.lookup(opener_id), log_name, can_hold)
             recording.note({tracing.CONVERSATION: channel_id})
             await self._opening.wait(channel_id, self._sweep.channel)
         return channel_id
 
     async def post(
-        self, channel_id: str, draft: Draft, *, within: Transaction | None = None
+        self, channel_id: str, draft: Draft, *, within: Transaction | None = None, can_hold: bool = False
     ) -> tuple[Envelope, ...]:
         """Return the envelopes `draft` brought about, or raise what refused it. Nothing is half-written.
 
-        `within` is committed with them, or not at all (F7).
+        `within` is committed with them, or not at all (F7). For `can_hold` see `hub.posting`, rule 6.
         """
         self._check_open()
         if draft.traceparent is None and (traceparent := tracing.current()) is not None:
             draft = msgspec.structs.replace(draft, traceparent=traceparent)
         if draft.sender_id in self._directory.known.removed:
             raise Denied(draft.sender_id, what="post", because=REMOVED)
-        entry = await self._channels.get(channel_id)
+        entry = await self._channels.get_for_work(channel_id)
         with entry.pinned():
             # Neither the hub nor a step of a flow has a rule.
             if (sender := self._directory.known.by_id.get(draft.sender_id)) is not None:
                 await self._gate.may_post(sender, draft, entry, self.clock.monotonic())
-            data = draft.event_data
-            places = (data, data.get("entry")) if isinstance(data, dict) else ()
-            if any(isinstance(one, dict) and "parts" in one for one in places):
+            if ev.has_parts(draft.event_data):
                 await self.files.check(channel_id, draft)
-            return await self._posting.post(entry, draft, within)
+            return await self._posting.post(entry, draft, within, can_hold=can_hold)
 
     async def write(
         self, channel_id: str, event_type: str, data: JsonObject, **fields: Any
@@ -335,6 +331,7 @@ class Hub:
     async def read_wal(self, channel_id: str, since: int = 0) -> list[Envelope]:
         """Return the channel's envelopes behind `since`, in order."""
         self._check_open()
+        await self.record(channel_id)
         envelopes = [envelope async for envelope in self.lines.read(channel_id, after=since)]
         if not envelopes and await self.lines.head(channel_id) is None:
             raise UnknownChannel(channel_id)
@@ -402,10 +399,10 @@ class Hub:
         agent_id: str | None = None,
         state: ChannelState | str | None = None,
         waiting_for: str | None = None,
-    ) -> list[ChannelMetadata]:
+    ) -> list[ChannelRow]:
         """List channels, the oldest first: all, or those of one participant (by id or name), status or pause.
 
-        The index chooses them (Y7); those that are listed are read. For pages see `log.walks`.
+        The index answers (Y7): no channel is read, so damaged ones are listed too. Pages: see `log.walks`.
         """
         self._check_open()
         status = "" if state is None else ChannelState(state).value
@@ -414,12 +411,7 @@ class Hub:
             where = msgspec.structs.replace(where, waiting_for=[waiting_for])
         if agent_id is not None:
             where = msgspec.structs.replace(where, participants=await self.find_ids([agent_id]))
-        found = []
-        for row in reversed(await list_rows(self.lines, where)):
-            if has_status(row, status):
-                with suppress(ChannelQuarantined, UnknownChannel):
-                    found.append(metadata_of(await self.state(row.channel_id)))
-        return found
+        return [row for row in reversed(await list_rows(self.lines, where)) if has_status(row, status)]
 
     async def find_ids(self, names: Iterable[str]) -> list[str]:
         """Return the participant ids of these names. One that is not registered is taken for an id."""
@@ -436,10 +428,6 @@ class Hub:
     async def list_due(self, channel_id: str) -> list[Deadline]:
         """Return what has fallen due on the channel and is not on the log yet."""
         return self._timers.due(await self._channels.get(channel_id))
-
-    def seconds_since(self, line: Envelope) -> float:
-        """Return how long ago a line was written, whatever has become of the clock since."""
-        return self._timers.seconds_since(line)
 
     async def tick(self) -> None:
         """Do whatever has fallen due by now."""
@@ -601,21 +589,23 @@ class Hub:
         """Look at the channels that wait for a participant that was removed."""
         self._timers.look_at(self._delivery.waiting_for(removed))
 
-    async def _opened(self, request: OpenRequest, opener: Registration, log_name: str) -> str:
-        if request.channel_id is None:
-            return await self._invite(request, opener, log_name)
+    async def _opened(self, request: OpenRequest, opener: Registration, log_name: str, can_hold: bool) -> str:
+        if request.channel_id is None or can_hold:
+            return await self._invite(request, opener, log_name, can_hold=can_hold)
         channel_id = request.channel_id
         async with self._naming.setdefault(channel_id, asyncio.Lock()):
             if await self.lines.head(channel_id) is None:
                 with suppress(LogConflict):  # Another hub on the same log was faster.
                     await self._invite(request, opener, log_name)
-        found = (await self.state(channel_id)).spec
+        found = (await self.entry_for_work(channel_id)).tip.spec
         if (found.creator_id, found.parent_id) != (opener.agent_id, request.parent_id):
             do = "It was opened by another participant, or below another channel. Choose another id."
             raise NameTaken("channel", channel_id, do=do)
         return channel_id
 
-    async def _invite(self, request: OpenRequest, opener: Registration, log_name: str) -> str:
+    async def _invite(
+        self, request: OpenRequest, opener: Registration, log_name: str, *, can_hold: bool = False
+    ) -> str:
         if opener.user:
             await _compile_aside(request.knobs.get("graph"))
         spec = await self._spec(request, opener, log_name)
@@ -626,7 +616,7 @@ class Hub:
         answers = await self._answers(spec)
         await self.tree.note_child(spec)
         with self._gate.opening(opener):
-            await self._opening.invite(spec, answers, is_own=not opener.user)
+            await self._opening.invite(spec, answers, is_own=not opener.user, can_hold=can_hold)
         if spec.parent_id is not None:
             # The parent may have closed between the two lines, or its turn has ended: there was no child yet.
             await self.tree.close_if_cut_off(spec.channel_id)
@@ -669,15 +659,16 @@ class Hub:
             await self._directory.hydrate()  # Another hub may have given a name to another participant.
         else:
             await self._directory.learn(request.target)
-        return spec_of(
-            await off_the_loop(checked, request, size=size_of(request.knobs)),
+        spec = spec_of(
+            await off_the_loop(checked, request, size=size_of(without_graph(request.knobs))),
             opener,
             self._directory.known,
             channel_id=request.channel_id or self.new_id(),
-            parent=None if parent is None else parent.spec,
+            parent=parent,
             traceparent=tracing.current(),
             log_name=log_name,
         )
+        return await self.files.check_opening(spec) if spec.files else spec
 
     def _forget(self, one: Registration, *, reason: str) -> None:
         self._delivery.detach(one.agent_id)

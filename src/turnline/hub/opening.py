@@ -57,7 +57,12 @@ class Opening:
         """The channels whose first line is on its way, and what is set when it is not any more."""
 
     async def invite(
-        self, spec: ChannelSpec, answers: Mapping[str, str | None], *, is_own: bool = True
+        self,
+        spec: ChannelSpec,
+        answers: Mapping[str, str | None],
+        *,
+        is_own: bool = True,
+        can_hold: bool = False,
     ) -> None:
         """Write the channel's first line, and the `answers` that are known: None accepts, a text rejects.
 
@@ -69,9 +74,10 @@ class Opening:
         """
         adapter = self._channels.adapter(spec.type)
         entry = Entry(adapter, adapter.initial(spec))
-        await self._begin(entry, self._invitation(spec), *(self._answer(*one) for one in answers.items()))
+        answered = (self._answer(*one) for one in answers.items())
+        await self._begin(entry, self._invitation(spec), *answered, can_hold=can_hold)
         if is_own:
-            self._traps.tell(entry.state)
+            self._traps.tell(entry.tip)
 
     def check(self, spec: ChannelSpec) -> None:
         """Raise what would refuse the channel's first line. Nothing is written."""
@@ -125,10 +131,10 @@ class Opening:
         )
         await self._begin(Entry(adapter, past), draft)
 
-    async def _begin(self, entry: Entry, *drafts: Draft) -> None:
+    async def _begin(self, entry: Entry, *drafts: Draft, can_hold: bool = False) -> None:
         begun = self._begun[entry.channel_id] = asyncio.Event()
         try:
-            await self._posting.post_together(entry, drafts)
+            await self._posting.post_together(entry, drafts, can_hold=can_hold)
         finally:
             self._begun.pop(entry.channel_id, None)
             begun.set()
@@ -141,9 +147,9 @@ class Opening:
 
     async def wait(self, channel_id: str, fire: Callable[[Entry], Coroutine[Any, Any, None]]) -> None:
         """Wait for the invited. Whoever opens keeps the ack timeout, also where no timers run."""
-        entry = await self._channels.get(channel_id)
+        entry = await self._channels.get_for_work(channel_id)
         with entry.pinned():
-            while entry.state.status is ChannelState.PENDING:
+            while entry.tip.status is ChannelState.PENDING:
                 seen = entry.bell.rung
                 seconds = self._timers.seconds_left(entry)
                 if seconds <= 0:
@@ -153,7 +159,7 @@ class Opening:
         await self._check(entry)
 
     async def _check(self, entry: Entry) -> None:
-        state = entry.state
+        state = entry.tip
         if state.pending_close_reason == "invite_timeout":
             names, seconds = map(state.spec.name_of, state.awaiting), state.spec.ack_timeout_seconds
             raise InviteTimeout(state.channel_id, awaiting=state.awaiting, names=names, seconds=seconds)

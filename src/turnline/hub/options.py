@@ -26,6 +26,8 @@ class HubOptions(TypedDict, total=False):
     """Of one file of a message."""
     tree_bytes: int
     """Of all files of a channel, of the channels below it and of their forks."""
+    file_bytes_per_user: int
+    """Of all files that one user has uploaded."""
     context_bytes: int
     """Of all context variables of one channel together."""
     open_channels_per_user: int

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from math import isfinite
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +28,10 @@ from turnline.core.channel import (
 from turnline.core.directory import Directory
 from turnline.core.envelope import JsonObject
 from turnline.core.governance import Registration
-from turnline.core.json import normalised
+from turnline.core.json import MAX_BYTES, normalised, size_of
+from turnline.core.parts import FilePart
+from turnline.core.questions import can_relay
+from turnline.core.state import State
 from turnline.core.step_targets import step_participants
 from turnline.errors import BadDraft, BadSpec
 
@@ -40,6 +45,8 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
     knobs: JsonObject = {}
     ttl_seconds: float | None = None
     message: str | None = None
+    files: list[FilePart] = []
+    """What the channel begins with: uploaded just before (`Files.add_before`), or the parent's."""
     labels: dict[str, str] = {}
     expectations: list[Expectation] | None = None
     ack_timeout_seconds: float = ACK_TIMEOUT_SECONDS
@@ -61,7 +68,7 @@ def spec_of(
     directory: Directory,
     *,
     channel_id: str,
-    parent: ChannelSpec | None,
+    parent: State | None,
     traceparent: str | None = None,
     log_name: str = "",
 ) -> ChannelSpec:
@@ -83,28 +90,29 @@ def spec_of(
         ttl_seconds=opener.rule.ttl_seconds if request.ttl_seconds is None else request.ttl_seconds,
         ack_timeout_seconds=request.ack_timeout_seconds,
         message=request.message,
+        files=request.files,
         parent_id=request.parent_id,
-        depth=0 if parent is None else parent.depth + 1,
-        max_depth=request.max_depth if parent is None else parent.max_depth,
-        max_runs=request.max_runs if parent is None else parent.max_runs,
+        depth=0 if parent is None else parent.spec.depth + 1,
+        max_depth=request.max_depth if parent is None else parent.spec.max_depth,
+        max_runs=request.max_runs if parent is None else parent.spec.max_runs,
         asks_above=_asks_above(channel_id, members, parent),
         traceparent=traceparent,
         log=log_name,
     )
 
 
-def _asks_above(channel_id: str, members: Iterable[Participant], parent: ChannelSpec | None) -> bool:
-    """Return whether its questions go up: a turn opens it, it has no people, and there are some above."""
+def _asks_above(channel_id: str, members: Iterable[Participant], parent: State | None) -> bool:
+    """Return whether its questions go up: a turn opens it, it has no people, and that turn can ask."""
     if parent is None or any(one.is_person for one in members):
         return False
-    return turn_of(channel_id, parent.channel_id) > 0 and bool(parent.people or parent.can_ask_above)
+    return turn_of(channel_id, parent.channel_id) == parent.turn and can_relay(parent)
 
 
 def checked(request: OpenRequest) -> OpenRequest:
     """Return the request as it would read back. Raises `BadSpec` where it would not, whoever is asked."""
-    _check_types(request)
+    rest = _check_types(request)
     _check(request)
-    return replace(request, knobs=_knobs(request.knobs))
+    return replace(request, knobs=_knobs(request, rest))
 
 
 def names(target: str | Iterable[str] | None) -> list[str]:
@@ -118,14 +126,16 @@ def _member(one: Registration) -> Participant:
     return Participant(one.agent_id, one.name, one.passport.kind)
 
 
-def _check_types(request: OpenRequest) -> None:
-    """Refuse what would not read back as it was given (E2). `knobs` are checked as JSON."""
+def _check_types(request: OpenRequest) -> JsonObject:
+    """Return all but the knobs as data. Refuse what would not read back as it was given (E2)."""
     try:
-        msgspec.convert(msgspec.to_builtins(replace(request, knobs={})), OpenRequest)
+        plain: JsonObject = msgspec.to_builtins(replace(request, knobs={}))
+        msgspec.convert(plain, OpenRequest)
     except (msgspec.ValidationError, TypeError) as error:
         what, _, where = str(error).partition(" - at `$.")
         expected = what.removeprefix("Expected ")
         raise BadSpec(where.rstrip("`") or "open", found="of another type", expected=expected) from error
+    return plain
 
 
 def _check(request: OpenRequest) -> None:
@@ -151,8 +161,37 @@ def _check_channel_id(channel_id: str, parent_id: str | None) -> None:
         raise BadSpec("channel_id", found=repr(channel_id), expected=expected)
 
 
-def _knobs(knobs: JsonObject) -> JsonObject:
+def _knobs(request: OpenRequest, rest: JsonObject) -> JsonObject:
+    """Return the knobs as they would read back. `rest` of the request is checked with them."""
+    knobs, most = request.knobs, MAX_BYTES
+    graph = knobs.get("graph") if isinstance(knobs, dict) else None
+    kept = _kept_graphs.get(id(graph))
+    if kept is not None and kept[0] is graph:
+        knobs, most = without_graph(knobs), MAX_BYTES - kept[1]
     try:
-        return normalised(knobs, field="knobs")
+        found: JsonObject = normalised({**rest, "knobs": knobs}, field="", max_bytes=most)["knobs"]
     except BadDraft as error:
-        raise BadSpec(error.field, found=error.found, expected=error.expected) from error
+        field = error.field.lstrip(".") or "knobs"
+        raise BadSpec(field, found=error.found, expected=error.expected) from error
+    return found if knobs is request.knobs else {**found, "graph": graph}
+
+
+MAX_KEPT_GRAPHS: Final = 1024
+_kept_graphs: Final[OrderedDict[int, tuple[JsonObject, int]]] = OrderedDict()
+"""Identity of a graph that was checked -> the graph, and its size. While it is kept, no other has its id."""
+
+
+def keep_graph(graph: JsonObject) -> JsonObject:
+    """Check a graph that many channels are opened with. `checked` does not look at the returned object again.
+
+    Its caller does not change it.
+    """
+    kept: JsonObject = normalised({"graph": graph}, field="knobs")["graph"]
+    _kept_graphs[id(kept)] = kept, size_of(kept)
+    if len(_kept_graphs) > MAX_KEPT_GRAPHS:
+        _kept_graphs.popitem(last=False)
+    return kept
+
+
+def without_graph(knobs: JsonObject) -> JsonObject:
+    return {key: value for key, value in knobs.items() if key != "graph"}

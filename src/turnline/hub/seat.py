@@ -16,15 +16,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from turnline.core import event_types as ev
-from turnline.core.channel import ChannelMetadata, ChannelSpec, ChannelState
+from turnline.core.channel import ChannelMetadata, ChannelRow, ChannelSpec, ChannelState
 from turnline.core.claims import check_claim
 from turnline.core.envelope import Draft, Envelope, JsonObject, shown_to, visible_to
 from turnline.core.governance import Registration, may_address
-from turnline.core.json import copied
 from turnline.core.parts import FilePart
 from turnline.core.state import Claim, State, metadata_of
 from turnline.core.study.spent import Spent
-from turnline.core.views import Floor, Message, plays, state_for
+from turnline.core.views import Floor, Message, plays, shared_state_for, state_for
 from turnline.errors import BadDraft, ClientClosed, EnvelopeIdReused, NotParticipant, OutOfTurn, UnknownFile
 from turnline.hub.channels import Entry
 from turnline.hub.hub import Hub
@@ -100,6 +99,17 @@ class Peer(Struct, frozen=True, kw_only=True):
     summary: str
 
 
+class SeatChannel(Struct, frozen=True, kw_only=True):
+    """A channel in the list of a participant who is on it."""
+
+    channel_id: str
+    type: str
+    participants: dict[str, str]
+    """Id -> name. The id again for a step, and for a participant who is not registered any more."""
+    speaker_id: str | None
+    labels: dict[str, str]
+
+
 class Seat:
     """One participant's place at a hub of this process."""
 
@@ -134,10 +144,11 @@ class Seat:
         others = (one for one in self._hub.participants() if one.agent_id != me.agent_id)
         return [_peer(one) for one in others if may_address(me, one)]
 
-    async def channels(self) -> list[ChannelMetadata]:
-        """Return the open channels the participant is on."""
-        found = await self._hub.list_channels(agent_id=self.agent_id, state=ChannelState.ACTIVE)
-        return [replace(one, knobs=copied(one.knobs), participants=[*one.participants]) for one in found]
+    async def channels(self) -> list[SeatChannel]:
+        """Return the open channels the participant is on. The index answers: no channel is read."""
+        rows = await self._hub.list_channels(agent_id=self.agent_id, state=ChannelState.ACTIVE)
+        await self._hub.learn(dict.fromkeys(one for row in rows for one in row.participants))
+        return [self._listed(row) for row in rows]
 
     async def open(self, request: OpenRequest) -> str:
         """Open a channel; below another one (`parent_id`) only as a member of that, and in no circle (T7)."""
@@ -199,20 +210,22 @@ class Seat:
     async def add_file(self, channel_id: str, pieces: AsyncIterable[bytes]) -> tuple[str, int]:
         """Keep a file, to be sent by this participant just after; return its digest and size (Y6)."""
         await self._member(channel_id)
-        blob = await self._hub.files.add(channel_id, self.agent_id, pieces)
+        blob = await self._hub.files.add(channel_id, self.agent_id, pieces, self.registration.user)
         return blob.digest, blob.size
 
     async def read_chunk(self, channel_id: str, seq: int, index: int, number: int) -> FileChunk:
         """Return a chunk of the file `index` of a line that the participant may see. Raises `UnknownFile`."""
         entry = await self._member(channel_id)
         lines = [one for one in await self._hub.read_entry(entry, max(seq - 1, 0), 1) if one.seq == seq]
-        if not lines or not (visible_to(lines[0], self.agent_id) or self._works_on(lines[0], entry.state)):
+        if not lines or not (visible_to(lines[0], self.agent_id) or self._wrote(lines[0], entry.state)):
             raise UnknownFile(channel_id, seq=seq, index=index)
         file, blob = await self._hub.files.find(lines[0], index)
         return FileChunk(file, await self._hub.files.log.read_chunk(blob, number) or b"")
 
-    def _works_on(self, line: Envelope, state: State) -> bool:
-        """Return whether a line is of the turn in progress, and the participant is its worker."""
+    def _wrote(self, line: Envelope, state: State) -> bool:
+        """Return whether it opened the channel with the line, or works on the turn that has the line."""
+        if line.event_type == ev.EV_CHANNEL_INVITE and state.creator_id == self.agent_id:
+            return True
         is_worker = state.claim is not None and state.spec.player_of(state.claim.agent_id) == self.agent_id
         return is_worker and line.sender_id == ev.HUB and line.seq > state.floor_seq
 
@@ -255,8 +268,8 @@ class Seat:
 
         A claim that came with the floor is taken as it is. Raises `OutOfTurn` for another one's turn.
         """
-        entry = await self._hub.entry(channel_id)
-        state = entry.state
+        entry = await self._hub.entry_for_work(channel_id)
+        state = entry.tip
         speaker = state.spec.participant(floor.speaker)
         if speaker is None or self.agent_id != (speaker.played_by or speaker.agent_id):
             self._check_member(entry)
@@ -274,16 +287,16 @@ class Seat:
                     envelope_id=claim_id,
                     alone=alone,
                 )
-            live = entry.state.claim
+            live = entry.tip.claim
             if live is None or live.seq != claim.seq:  # It has landed before, and is over.
                 raise EnvelopeIdReused(channel_id, envelope_id=claim.envelope_id, seq=claim.seq)
             return await self._answer_claim(claim, entry, is_played=bool(speaker.played_by))
 
     async def _answer_claim(self, claim: Claim, entry: Entry, *, is_played: bool) -> Claimed:
-        state = entry.state
+        state = entry.tip
         is_fresh = claim.seq == state.floor_seq + 1 == state.seq
-        if is_fresh and is_played:  # A step of a flow needs no line of the log.
-            return Claimed(claim=claim, state=state_for(self.agent_id, state), lines=[])
+        if is_fresh and is_played:  # A step needs no line; its performer copies the context it gives away.
+            return Claimed(claim=claim, state=shared_state_for(self.agent_id, state), lines=[])
         after = state.floor_seq - 1
         recent = entry.recent(after)
         gave, *later = await self._hub.read_wal(entry.channel_id, after) if recent is None else recent
@@ -300,11 +313,14 @@ class Seat:
         """Return whether the worker of a turn gets a line: the hub's, and what it or the speaker may see."""
         return line.sender_id == ev.HUB or visible_to(line, speaker) or visible_to(line, self.agent_id)
 
-    async def write(self, channel_id: str, draft: Draft, *, within: Transaction | None = None) -> None:
+    async def write(
+        self, channel_id: str, draft: Draft, *, within: Transaction | None = None, can_hold: bool = False
+    ) -> None:
         """Write a line of a turn that this participant takes, for itself or for one that it plays.
 
         A sign of life is not written where no other process looks for one. What the turn has come to is
         written until the log takes it, or it would be done twice; with a transaction it is rolled back.
+        With `can_hold` it may be recorded later (`hub.posting`, rule 6).
         """
         event_type = draft.event_type
         is_hubs = event_type in TURN_LINES
@@ -319,7 +335,7 @@ class Seat:
         if event_type == ev.EV_TURN_RENEWED and not self._hub.follows:
             check_claim(await self._hub.state(channel_id), draft)
             return
-        write = partial(self._hub.post, channel_id, draft, within=within)
+        write = partial(self._hub.post, channel_id, draft, within=within, can_hold=can_hold)
         if within is not None or event_type in SIGNS:
             await write()
         else:
@@ -340,6 +356,16 @@ class Seat:
     async def summary(self, channel_id: str) -> JsonObject | None:
         await self._member(channel_id)
         return await self._hub.turns.summary(channel_id, self.agent_id)
+
+    def _listed(self, row: ChannelRow) -> SeatChannel:
+        known = {one: self._hub.find_participant(one) for one in row.participants}
+        return SeatChannel(
+            channel_id=row.channel_id,
+            type=row.type,
+            participants={one: one if found is None else found.name for one, found in known.items()},
+            speaker_id=row.speaker_id or None,
+            labels=row.labels,
+        )
 
     def _played(self, envelope: Envelope, spec: ChannelSpec) -> Envelope | None:
         """Return a line that gives the floor to a participant that this one plays, without its data."""

@@ -77,9 +77,10 @@ def sortable_ids(clock: Clock) -> NewId:
     def new_id() -> str:
         nonlocal last
         milliseconds = int(clock.now().timestamp() * 1000)
-        value = (milliseconds << _CHANCE_BITS) | secrets.randbits(_CHANCE_BITS)
-        # Two ids of one millisecond, or a clock set back: count on from the last one.
-        last = value if value > last else last + 1
+        if milliseconds > last >> _CHANCE_BITS:
+            last = (milliseconds << _CHANCE_BITS) | secrets.randbits(_CHANCE_BITS)
+        else:  # Two ids of one millisecond, or a clock set back: count on from the last one.
+            last += 1
         return "".join([ID_PAIRS[last << 2 >> shift & 1023] for shift in ID_SHIFTS])  # As `write_id`.
 
     return new_id

@@ -21,10 +21,11 @@ the parent, has begun and has not ended: claimed, or paused for its children (N7
 may be gone; the next one resumes the same turn. An agent cannot ask, directly or through others, an agent
 that waits for it (T7).
 
-Rule 6: a question of a turn below goes up (`core.questions`, rule 1b). While the turn above waits for its
-children the hub asks it there, under ids that follow from the question, and copies down what it comes to:
-the answer, or that none came in time. Each hub looks after each line of either channel, so a crash between
-two of them loses nothing. People who were asked late still have `GRACE_SECONDS`.
+Rule 6: a question of a turn below goes up, to people or to the group of a flow's step (`core.questions`, rule
+1b). While the turn above waits for its children the hub asks it there, under ids that follow from the
+question, and copies down what it comes to: the answer, or that none came in time. Each hub looks after each
+line of either channel, so a crash between two of them loses nothing. People who were asked late still have
+`GRACE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class Tree:
 
     async def _relay(self, parent: State, children: Iterable[str]) -> None:
         """Ask what turns below ask, and copy down what came of it (rule 6)."""
-        if parent.is_over or not (parent.spec.people or parent.spec.can_ask_above):
+        if parent.is_over or not questions.can_relay(parent):
             return
         for child in [one for one in children if turn_of(one, parent.channel_id) == parent.turn]:
             with suppress(UnknownChannel, ChannelQuarantined):
@@ -185,15 +186,25 @@ class Tree:
 
     async def _ask_above(self, parent: State, below: State, request_id: str, one: Question) -> None:
         line = await self._line(below, one.seq)
-        text = str(line.event_data.get("question", ""))
+        text, about = str(line.event_data.get("question", "")), line.event_data.get("about", {})
         if not is_child_id(one.call):  # It is asked here first: people are told by whom.
-            text = f"{below.spec.name_of(one.asked_by)} asks: {text}"
+            asker = below.spec.name_of(one.asked_by)
+            text, about = f"{asker} asks: {text}", {**about, "agent": asker}
         key = blake2b(f"{below.channel_id}\n{request_id}".encode(), digest_size=16).hexdigest()
         data: JsonObject = {"request_id": key, "question": text, "turn": parent.turn}
         data |= {"call": below.channel_id, "position": one.seq}
+        limits = list[float]()
         if one.expires is not None:
             left = one.expires - self._hub.seconds_since(line)
-            data["expires"] = max(left, min(one.expires, GRACE_SECONDS))
+            limits.append(max(left, min(one.expires, GRACE_SECONDS)))
+        if group := questions.group_of(parent):
+            step = parent.spec.participant(parent.expected_next_speaker or "")
+            limits += [] if step is None or step.asks_seconds is None else [step.asks_seconds]
+            data |= {"group": group, "about": about}
+        elif not parent.spec.people:
+            data["about"] = about
+        if limits:
+            data["expires"] = min(limits)
         await self._write_once(parent, ev.EV_HUMAN_REQUESTED, data, f"{key}-asked")
 
     async def _expire(self, state: State, request_id: str) -> None:

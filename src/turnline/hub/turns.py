@@ -351,7 +351,8 @@ class Lane:
         self._clock = clock
         self._started_at = clock.monotonic()
         self._running: dict[str, tuple[str, float]] = {}
-        """channel id -> the visit that runs its turn, and until when that turn can be blamed for a crash"""
+        """channel id -> the visit that runs its turn, and until when that turn can be blamed for a crash; by
+        that time"""
         self._suspect = ("", "")
         """The channel and visit of the suspect that runs alone, or is next to do so."""
         self._held: dict[str, str] = {}
@@ -373,6 +374,7 @@ class Lane:
 
     def begin(self, channel_id: str, visit: str) -> None:
         """Note a turn whose claim came with its floor: it starts whatever else runs."""
+        self._running.pop(channel_id, None)
         self._running[channel_id] = (visit, self._clock.monotonic() + BLAME_SECONDS)
 
     def is_free_for(self, channel_id: str) -> bool:
@@ -408,6 +410,7 @@ class Lane:
             self._held[channel_id] = visit
             _, until = self._running.get(self._suspect[0], ("", now + BLAME_SECONDS))
             raise Held(until - now, self._bell.rung)
+        self._running.pop(channel_id, None)
         self._running[channel_id] = (visit, now + BLAME_SECONDS)
         if self._held.pop(channel_id, None) is not None:
             self._bell.ring()
@@ -423,10 +426,13 @@ class Lane:
         others = [until for name, (_, until) in self._running.items() if name != channel_id]
         if others:
             raise Held(max(others) - now, self._bell.rung)
+        self._running.pop(channel_id, None)
         self._running[channel_id] = (visit, now + BLAME_SECONDS)
 
     def _forgive(self, now: float) -> None:
         """Forget the turns that have run for long enough."""
-        for name, (visit, until) in list(self._running.items()):
-            if until <= now:
-                self.leave(name, visit)
+        while self._running:
+            name, (visit, until) = next(iter(self._running.items()))  # The one that started first.
+            if until > now:
+                return
+            self.leave(name, visit)

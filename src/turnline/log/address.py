@@ -47,6 +47,12 @@ def from_anywhere(address: str) -> str:
     return f"{scheme}:///{Path(path).absolute()}" if scheme == "sqlite" else address
 
 
+def mask(address: str) -> str:
+    """Return an address to print. One that may hold a password is cut after its scheme."""
+    scheme, colon, rest = address.partition("://")
+    return f"{scheme}://***" if colon and scheme != "sqlite" and ("@" in rest or "?" in rest) else address
+
+
 def has_database(address: str) -> bool:
     """Return whether a log at `address` keeps its lines in a database that can also keep rows."""
     return scheme_of(address) not in _WITHOUT_DATABASE

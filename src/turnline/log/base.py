@@ -81,7 +81,8 @@ class Index(Protocol):
         """Return the newest channels for which `where` holds, those created last first.
 
         `after` is the last row of the page before. Channels that were created at the same time come in an
-        order of the log's own. In tables a page costs what it shows, not what is on the log.
+        order of the log's own. In tables a page costs what it shows, not what is on the log, if one index
+        orders the whole filter (`log.listing.leading`). `log.walks.read_page` bounds the others.
         """
         ...
 
@@ -179,6 +180,8 @@ class Blob(Struct, frozen=True, kw_only=True):
     created_at: datetime
     is_kept: bool = False
     """Whether a line was found that refers to it. A cache: the lines decide."""
+    user_key: str = ""
+    """The user who uploaded it, as `user_key_of` names them; empty: it counts for none."""
 
 
 class Chunks(Protocol):
@@ -209,6 +212,10 @@ class Blobs(Chunks, Protocol):
 
     async def blobs(self, root: str) -> list[Blob]:
         """Return the blobs of a tree, the oldest first, also those that are not complete."""
+        ...
+
+    async def count_blobs(self, user_key: str, *, limit: int) -> tuple[int, int]:
+        """Return how many blobs a user has in all trees, and their bytes. Counts up to `limit` of them."""
         ...
 
     async def old_blobs(self, *, before: datetime, limit: int) -> list[Blob]:
@@ -324,13 +331,14 @@ def check_restored(tombstone: Tombstone | None, channel_id: str, last: Record) -
 
 @runtime_checkable
 class Replaces(Protocol):
-    """The ability to write a damaged system channel again (Y5). Every log of ours has it."""
+    """The ability to write a damaged channel again (Y5). Every log of ours has it."""
 
     async def replace(self, channel_id: str, envelopes: Sequence[Envelope]) -> None:
         """Put `envelopes` in the place of all that the channel has; without any, the channel is gone.
 
         Lines that are `Kept` keep their bytes. In SQL it is one transaction. On NATS, where the old messages
-        stay, a first message says that the channel begins again with it. Only for channels of the hub's own.
+        stay, a first message says that the channel begins again with it; there it is only for channels of the
+        hub's own.
         """
         ...
 
@@ -484,9 +492,13 @@ class Bell:
         future = self._enter(seen)
         if future is None:
             return
+        if timeout_seconds is not None:
+            timer = future.get_loop().call_later(timeout_seconds, _wake, [future])
         try:
-            await asyncio.wait((future,), timeout=timeout_seconds)
+            await future
         finally:
+            if timeout_seconds is not None:
+                timer.cancel()
             self._leave(future)
 
     def _enter(self, seen: int) -> Future[None] | None:

@@ -19,18 +19,19 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from itertools import count
 from typing import Any, Final
 
+from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
 from turnline.core.channel import ChannelFilter
 from turnline.core.event_types import EV_CHANNEL_CHILD
 from turnline.core.parts import files_of
-from turnline.errors import BadDraft, CorruptRecord, LogError, LogUnavailable
+from turnline.errors import CorruptRecord, FileTooLarge, LogError, LogUnavailable
 from turnline.log.base import Blob, Blobs, Chunks, Log
 from turnline.log.joined import SqlValue
 from turnline.log.listing import micros
@@ -40,6 +41,10 @@ MAX_FILE_BYTES: Final = 20 * 1024 * 1024
 """Of one file, unless the hub is opened with another number."""
 MAX_TREE_BYTES: Final = 1024 * 1024 * 1024
 """Of all files of one tree of channels, unless the hub is opened with another number."""
+MAX_USER_BYTES: Final = 10 * 1024 * 1024 * 1024
+"""Of all files that one user has uploaded, unless the hub is opened with another number."""
+MAX_USER_FILES: Final = 100_000
+"""Files that one user has uploaded. So counting them has an end."""
 UNUSED_SECONDS: Final = 24 * 3600
 """After which a blob goes that no line refers to."""
 REUSE_SECONDS: Final = 12 * 3600
@@ -53,13 +58,17 @@ _PAGE: Final = 256
 
 logger = logging.getLogger(__name__)
 
-_COLUMNS: Final = "root, id, digest, size, created, kept"
+_COLUMNS: Final = "root, id, digest, size, created, user_key, kept"
 _ONE: Final = "root = ? AND id = ?"
-ADD: Final = f"INSERT INTO turnline_blobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+ADD: Final = f"INSERT INTO turnline_blobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 HAS: Final = f"SELECT 1 FROM turnline_blobs WHERE {_ONE}"
 SET: Final = f"UPDATE turnline_blobs SET digest = ?, size = ?, kept = ? WHERE {_ONE}"
 HAS_SET: Final = f"SELECT 1 FROM turnline_blobs WHERE digest = ? AND size = ? AND kept = ? AND {_ONE}"
 OF_ROOT: Final = f"SELECT {_COLUMNS} FROM turnline_blobs WHERE root = ? ORDER BY blob"
+OF_USER: Final = """
+SELECT count(*), coalesce(sum(size), 0) FROM
+    (SELECT size FROM turnline_blobs WHERE user_key = ? AND user_key <> '' LIMIT ?) AS found
+"""
 COMPLETE: Final = f"SELECT {_COLUMNS} FROM turnline_blobs WHERE digest <> '' ORDER BY blob"
 OLD: Final = f"SELECT {_COLUMNS} FROM turnline_blobs WHERE NOT kept AND created < ? ORDER BY created LIMIT ?"
 ADD_CHUNK: Final = f"""
@@ -87,13 +96,16 @@ async def write_blob(
     now: datetime,
     most_bytes: int = MAX_FILE_BYTES,
     tree_bytes: int = MAX_TREE_BYTES,
+    user_key: str = "",
+    user_bytes: int = MAX_USER_BYTES,
 ) -> Blob:
     """Keep the bytes of a file; return it once it is complete.
 
-    Raises `BadDraft` if it, or all files of the tree, are too large; nothing of it is kept then, nor if
-    `pieces` raises.
+    Raises `FileTooLarge` if it, or all files of the tree or of the user, are too large; nothing of it is kept
+    then, nor if `pieces` raises. A user who has no room left is refused before the first piece is read.
     """
-    blob = Blob(root=root, blob_id=blob_id, created_at=now)
+    await _check_user(log, user_key, user_bytes - 1)
+    blob = Blob(root=root, blob_id=blob_id, created_at=now, user_key=user_key)
     await log.add_blob(blob)
     try:
         size, digest = await _write_chunks(log, blob, pieces, most_bytes)
@@ -106,16 +118,37 @@ async def write_blob(
         if other.digest == digest and (other.is_kept or is_new):
             await log.delete_blobs([blob])
             return other
-    await log.set_blob(done)
-    there = await log.blobs(root)
-    if (total := sum(other.size for other in there)) > tree_bytes:
+    try:  # Before it is complete: from then on, others of the tree may have been given this copy.
+        await _check_user(log, user_key, user_bytes, adding=size)
+        await _check_tree(log, root, tree_bytes, adding=size)
+    except FileTooLarge:
         await log.delete_blobs([blob])
-        expected = f"at most {tree_bytes} in one conversation (tree_bytes)"
-        raise BadDraft("file", found=f"one too many: {total} bytes of files", expected=expected)
-    if done not in there:
+        raise
+    await log.set_blob(done)
+    if done not in await log.blobs(root):
         because = "the file was deleted before all of it was there; send it again"
         raise LogUnavailable(log.address, because=because)
     return done
+
+
+async def _check_tree(log: Blobs, root: str, most_bytes: int, *, adding: int) -> None:
+    total = adding + sum(other.size for other in await log.blobs(root))
+    if total > most_bytes:
+        expected = f"at most {most_bytes} in one conversation (tree_bytes)"
+        raise FileTooLarge("the file", found=f"too much: {total} bytes with it", expected=expected)
+
+
+async def _check_user(log: Blobs, user_key: str, most_bytes: int, *, adding: int = 0) -> None:
+    """Refuse a user whose files have more bytes. The log is counted: a restart changes nothing."""
+    if not user_key:
+        return
+    files, size = await log.count_blobs(user_key, limit=MAX_USER_FILES + 1)
+    size += adding
+    if size > most_bytes or files > MAX_USER_FILES:
+        expected = f"at most {most_bytes} bytes (file_bytes_per_user) in {MAX_USER_FILES} files of one user"
+        raise FileTooLarge(
+            "the file", found=f"too much: {size} bytes in {files} files with it", expected=expected
+        )
 
 
 async def _write_chunks(
@@ -125,7 +158,9 @@ async def _write_chunks(
     async for number, chunk in _chunks(pieces):
         size += len(chunk)
         if size > most_bytes:
-            raise BadDraft("file", found="a larger one", expected=f"at most {most_bytes} bytes")
+            raise FileTooLarge(
+                "the file", found="larger", expected=f"at most {most_bytes} bytes (file_bytes)"
+            )
         hashing.update(chunk)
         await log.add_chunk(blob, number, chunk)
     return size, hashing.hexdigest()
@@ -145,7 +180,12 @@ async def _chunks(pieces: AsyncIterable[bytes]) -> AsyncIterator[tuple[int, byte
 
 async def find_blob(log: Blobs, root: str, digest: str) -> Blob | None:
     """Return the complete blob of the tree that has this digest."""
-    found = [blob for blob in await log.blobs(root) if blob.digest == digest and digest]
+    return choose_blob(await log.blobs(root), digest)
+
+
+def choose_blob(blobs: Iterable[Blob], digest: str) -> Blob | None:
+    """Return the blob among those of a tree that is read for a digest; None if there is none."""
+    found = (blob for blob in blobs if blob.digest == digest and digest)
     return max(found, key=lambda blob: (blob.is_kept, blob.created_at), default=None)
 
 
@@ -227,17 +267,15 @@ async def sweep_blobs(log: Log, *, now: datetime) -> int:
 def values_of(blob: Blob) -> tuple[SqlValue, ...]:
     """Return a blob as the columns of a table."""
     created = micros(blob.created_at)
-    return (blob.root, blob.blob_id, blob.digest, blob.size, created, int(blob.is_kept))
+    return (blob.root, blob.blob_id, blob.digest, blob.size, created, blob.user_key, int(blob.is_kept))
 
 
 def blob_of(row: Sequence[Any]) -> Blob:
-    """Return the blob in the columns of a table."""
-    root, blob_id, digest, size, created, kept = row
-    return Blob(
-        root=root,
-        blob_id=blob_id,
-        digest=digest,
-        size=size,
-        created_at=_EPOCH + timedelta(microseconds=created),
-        is_kept=bool(kept),
-    )
+    """Return the blob in the columns of a table. Raises `CorruptRecord` if they are not those of one."""
+    root, blob_id, digest, size, created, user_key, kept = row
+    try:
+        found = {"root": root, "blob_id": blob_id, "digest": digest, "size": size, "is_kept": bool(kept)}
+        found |= {"created_at": _EPOCH + timedelta(microseconds=created), "user_key": user_key}
+        return convert(found, Blob)
+    except (ValidationError, TypeError, OverflowError) as error:
+        raise CorruptRecord(str(root), seq=0, because="the row of a file is damaged") from error

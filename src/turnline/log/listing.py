@@ -6,7 +6,8 @@
 SQLite and PostgreSQL have the same tables and ask the same questions; a `Dialect` has the differences.
 
 Rule 1: a page is walked in the order of one B-tree that ends in (created, channel), and stops when it is
-full. So it costs what it shows, however many channels there are.
+full. So it costs what it shows, however many channels there are, if the B-tree orders the whole filter.
+`leading` is the part of a filter that one B-tree orders; `log.walks` asks a bounded number of rows the rest.
 
 Rule 2: a condition on several values is one walk for each value, merged. A condition that excludes
 values is the walks of the values that are left.
@@ -25,10 +26,11 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from hashlib import blake2b
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.log.joined import SqlValue
@@ -51,6 +53,8 @@ CREATE INDEX IF NOT EXISTS {0}heads_flow ON {0}heads (flow, created, channel) WH
 CREATE INDEX IF NOT EXISTS {0}heads_parent ON {0}heads (parent, created, channel) WHERE parent <> '';
 CREATE INDEX IF NOT EXISTS {0}heads_origin ON {0}heads (origin, created, channel) WHERE origin <> '';
 CREATE INDEX IF NOT EXISTS {0}heads_code ON {0}heads (code, created, channel) WHERE code <> '';
+CREATE INDEX IF NOT EXISTS {0}heads_flow_code ON {0}heads (flow, code, created, channel)
+    WHERE flow <> '' AND code <> '';
 CREATE INDEX IF NOT EXISTS {0}heads_closed_uncoded ON {0}heads (created, channel) WHERE closed AND code = '';
 CREATE INDEX IF NOT EXISTS {0}heads_speaker ON {0}heads (speaker, created, channel) WHERE speaker <> '';
 CREATE INDEX IF NOT EXISTS {0}heads_waiting ON {0}heads (waiting, created, channel) WHERE waiting <> '';
@@ -171,13 +175,37 @@ def page_query(
 
 
 class _Lead(Enum):
-    """Which B-tree a page is walked in. The first that fits: they come by how few channels they have."""
+    """Which B-tree a page is walked in. The first that fits: they come by how few channels they have.
+
+    What is open, what is below one channel and what was forked from one is few.
+    """
 
     DUE = "deadline"
     FEW = "speaker, waiting, parent or origin"
     OPEN = "open channels"
     TAG = "tags"
-    ANY = "code, flow or created: the database chooses"
+    ANY = "code, flow, both or created: the database chooses"
+
+
+def leading(where: ChannelFilter) -> ChannelFilter:
+    """Return the part of a filter that one B-tree orders: the same filter if that is all of it.
+
+    The first participant leads before labels. So a list for a person who sees only their own channels looks
+    at no other channel.
+    """
+    lead = _lead(where)
+    if lead is _Lead.TAG:
+        tag: dict[str, Any] = (
+            {"participants": where.participants[:1]}
+            if where.participants
+            else {"labels": dict([*where.labels.items()][:1])}
+        )
+        return ChannelFilter(since=where.since, until=where.until, **tag)
+    if lead is not _Lead.ANY:
+        return where
+    has_codes = where.close_codes or where.but_close_codes
+    has_runs = has_codes or (where.is_run and not where.flow)
+    return replace(where, type="", is_waiting=None, is_run=where.is_run if has_runs else None)
 
 
 def _lead(where: ChannelFilter) -> _Lead:
@@ -217,8 +245,8 @@ def _walk(
     """Return the query that walks one B-tree. `{}` stands for a parameter until the end."""
     lead, first = _lead(where), "h"
     tables = [f"{dialect.prefix}heads AS h"]
-    tags = [_label(*one) for one in where.labels.items()]
-    tags += [_member(one) for one in dict.fromkeys(where.participants)]
+    tags = [_member(one) for one in dict.fromkeys(where.participants)]
+    tags += [_label(*one) for one in where.labels.items()]
     if lead is _Lead.TAG:
         first = "t"
         tables.insert(0, f"{dialect.prefix}tags AS t")

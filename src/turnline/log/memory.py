@@ -179,6 +179,11 @@ class MemoryLog:
     async def blobs(self, root: str) -> list[Blob]:
         return list(self._blobs.get(root, {}).values())
 
+    async def count_blobs(self, user_key: str, *, limit: int) -> tuple[int, int]:
+        every = (blob for blobs in self._blobs.values() for blob in blobs.values())
+        sizes = [blob.size for blob in every if user_key and blob.user_key == user_key][:limit]
+        return len(sizes), sum(sizes)
+
     async def old_blobs(self, *, before: datetime, limit: int) -> list[Blob]:
         every = (blob for blobs in self._blobs.values() for blob in blobs.values())
         old = [blob for blob in every if not blob.is_kept and blob.created_at < before]

@@ -85,6 +85,8 @@ PART_RECORDS: Final = 1_000
 """Of a channel that is written again, in one message; it ends with the record that passes the bytes."""
 HEADER_BYTES: Final = 64
 """What a header takes besides its name and value, at most."""
+RECORD_BYTES: Final = CIPHER_BYTES + 128
+"""What a record takes besides its id, head and content, at most."""
 
 
 class Session:
@@ -449,6 +451,9 @@ class NatsLog:
     async def blobs(self, root: str) -> list[Blob]:
         return await (await self._session()).blobs.of_root(root)
 
+    async def count_blobs(self, user_key: str, *, limit: int) -> tuple[int, int]:
+        return await (await self._session()).blobs.count(user_key, limit=limit)
+
     async def old_blobs(self, *, before: datetime, limit: int) -> list[Blob]:
         return await (await self._session()).blobs.list_old(before=before, limit=limit)
 
@@ -514,13 +519,13 @@ class NatsLog:
             | of_row
             | (more or {})
             | {
-                MESSAGE_ID: f"{token(channel.channel_id)}:{self._writer}:{next(self._appends)}",
+                MESSAGE_ID: f"{channel.subject}:{self._writer}:{next(self._appends)}",
                 EXPECTED_POSITION: str(expected),
                 EXPECTED_STREAM: session.reader.stream,
             }
         )
         opens = not told.closed and (channel.closed or not channel.places)
-        size = len(pack(records, previous)) + len(records) * CIPHER_BYTES
+        size = sum(record.size + 4 * len(record.envelope_id) + RECORD_BYTES for record in records)
         await self._refuse_large(session, size, headers)
         before = [session.index.open(channel.channel_id)] if opens else []
         await asyncio.gather(*before, *([] if after else [channel.keys.begin()]))

@@ -197,6 +197,6 @@ class Channel:
         self.closed = told.closed
         for note, first, last in told.erased or ():
             self.note = max(self.note, min(note, told.last))
-            self.erased.update(range(max(first, 1), min(last, told.last) + 1))
-        if told.erased:
-            self.keys.forget()
+            begin, end = max(first, 1), min(last, told.last)
+            self.erased.update(range(begin, end + 1))
+            self.keys.note_erased(min(note, told.last), begin, end)

@@ -13,7 +13,6 @@ from turnline.log.nats_address import NatsAddress
 from turnline.log.nats_connection import Answer, Connection, Refused, server_version
 from turnline.log.nats_records import StreamFacts
 from turnline.log.nats_stream import (
-    FIXED,
     INDEX,
     KEYS,
     LOG,
@@ -182,7 +181,7 @@ def _settings(found: _Found) -> Iterator[Finding]:
         return
     for name, value, expected in unlike(found.stream.config, LOG, subjects_of(found.name)):
         yield Finding(f"stream setting {name}", repr(value), repr(expected), do)
-    for name in FIXED:
+    for name in _Fixed.__struct_fields__:
         if not getattr(found.fixed, name):
             do = "Export the log, and import it into a stream that turnline makes; it cannot be set later."
             yield Finding(f"stream setting {name}", "false: anybody may delete records", "true", do)

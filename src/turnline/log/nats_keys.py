@@ -20,6 +20,7 @@ log is: who may read both streams may read all that was not erased.
 from __future__ import annotations
 
 import hmac
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from secrets import token_bytes
 from typing import Final
@@ -180,10 +181,24 @@ class ChannelKeys:
         self._keys = keys
         self._load = keys.load_every if with_every else keys.load
         self._rings: dict[str, Ring | None] = {}
+        self._notes: list[int] = []
+        """The lines that say what was erased, in their order."""
+        self._erased_parts: set[str] = set()
+        """Parts with erased lines. Until their keys are destroyed, none of them is kept in memory."""
 
     def forget(self) -> None:
         """Forget all of them: some may be destroyed."""
         self._rings.clear()
+
+    def note_erased(self, note: int, first: int, last: int) -> None:
+        """Forget the keys: line `note` says that the content of these lines was erased."""
+        if not self._notes or note > self._notes[-1]:
+            self._notes.append(note)
+        for seq in range(first, last + 1):
+            before = bisect_left(self._notes, seq)
+            self._erased_parts.add(part_of(self._notes[before - 1] if before else 0, seq))
+        self._erased_parts.add(SNAPSHOT)
+        self.forget()
 
     async def begin(self) -> None:
         """Make the key of a channel that has no lines yet."""
@@ -248,9 +263,12 @@ class ChannelKeys:
         return None if ring is None or not ring.base else decrypt(ring.base, body, self._place(0))
 
     async def _ring(self, name: str) -> Ring | None:
-        if name not in self._rings:
-            self._rings[name] = await self._load(self.channel_id, name)
-        return self._rings[name]
+        if name in self._rings:
+            return self._rings[name]
+        ring = await self._load(self.channel_id, name)
+        if ring is None or not ring.base or name not in self._erased_parts:
+            self._rings[name] = ring
+        return ring
 
     async def _ring_to_write(self, name: str) -> Ring | None:
         ring = self._rings.get(name)

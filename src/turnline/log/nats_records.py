@@ -39,7 +39,7 @@ from turnline.log.nats_message import (
 )
 from turnline.log.nats_reader import Reader
 from turnline.log.nats_rows import first_line, read_people
-from turnline.log.nats_stream import NO_STREAM, StreamConfig, durability_of, index_of
+from turnline.log.nats_stream import NO_STREAM, StreamConfig, durability_of, index_of, refuse_format
 from turnline.log.records import Indexed
 
 PATIENCE_SECONDS: Final = 20.0
@@ -81,6 +81,8 @@ class _Read(Struct, frozen=True):
 
 class NatsRecords:
     """See `turnline.log.records.Records`."""
+
+    can_rewrite = False
 
     def __init__(self, connection: Connection, found: StreamFacts, *, index_is_whole: bool) -> None:
         self.address = connection.address.text
@@ -214,8 +216,8 @@ class NatsRecords:
     async def _first_line(self, channel_id: str) -> Envelope | None:
         return await first_line(self._reader, ChannelKeys(self._keys, channel_id))
 
-    async def blobs(self) -> list[Blob]:
-        return await self._blobs.list_complete()
+    async def blobs(self, root: str | None = None) -> list[Blob]:
+        return await self._blobs.list_complete(root)
 
     async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
         return await self._blobs.read_chunk(blob, number)
@@ -261,12 +263,17 @@ class NatsRecords:
 
 
 async def stream_facts(connection: Connection) -> StreamFacts:
-    """Return what the servers say of the log's stream. Raises `LogUnavailable` if there is none."""
+    """Return what the servers say of the log's stream. Raises `LogUnavailable` if there is none.
+
+    Also for a log of another format.
+    """
     try:
-        return await connection.ask(f"STREAM.INFO.{connection.address.stream}", {}, StreamFacts)
+        found = await connection.ask(f"STREAM.INFO.{connection.address.stream}", {}, StreamFacts)
     except Refused as refused:
         because = "there is no such stream" if refused.err_code == NO_STREAM else str(refused)
         raise connection.unavailable(because) from None
+    refuse_format(connection, found.config)
+    return found
 
 
 async def _index_is_whole(connection: Connection) -> bool:

@@ -9,6 +9,9 @@ Rule 1: a stream that could forget, drop or overwrite a message is refused,
 naming the setting. How many copies are kept is a choice, and told.
 
 Rule 2: three copies wherever there is a cluster, one where there is none.
+
+Rule 3: the log's stream is made with the number of its format; one of another number is refused. A stream
+that was made by hand has none: there each message says its own.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Final
 from msgspec import Struct
 
 from turnline.log.nats_connection import Answer, Connection, Refused
+from turnline.log.nats_message import FORMAT
 
 NO_STREAM: Final = 10059
 NO_CLUSTER: Final = 10074
@@ -41,7 +45,8 @@ LOG: Final = KEPT | {"max_msgs_per_subject": UNLIMITED}
 INDEX: Final = KEPT | {"max_msgs_per_subject": 1}
 KEYS: Final = KEPT | {"max_msgs_per_subject": UNLIMITED, "compression": "none", "deny_delete": False}
 """Not compressed: bytes of a compressed block cannot be overwritten in place."""
-FIXED: Final[dict[str, object]] = {"deny_delete": True}
+FORMAT_KEY: Final = "turnline-format"
+FIXED: Final[dict[str, object]] = {"deny_delete": True, "metadata": {FORMAT_KEY: str(FORMAT)}}
 """What the log is made with besides; nobody can take it back. It can be purged: `log prune` does (Y3)."""
 
 
@@ -63,6 +68,7 @@ class StreamConfig(Struct, frozen=True):
     sealed: bool = False
     compression: str = "none"
     deny_delete: bool = False
+    metadata: dict[str, str] | None = None
     mirror: object = None
     sources: object = None
     subject_transform: object = None
@@ -87,6 +93,7 @@ async def open_streams(connection: Connection) -> str:
     name = connection.address.stream
     try:
         found = await _open(connection, name, subjects_of(name), LOG, fixed=FIXED)
+        refuse_format(connection, found.config)
         await _open(connection, index_of(name), index_subjects_of(name), INDEX, fixed={})
         if found.state.messages:
             await _refuse_without_keys(connection, keys_of(name))
@@ -129,6 +136,16 @@ def durability_of(config: StreamConfig | None, cluster: str) -> str:
         return f"loss of {(replicas - 1) // 2} of {replicas} servers{power}"
     alone = f"process{power.replace('they run', 'its server runs')}"
     return f"{alone}; one copy, though its cluster could keep three" if cluster else alone
+
+
+def refuse_format(connection: Connection, config: StreamConfig | None) -> None:
+    """Raise `LogUnavailable` for a log of another format (Y12)."""
+    found = ((config and config.metadata) or {}).get(FORMAT_KEY, str(FORMAT))
+    if found != str(FORMAT):
+        because = (
+            f"its format is {found}, this program reads {FORMAT}; use the version of turnline that wrote it"
+        )
+        raise connection.unavailable(because)
 
 
 def unlike(

@@ -4,11 +4,15 @@
 
 Rule: whoever reads on to the end has read all there is. A record that is missing at the end is
 known by the channel's head (E5).
+
+A page of more than `threads.BIG_BYTES` is checked and decoded in a thread, so that a long channel does not
+stop the loop. Its first lines are not: many readers stop after them.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -17,6 +21,10 @@ from turnline.core.codec import NO_HASH, Record, unseal
 from turnline.core.envelope import Envelope
 from turnline.errors import CorruptRecord
 from turnline.log.base import Erasures
+from turnline.threads import off_the_loop
+
+READ_FIRST: Final = 4
+"""Lines of a page that are decoded before the others."""
 
 
 class Page(Struct, frozen=True, kw_only=True):
@@ -44,13 +52,31 @@ async def in_order(
     while more:
         page = await ask(channel_id, after)
         previous = page.previous
-        for record in page.records:
-            envelope = unseal(channel_id, record, previous=previous, seq=after + 1)
-            erasures.add(envelope)
-            yield envelope
-            previous, after = record.hash, record.seq
+        for records in (page.records[:READ_FIRST], page.records[READ_FIRST:]):
+            unseal_all = partial(_unseal_all, channel_id, after, previous)
+            found, damage = await off_the_loop(unseal_all, records, size=sum(one.size for one in records))
+            for envelope in found:
+                erasures.add(envelope)
+                yield envelope
+            if damage is not None:
+                raise damage
+            previous, after = records[-1].hash if records else previous, after + len(found)
         more, end = page.more, page.end
     if after < end:
         because = f"it is missing, though the channel goes on to {end}"
         raise CorruptRecord(channel_id, seq=after + 1, because=because)
     erasures.check()
+
+
+def _unseal_all(
+    channel_id: str, after: int, previous: bytes, records: Sequence[Record]
+) -> tuple[list[Envelope], CorruptRecord | None]:
+    """Return the envelopes up to the first record that is not what was written, and what is wrong with it."""
+    found = list[Envelope]()
+    for seq, record in enumerate(records, after + 1):
+        try:
+            found.append(unseal(channel_id, record, previous=previous, seq=seq))
+        except CorruptRecord as damage:
+            return found, damage
+        previous = record.hash
+    return found, None

@@ -287,6 +287,9 @@ class PostgresLog:
     async def blobs(self, root: str) -> list[Blob]:
         return await self._ask(partial(queries.blobs, query=queries.OF_ROOT, values=(root,)))
 
+    async def count_blobs(self, user_key: str, *, limit: int) -> tuple[int, int]:
+        return await self._ask(partial(queries.count_blobs, user_key=user_key, limit=limit))
+
     async def old_blobs(self, *, before: datetime, limit: int) -> list[Blob]:
         return await self._ask(partial(queries.blobs, query=queries.OLD, values=(micros(before), limit)))
 

@@ -218,6 +218,7 @@ DELETE_BLOB: Final = _place(files.DELETE[-1])
 """Its chunks go with it, also one that is being added."""
 _ADD_BLOB: Final = f"{_place(files.ADD)} ON CONFLICT DO NOTHING"
 _SET_BLOB: Final = _place(files.SET)
+_OF_USER: Final = _place(files.OF_USER)
 _ADD_CHUNK: Final = f"{_place(files.ADD_CHUNK)} ON CONFLICT DO NOTHING"
 _CHUNK: Final = _place(files.CHUNK)
 OF_ROOT: Final = _place(files.OF_ROOT)
@@ -241,6 +242,11 @@ async def add_chunk(connection: AsyncConnection[Row], blob: Blob, number: int, d
 
 async def blobs(connection: AsyncConnection[Row], query: str, values: Sequence[str | int]) -> list[Blob]:
     return [files.blob_of(row) for row in await _rows(connection, query, values)]
+
+
+async def count_blobs(connection: AsyncConnection[Row], user_key: str, limit: int) -> tuple[int, int]:
+    ((found, size),) = await _rows(connection, _OF_USER, (user_key, limit))
+    return found, int(size)
 
 
 async def chunk(connection: AsyncConnection[Row], blob: Blob, number: int) -> bytes | None:

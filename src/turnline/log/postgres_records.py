@@ -54,6 +54,8 @@ T = TypeVar("T")
 class PostgresRecords:
     """See `turnline.log.records.Records`. Raises `LogUnavailable` for tables that are not a log's."""
 
+    can_rewrite = True
+
     def __init__(self, address: str) -> None:
         self._durability = ""
         self._server = ReadOnlyServer(address, checked=self._take_note)
@@ -97,8 +99,10 @@ class PostgresRecords:
             )
         return None
 
-    async def blobs(self) -> list[Blob]:
-        return await self._ask(partial(queries.blobs, query=queries.COMPLETE, values=()))
+    async def blobs(self, root: str | None = None) -> list[Blob]:
+        query, values = (queries.COMPLETE, ()) if root is None else (queries.OF_ROOT, (root,))
+        found = await self._ask(partial(queries.blobs, query=query, values=values))
+        return [blob for blob in found if blob.digest]
 
     async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
         return await self._ask(partial(queries.chunk, blob=blob, number=number))

@@ -7,13 +7,17 @@ its records first, and is answered with the hash.
 
 from __future__ import annotations
 
+import struct
 from asyncio import Future
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from secrets import token_bytes
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import psycopg
 from msgspec import Struct
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
 
 from turnline.core.channel import ChannelRow
 from turnline.core.codec import NO_HASH, SALT_BYTES, Record, seal_all
@@ -27,6 +31,27 @@ MAX_ENDS: Final = 50_000
 MAX_NAME_BYTES: Final = 1000
 """Of a channel's or an envelope's id. A page of an index has no room for more."""
 
+_ARRAY: Final = struct.Struct(">iiIii")
+"""Dimensions, whether one is null, the type of the items, how many they are, the index of the first."""
+_EMPTY: Final = struct.Struct(">iiI")
+_LENGTH: Final = struct.Struct(">i")
+_NULL: Final = _LENGTH.pack(-1)
+
+
+class _Kind(NamedTuple):
+    """A type of PostgreSQL: its number there, which never changes, and its bytes on the wire."""
+
+    oid: int
+    encode: Callable[[Any], bytes]
+
+
+_TEXT: Final = _Kind(25, str.encode)
+_BYTEA: Final = _Kind(17, bytes)
+_BIGINT: Final = _Kind(20, struct.Struct(">q").pack)
+_INTEGER: Final = _Kind(23, _LENGTH.pack)
+_BOOLEAN: Final = _Kind(16, struct.Struct(">?").pack)
+_ROW_TYPES: Final = (_BIGINT, *(_TEXT,) * 6, _BIGINT, _TEXT, _BYTEA)
+"""Of `COLUMNS`, in their order."""
 _NO_COLUMNS: Final[tuple[SqlValue, ...]] = (None,) * len(COLUMNS)
 
 Again = None
@@ -138,25 +163,53 @@ class Append:
                 return DuplicateEnvelope(self.channel_id, envelope_id=self.twice) if self.twice else Again
 
 
-def parameters(works: Sequence[Append]) -> tuple[list[Any], ...]:
+class Array(bytes):
+    """An array as the wire has it. The driver's own conversion takes as long as the append on the server."""
+
+
+class _ArrayDumper(Dumper):
+    format = Format.BINARY  # Without an oid: the statement says what it is.
+
+    def dump(self, obj: Array) -> Array:
+        return obj
+
+
+psycopg.adapters.register_dumper(Array, _ArrayDumper)
+
+
+def parameters(works: Sequence[Append]) -> tuple[Array, ...]:
     """Return what `turnline_append` is called with."""
     records = [record for work in works for record in work.sent]
     rows = [_NO_COLUMNS if work.row is None else columns_of(work.row) for work in works]
     tags = [[] if work.row is None else tags_of(work.row) for work in works]
+    columns = zip(_ROW_TYPES, zip(*rows, strict=True), strict=True)
     return (
-        [work.channel_id for work in works],
-        [work.after for work in works],
-        [work.previous for work in works],
-        [work.closes for work in works],
-        [len(work.sent) for work in works],
-        [record.envelope_id for record in records],
-        [record.hash for record in records],
-        [record.head for record in records],
-        [record.payload for record in records],
-        *map(list, zip(*rows, strict=True)),
-        [len(one) for one in tags],
-        [tag for one in tags for tag in one],
+        _array(_TEXT, [work.channel_id for work in works]),
+        _array(_BIGINT, [work.after for work in works]),
+        _array(_BYTEA, [work.previous for work in works]),
+        _array(_BOOLEAN, [work.closes for work in works]),
+        _array(_INTEGER, [len(work.sent) for work in works]),
+        _array(_TEXT, [record.envelope_id for record in records]),
+        _array(_BYTEA, [record.hash for record in records]),
+        _array(_BYTEA, [record.head for record in records]),
+        _array(_BYTEA, [record.payload for record in records]),
+        *(_array(kind, column) for kind, column in columns),
+        _array(_INTEGER, [len(one) for one in tags]),
+        _array(_TEXT, [tag for one in tags for tag in one]),
     )
+
+
+def _array(kind: _Kind, items: Sequence[Any]) -> Array:
+    if not items:
+        return Array(_EMPTY.pack(0, 0, kind.oid))
+    parts = [_ARRAY.pack(1, None in items, kind.oid, len(items), 1)]
+    for item in items:
+        if item is None:
+            parts.append(_NULL)
+        else:
+            value = kind.encode(item)
+            parts += (_LENGTH.pack(len(value)), value)
+    return Array(b"".join(parts))
 
 
 def check_names(channel_id: str, envelopes: Sequence[Envelope]) -> None:

@@ -1,6 +1,7 @@
 """Pruning: trees of channels that closed long ago leave the log (Y3).
 
-    archive written, synced and read back -> tombstones, the lower channels first -> lines deleted in steps
+    archive written, synced and read back -> ends sealed -> tombstones, the lower channels first
+    -> lines deleted in steps
 
 Rule 1: a tree is a channel, the channels below it, and the forks that read any of them. It leaves as a whole
 if all of its channels closed before a given time; otherwise it stays.
@@ -11,7 +12,10 @@ So nothing is deleted that is not in the archive, also if another process writes
 Rule 3: killed anywhere, it can be run again. Before the tombstones nothing has happened; after them
 `finish_pruning` deletes what is left.
 
-Rule 4: an archive is an export, with the files of messages. A file that is there is never overwritten.
+Rule 4: what is about to leave is sealed first, so that `verify` can compare a tombstone with a seal that is
+chained to all others. Killed after that, the seal is true and the channel is there.
+
+Rule 5: an archive is an export, with the files of messages. A file that is there is never overwritten.
 """
 
 from __future__ import annotations
@@ -31,11 +35,12 @@ from msgspec.structs import replace
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import ranges
 from turnline.core.state import LONG_AGO
-from turnline.errors import CorruptRecord, LogConflict, OriginInUse, PruneRefused
+from turnline.errors import ChannelQuarantined, CorruptRecord, LogConflict, OriginInUse, PruneRefused
 from turnline.log.base import Blob, Blobs, Log, Prunes, Tombstone
 from turnline.log.chain import Chain
 from turnline.log.export_file import Part, read_export
 from turnline.log.records import Records
+from turnline.log.seals import seal_ends
 from turnline.log.transfer import export_log
 
 MAX_TREE: Final = 10_000
@@ -184,12 +189,14 @@ class Pruner:
         open_records: OpenRecords,
         *,
         now: Callable[[], datetime],
+        new_id: Callable[[], str],
         forget: Callable[[str], None] = lambda channel_id: None,
     ) -> None:
         """`forget` gets the id of each channel that was pruned."""
         self._log = log
         self._open_records = open_records
         self._now = now
+        self._new_id = new_id
         self._forget = forget
 
     async def prune_all(
@@ -217,6 +224,7 @@ class Pruner:
             file = ""
         else:
             ends, kept, file = await self._archive(trees, archive)
+        await self._seal(ends.values())
         damaged = {one.top for one in kept}
         tops, counted = list[str](), [0, 0]
         for tree in trees:
@@ -234,6 +242,15 @@ class Pruner:
                 counted[1] += sum(ends[name].seq for name in tree.channels)
         await finish_pruning(self._log)
         return Pruned(trees=tops, channels=counted[0], records=counted[1], kept=kept, archive=file)
+
+    async def _seal(self, tombstones: Iterable[Tombstone]) -> None:
+        """Seal the ends that tombstones will have (Rule 4)."""
+        ends = [(one.channel_id, one.seq, one.hash.hex()) for one in tombstones]
+        try:
+            await seal_ends(self._log, ends, now=self._now, new_id=self._new_id)
+        except (ChannelQuarantined, CorruptRecord) as error:
+            because = f"the seals of the log are damaged. {error} Run: turnline log repair ADDRESS"
+            raise PruneRefused(because) from error
 
     async def _release_files(self, top: str) -> list[Blob]:
         """Return the files of a tree. From now on the sweep deletes them, unless a line refers to them."""

@@ -28,6 +28,7 @@ from turnline.log.base import Blob, Chunks, Log, Tombstone
 from turnline.log.memory import MemoryLog
 
 PAGE_TOMBSTONES: Final = 1_000
+NOTE: Final = "note"
 
 
 class Indexed(Struct, frozen=True, kw_only=True):
@@ -50,6 +51,8 @@ class Records(Chunks, Protocol):
 
     address: str
     """Where it is kept, for people: without a password."""
+    can_rewrite: bool
+    """Whether a repair can write any channel again. Otherwise only those of the hub's own."""
 
     def channels(self) -> AsyncGenerator[str]:
         """Yield every channel that has records or an entry in the index, by id. Raises `LogUnavailable`."""
@@ -63,8 +66,8 @@ class Records(Chunks, Protocol):
         """Return what the index says, or None for a channel it does not have. Raises `CorruptRecord`."""
         ...
 
-    async def blobs(self) -> list[Blob]:
-        """Return the complete files of all trees, the oldest first, without their bytes."""
+    async def blobs(self, root: str | None = None) -> list[Blob]:
+        """Return the complete files of a tree, or of all trees, the oldest first, without their bytes."""
         ...
 
     def tombstones(self) -> AsyncGenerator[Tombstone]:
@@ -80,7 +83,7 @@ class Records(Chunks, Protocol):
         ...
 
     async def facts(self) -> dict[str, str]:
-        """Return what there is to say of the backend, for people."""
+        """Return what there is to say of the backend, for people. `NOTE` is what `verify` says as well."""
         ...
 
     async def close(self) -> None: ...
@@ -105,6 +108,8 @@ async def every_tombstone(page: TombstonePage) -> AsyncGenerator[Tombstone]:
 class MemoryRecords:
     """See `Records`."""
 
+    can_rewrite = True
+
     def __init__(self, log: MemoryLog) -> None:
         self.address = log.address
         self._log = log
@@ -126,9 +131,9 @@ class MemoryRecords:
         row = await self._log.row(channel_id)
         return Indexed(seq=head.seq, hash=None, closed=head.closed, listed=not head.closed, row=row)
 
-    async def blobs(self) -> list[Blob]:
-        every = [blob for root in sorted(self._log.records) for blob in await self._log.blobs(root)]
-        return [blob for blob in every if blob.digest]
+    async def blobs(self, root: str | None = None) -> list[Blob]:
+        roots = sorted(self._log.records) if root is None else [root]
+        return [blob for one in roots for blob in await self._log.blobs(one) if blob.digest]
 
     async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
         return await self._log.read_chunk(blob, number)

@@ -1,7 +1,7 @@
-"""Repair: a damaged system channel is written again, so that the log is served again (Y5).
+"""Repair: a damaged channel is written again, so that the log is served again (Y5).
 
     salvage       which lines of a channel are what was written, also after a damaged one
-    plan_repairs  what is wrong with the system channels, and what they will be
+    plan_repairs  what is wrong with the channels, and what they will be
     repair        write them
 
 Rule 1: a line counts if its hash follows from its bytes and from the hash of the line before it, whether or
@@ -13,22 +13,28 @@ in its place, so no later line changes its number, and `log.repaired` at the end
 Rule 3: participants that the directory has lost are read from the first lines of the channels that they are
 on: names keep their ids. Their rules, resumes and passports come back when their programs register again.
 
-Rule 4: only channels of the hub's own are written (`_`), and only damaged ones.
+Rule 4: only damaged channels are written. A line that is lost is replaced only on channels of the hub's own
+(`_`). A conversation is written again only if all of its lines are known, so that it is what it was, byte for
+byte; otherwise it stays as it is, and a hub refuses it. With another line in the place of a lost one, or
+closed at the damaged one, participants would act on a conversation that never was.
+
+Rule 5: content that was erased here does not come back from an archive.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from typing import BinaryIO, Final
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from turnline.core.adapters import built_in
 from turnline.core.channel import Participant
-from turnline.core.codec import NO_HASH, Kept, Record, keep, ranges, rehash, unseal
+from turnline.core.codec import NO_HASH, Kept, Record, erased_lines, keep, ranges, rehash, unseal
 from turnline.core.directory import (
     DIRECTORY_CHANNEL,
     EV_PARTICIPANT_REGISTERED,
@@ -38,13 +44,21 @@ from turnline.core.directory import (
     skeleton,
 )
 from turnline.core.envelope import SCHEMA_VERSION, Envelope, JsonObject
-from turnline.core.event_types import EV_CHANNEL_INVITE, EV_LINE_LOST, EV_LOG_REPAIRED, HUB
+from turnline.core.event_types import (
+    EV_CHANNEL_INVITE,
+    EV_LINE_LOST,
+    EV_LOG_REPAIRED,
+    EV_PAYLOAD_ERASED,
+    HUB,
+)
 from turnline.core.governance import Passport, Registration
 from turnline.core.state import LONG_AGO
 from turnline.errors import CorruptRecord, LogUnavailable
 from turnline.log.base import Erasures, Log, Replaces
+from turnline.log.chain import Chain
 from turnline.log.export_file import Part, read_export
 from turnline.log.records import Records
+from turnline.log.seals import Sealed, Seals
 from turnline.log.verify import BadRecord, verify
 
 OWN_PREFIX: Final = "_"
@@ -58,7 +72,7 @@ Range = tuple[int, int]
 
 
 class ChannelRepair(Struct, frozen=True, kw_only=True):
-    """What becomes of a damaged system channel."""
+    """What becomes of a damaged channel."""
 
     channel_id: str
     found: str
@@ -79,13 +93,21 @@ class Repairing:
     def __init__(
         self, now: Callable[[], datetime], new_id: Callable[[], str], archive: BinaryIO | None = None
     ) -> None:
-        """`archive` is an export of this log. Raises `BadExport` for another file."""
+        """`archive` is an export of this log. Raises `BadExport` for another file, before all else."""
         self.now = now
         self.new_id = new_id
-        self.archive: dict[str, list[Record]] = {}
-        for piece in () if archive is None else read_export(archive):
-            if isinstance(piece, Part) and piece.channel_id.startswith(OWN_PREFIX):
-                self.archive.setdefault(piece.channel_id, []).extend(piece.records)
+        self.archived: dict[str, list[Record]] = {}
+        self._archive = archive
+        self.read_archive(())
+
+    def read_archive(self, channels: Collection[str]) -> None:
+        """Read the records of these channels into `archived`."""
+        if self._archive is None:
+            return
+        self._archive.seek(0)
+        for piece in read_export(self._archive):
+            if isinstance(piece, Part) and piece.channel_id in channels:
+                self.archived.setdefault(piece.channel_id, []).extend(piece.records)
 
     def line(self, channel_id: str, seq: int, event_type: str, data: JsonObject, at: datetime) -> Envelope:
         return Envelope(
@@ -106,27 +128,34 @@ class RepairPlan(Struct, frozen=True, kw_only=True):
 
     channels: list[ChannelRepair]
     damaged: list[BadRecord]
-    """Channels of others: a repair leaves them as they are. A hub refuses them, and serves the rest."""
+    """Conversations that stay as they are (rule 4). A hub refuses them, and serves the rest."""
 
 
 async def plan_repairs(records: Records, repairing: Repairing) -> RepairPlan:
-    """Return what has to be written so that every system channel is good. Raises `LogUnavailable`."""
+    """Return what has to be written so that channels are good again. Raises `LogUnavailable`."""
     verdict = await verify(records, built_in())
-    bad = {one.channel_id: one for one in verdict.bad if _is_own(one.channel_id)}
+    bad = {one.channel_id: one for one in verdict.bad}
     if DIRECTORY_CHANNEL not in bad and await _lacks_directory(records):
         found = "the channel is gone"
         bad[DIRECTORY_CHANNEL] = BadRecord(channel_id=DIRECTORY_CHANNEL, seq=1, found=found, expected="")
-    plans = [await _plan(records, one, repairing) for one in bad.values()]
-    return RepairPlan(
-        channels=sorted(plans, key=lambda one: one.channel_id),
-        damaged=[one for one in verdict.bad if not _is_own(one.channel_id)],
-    )
+    repairing.read_archive(bad.keys())
+    seals = Seals(None, None)
+    await seals.read(records)
+    pruned = {one.channel_id async for one in records.tombstones() if one.channel_id in bad}
+    plans, damaged = list[ChannelRepair](), list[BadRecord]()
+    for one in bad.values():
+        plan = await _plan(records, one, repairing, seals.ends.get(one.channel_id, {}))
+        if plan is None or one.channel_id in pruned:
+            damaged.append(one)
+        else:
+            plans.append(plan)
+    return RepairPlan(channels=sorted(plans, key=lambda one: one.channel_id), damaged=damaged)
 
 
 async def repair(log: Log, repairs: Iterable[ChannelRepair]) -> None:
     """Write what was planned. Raises `LogUnavailable`; what was not written yet can be planned again."""
     for plan in repairs:
-        if not isinstance(log, Replaces) or not _is_own(plan.channel_id):
+        if not isinstance(log, Replaces):
             raise LogUnavailable(log.address, because=f"{plan.channel_id!r} cannot be written again there")
         await log.replace(plan.channel_id, plan.lines)
 
@@ -149,6 +178,7 @@ def salvage(channel_id: str, rows: Rows, *, end: bytes | None = None) -> Salvage
                 found[seq] = line, record
                 break
     _check_content(channel_id, found, rows)
+    _drop_erased(found)
     return found
 
 
@@ -202,29 +232,40 @@ def _check_content(channel_id: str, found: Salvaged, rows: Rows) -> None:
                     break
 
 
-async def _plan(records: Records, bad: BadRecord, repairing: Repairing) -> ChannelRepair:
+def _drop_erased(found: Salvaged) -> None:
+    """Drop the content of lines that later ones name as erased (rule 5)."""
+    for note, _ in [one for one in found.values() if one[0].event_type == EV_PAYLOAD_ERASED]:
+        for seq in [seq for first, last in erased_lines(note) for seq in range(first, last + 1)]:
+            if seq in found and found[seq][1].payload is not None:
+                bare = replace(found[seq][1], payload=None)
+                previous = NO_HASH if seq == 1 else found[seq - 1][1].hash if seq - 1 in found else b""
+                line = _read(note.channel_id, bare, [previous])
+                if line is not None:
+                    found[seq] = line, bare
+
+
+async def _plan(
+    records: Records, bad: BadRecord, repairing: Repairing, sealed: Mapping[int, Sealed]
+) -> ChannelRepair | None:
+    """Return what becomes of a channel; None if it stays as it is."""
     channel_id = bad.channel_id
+    archived = set(repairing.archived.get(channel_id, ()))
+    stored = await records.readable(channel_id)
     rows: dict[int, list[Record]] = {}
-    for record in await records.readable(channel_id):
+    for record in (*stored, *repairing.archived.get(channel_id, ())):
         rows.setdefault(record.seq, []).append(record)
-    own = {record for some in rows.values() for record in some}
-    for record in repairing.archive.get(channel_id, ()):
-        rows.setdefault(record.seq, []).append(record)
+    own = set(stored)
     seq, hash_ = await _indexed(records, channel_id)
     found = salvage(channel_id, rows, end=hash_)
-    last = _end(found, {record.seq for record in own}, seq)
+    last = max(_end(found, {record.seq for record in own}, seq), max(sealed, default=0))
     lost = [number for number in range(1, last + 1) if number not in found]
-    lines = _fill(channel_id, found, last, repairing)
     names = list[str]()
-    if not found:
-        lines = []  # Nothing is left of it. The program that needs it begins it again.
-    if channel_id == DIRECTORY_CHANNEL and (lost or not found):
-        lines, names = await _add_participants(records, lines, repairing)
-    if lost and lines:
-        at = max(lines[-1].created_at, repairing.now())
-        data: JsonObject = {"first": lost[0], "lost": [list(one) for one in ranges(lost)]}
-        lines.append(repairing.line(channel_id, len(lines) + 1, EV_LOG_REPAIRED, data, at))
-    archived = set(repairing.archive.get(channel_id, ()))
+    if _is_own(channel_id):
+        lines, names = await _fill(records, channel_id, found, last, repairing)
+    elif lost or not records.can_rewrite or not _heals(channel_id, stored, (seq, hash_), found, sealed):
+        return None
+    else:
+        lines = [found[number][0] for number in sorted(found)]
     restored = sum(record in archived and record not in own for _, record in found.values())
     return ChannelRepair(
         channel_id=channel_id,
@@ -235,6 +276,45 @@ async def _plan(records: Records, bad: BadRecord, repairing: Repairing) -> Chann
         lost=ranges(lost),
         names=names,
     )
+
+
+def _heals(
+    channel_id: str,
+    stored: Sequence[Record],
+    end: tuple[int, bytes | None],
+    found: Salvaged,
+    sealed: Mapping[int, Sealed],
+) -> bool:
+    """Whether these lines follow each other, are those that were sealed, and are not stored already."""
+    records = [found[seq][1] for seq in sorted(found)]
+    if not records or any(found[seq][1].hash != one.hash for seq, one in sealed.items()):
+        return False
+    chain = Chain(channel_id)
+    try:
+        for record in records:
+            chain.add(record)
+        chain.erasures.check()
+    except CorruptRecord:
+        return False
+    is_indexed = end[0] == len(records) and end[1] in {None, records[-1].hash}
+    return list(stored) != records or not is_indexed
+
+
+async def _fill(
+    records: Records, channel_id: str, found: Salvaged, last: int, repairing: Repairing
+) -> tuple[list[Envelope], list[str]]:
+    """Return the lines of a system channel without a gap, and the names of participants in them."""
+    lost = [number for number in range(1, last + 1) if number not in found]
+    lines, names = _fill_gaps(channel_id, found, last, repairing), list[str]()
+    if not found:
+        lines = []  # Nothing is left of it. The program that needs it begins it again.
+    if channel_id == DIRECTORY_CHANNEL and (lost or not found):
+        lines, names = await _add_participants(records, lines, repairing)
+    if lost and lines:
+        at = max(lines[-1].created_at, repairing.now())
+        data: JsonObject = {"first": lost[0], "lost": [list(one) for one in ranges(lost)]}
+        lines.append(repairing.line(channel_id, len(lines) + 1, EV_LOG_REPAIRED, data, at))
+    return lines, names
 
 
 async def _indexed(records: Records, channel_id: str) -> tuple[int, bytes | None]:
@@ -253,7 +333,7 @@ def _end(found: Mapping[int, object], own: set[int], indexed: int) -> int:
     return last + max(damaged, told)
 
 
-def _fill(channel_id: str, found: Salvaged, last: int, repairing: Repairing) -> list[Envelope]:
+def _fill_gaps(channel_id: str, found: Salvaged, last: int, repairing: Repairing) -> list[Envelope]:
     lines, at = list[Envelope](), LONG_AGO
     for seq in range(1, last + 1):
         if seq in found:

@@ -40,7 +40,7 @@ class SealKey:
     @classmethod
     def from_file(cls, path: Path) -> SealKey:
         """Return the key in a PEM file. Raises `BadKey`."""
-        with _loading(path):
+        with _loading(path, "private"):
             key = load_pem_private_key(_read(path), None)
         if not isinstance(key, Ed25519PrivateKey):
             raise BadKey(str(path), because="this is not a private Ed25519 key", do=_DO)
@@ -62,7 +62,7 @@ class PublicSealKey:
     @classmethod
     def from_file(cls, path: Path) -> PublicSealKey:
         """Return the key in a PEM file. Raises `BadKey`."""
-        with _loading(path):
+        with _loading(path, "public"):
             key = load_pem_public_key(_read(path))
         if not isinstance(key, Ed25519PublicKey):
             raise BadKey(str(path), because="this is not a public Ed25519 key", do=_DO)
@@ -83,11 +83,13 @@ def _read(path: Path) -> bytes:
 
 
 @contextmanager
-def _loading(path: Path) -> Iterator[None]:
+def _loading(path: Path, kind: str) -> Iterator[None]:
     # The message of an error may quote the file: only what kind of file was expected is said.
     try:
         yield
     except OSError as error:
         raise BadKey(str(path), because=f"it cannot be read ({error.strerror})", do=_DO) from None
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise BadKey(str(path), because="this is not a key in PEM, or it has a password", do=_DO) from None
+        raise BadKey(
+            str(path), because=f"this is not a {kind} key in PEM, or it has a password", do=_DO
+        ) from None

@@ -17,16 +17,21 @@ Rule 3: several servers may seal one log. The one that appends second writes not
 
 Rule 4: an end stays true: a channel only grows, and erased content leaves the chain as it was. `_seals`
 itself and the marks of trust are in no seal.
+
+Rule 5: a prune first seals the ends that its tombstones will have (`seal_ends`). So the last seal of a pruned
+channel and its tombstone say the same, and a tombstone that says more than the last seal is not believed.
+The ends are named one by one: positions above the horizon are not sealed otherwise, and a channel that a
+process appends to meanwhile gets no tombstone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 from msgspec import Struct, field
@@ -39,7 +44,7 @@ from turnline.errors import BadSeal, CorruptRecord, LogUnavailable
 from turnline.log.base import MARK_PREFIX, ChannelEnd, ListsEnds, Log
 from turnline.log.chain import Chain
 from turnline.log.records import Records
-from turnline.log.system_channel import SystemChannel, SystemLine
+from turnline.log.system_channel import MAX_CONFLICTS, SystemChannel, SystemLine
 
 if TYPE_CHECKING:
     from turnline.log.seal_keys import PublicSealKey, SealKey
@@ -118,24 +123,62 @@ async def seal_log(log: Log, *, now: Now, new_id: NewId, key: SealKey | None = N
     """
     if not isinstance(log, ListsEnds):
         raise LogUnavailable(log.address, because="it cannot say where its channels end")
-    log_id = await _identify(log, now, new_id)
-    channel = SystemChannel(log, SEALS_CHANNEL, now, new_id)
+    sealing = _Sealing(log, await _identify(log, now, new_id), now, new_id)
     for written in range(MAX_LINES):
-        await channel.catch_up()
-        known = channel.seq
-        last = await _last_line(log, known)
-        end = await log.channel_end(SEALS_CHANNEL)
-        previous = NO_HASH if end is None else end.hash
-        after = last.position if last is not None and last.log == log_id else 0
-        ends, position = await _changed(log, after)
+        last = await sealing.catch_up()
+        ends, position = await _changed(log, sealing.position)
         if not ends and (key is None or (last is not None and last.key == key.public.text)):
             return written
-        line = SealLine(log=log_id, position=position, previous=previous.hex(), ends=ends)
-        new = [_sealed(line, key)]
-        # If another process appended a seal, this one is dropped (rule 3).
-        if not await channel.append(lambda: new if channel.seq == known else []):  # noqa: B023
+        if not await sealing.append(ends, position, key):  # Another process appended a seal (rule 3).
             return written
     return MAX_LINES
+
+
+async def seal_ends(log: Log, ends: Sequence[KeptEnd], *, now: Now, new_id: NewId) -> None:
+    """Seal these ends of channels, whatever else was appended (rule 5). Raises what `seal_log` raises."""
+    if not isinstance(log, ListsEnds):
+        raise LogUnavailable(log.address, because="it cannot say where its channels end")
+    sealing = _Sealing(log, await _identify(log, now, new_id), now, new_id)
+    for first in range(0, len(ends), ENDS_PER_LINE):
+        for _ in range(MAX_CONFLICTS):
+            await sealing.catch_up()
+            if await sealing.append(ends[first : first + ENDS_PER_LINE], sealing.position, None):
+                break
+        else:
+            raise LogUnavailable(log.address, because=f"other writers were first in {MAX_CONFLICTS} seals")
+
+
+class _SealedLog(Log, ListsEnds, Protocol):
+    """A log that can be sealed."""
+
+
+class _Sealing:
+    """The end of `_seals`, as one process knows it."""
+
+    def __init__(self, log: _SealedLog, log_id: str, now: Now, new_id: NewId) -> None:
+        self.position = 0
+        """Every append up to here is sealed."""
+        self._log = log
+        self._log_id = log_id
+        self._channel = SystemChannel(log, SEALS_CHANNEL, now, new_id)
+        self._known = 0
+        self._previous = NO_HASH
+
+    async def catch_up(self) -> SealLine | None:
+        """Look at the last seal, and return it."""
+        await self._channel.catch_up()
+        self._known = self._channel.seq
+        last = await _last_line(self._log, self._known)
+        end = await self._log.channel_end(SEALS_CHANNEL)
+        self._previous = NO_HASH if end is None else end.hash
+        self.position = last.position if last is not None and last.log == self._log_id else 0
+        return last
+
+    async def append(self, ends: Sequence[KeptEnd], position: int, key: SealKey | None) -> bool:
+        """Append a seal after the one that was looked at; return False if another process was first."""
+        line = SealLine(log=self._log_id, position=position, previous=self._previous.hex(), ends=list(ends))
+        new = [_sealed(line, key)]
+        return bool(await self._channel.append(lambda: new if self._channel.seq == self._known else []))
 
 
 async def keep_seal(records: Records) -> KeptSeal | None:

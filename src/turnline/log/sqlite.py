@@ -1,6 +1,6 @@
 """The log in one file: SQLite, from the standard library.
 
-    caller -> Writer (one thread, group commit) -> file <- Reader (a few threads) <- caller
+    caller -> Writer (group commit, in the loop or in a thread) -> file <- Reader (a few threads) <- caller
 
 What an append survives is a named choice: `power` (the default) syncs every
 commit; `process` leaves the last commits to the operating system, so that they
@@ -18,9 +18,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from sqlite3 import Connection
+from threading import Lock
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import unseal
@@ -44,17 +48,53 @@ from turnline.log.sqlite_work import (
     Replace,
     Restore,
     SaveSnapshot,
+    Work,
     add_blob,
     delete_blobs,
 )
-from turnline.log.sqlite_writer import SYNC_FAILURES, Writer, WriterStats
+from turnline.log.sqlite_writer import LOOP_SECONDS, SYNC_FAILURES, Writer, WriterStats
 
 BUSY_TIMEOUT_SECONDS: Final = 10.0
 """How long another process may hold the file before an append gives up."""
 POLL_SECONDS: Final = 0.25
 """How often `tail` looks for what other processes appended; this process's own appends wake it at once."""
 
+MAX_OWN_HEADS: Final = 4096
+"""Appends that a tail hears of without asking the file. One that is further behind asks."""
+
 T = TypeVar("T")
+
+
+class _OwnHeads:
+    """The last appends of this process, by the position that each of them follows. Used by any thread.
+
+    Positions of a file grow by one, whoever appends. So an append that follows what a tail has told last is
+    the next one, and no other process has written in between.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._heads: dict[int, Head] = {}
+        self.last = 0
+        """The position of the newest."""
+        self.looks = 0
+        """Grows with every commit that only the file can tell of."""
+
+    def add(self, works: Sequence[Work]) -> bool:
+        """Note what works have written. Return whether a tail has to say something."""
+        found = [work.heads for work in works]
+        with self._lock:
+            self.looks += found.count(None)
+            for before, head in chain.from_iterable(heads or () for heads in found):
+                self._heads[before] = head
+                self.last = max(self.last, head.position)
+            while len(self._heads) > MAX_OWN_HEADS:
+                del self._heads[next(iter(self._heads))]
+        return any(heads is None or heads for heads in found)
+
+    def after(self, position: int) -> Head | None:
+        """Return what was appended right after `position`; None if only the file can tell."""
+        return self._heads.get(position)
 
 
 class SqliteLog:
@@ -63,6 +103,10 @@ class SqliteLog:
     Opens the file, or makes it and its folder. Raises `LogUnavailable` for a
     file that is something else, is of another format, cannot be written, or is
     on a network file system.
+
+    While commits take less than `loop_seconds` on average, the event loop makes them itself, without a
+    change of threads. A sync that is slow all of a sudden stalls the loop once; the next commits are made
+    in a thread until the disk is quick again. With 0 the loop never waits for the disk.
     """
 
     def __init__(
@@ -72,6 +116,7 @@ class SqliteLog:
         durability: Durability = "power",
         busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS,
         poll_seconds: float = POLL_SECONDS,
+        loop_seconds: float = LOOP_SECONDS,
         mounts: Path = MOUNTS,
     ) -> None:
         file = LogFile(path, durability=durability, busy_timeout_seconds=busy_timeout_seconds, mounts=mounts)
@@ -83,7 +128,9 @@ class SqliteLog:
         self._closed = False
         self._bell = Bell()
         self._reader = Reader(file)
-        self._writer = Writer(file, committed=self._bell.ring)
+        self._own = _OwnHeads()
+        self._tail_queries = 0
+        self._writer = Writer(file, committed=self._note, loop_seconds=loop_seconds)
 
     async def append(
         self, channel_id: str, envelopes: Sequence[Envelope], *, after: int, row: ChannelRow | None = None
@@ -124,7 +171,12 @@ class SqliteLog:
         except SQLITE_RAISES as error:
             if not await self._landed(work, error):
                 raise LogUnavailable(self.address, because=reason(error)) from error
-        self._bell.ring()
+        self._note([work])
+
+    def _note(self, works: Sequence[Work]) -> None:
+        """Note what was committed, and wake the tails."""
+        if self._own.add(works):
+            self._bell.ring()
 
     def read(self, channel_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
         return in_order(channel_id, self._page, after=after)
@@ -162,11 +214,24 @@ class SqliteLog:
         return await self._ask(queries.last_position)
 
     async def tail(self, *, after: int = 0) -> AsyncIterator[Head]:
-        """See `Log.tail`. Ends when the log is closed."""
+        """See `Log.tail`. Ends when the log is closed.
+
+        Appends of this log are told from memory. The file is asked for those of other processes: now and
+        then, and if one of ours does not follow what was told last.
+        """
         with self._ends_when_closed():
-            pruned = await self._ask(queries.last_tombstone)
+            pruned, clock = await self._ask(queries.last_tombstone), asyncio.get_running_loop().time
+            looks, look_at = -1, 0.0
             while not self._closed:
                 seen = self._bell.rung
+                while (own := self._own.after(after)) is not None:
+                    yield own
+                    after = own.position
+                if self._own.looks == looks and self._own.last <= after and clock() < look_at:
+                    await self._bell.wait(seen, timeout_seconds=look_at - clock())
+                    continue
+                looks, look_at = self._own.looks, clock() + self._poll_seconds
+                self._tail_queries += 1
                 heads = await self._ask(partial(queries.heads_by_position, after=after))
                 for number, channel_id in await self._ask(partial(queries.pruned_since, after=pruned)):
                     yield Head(channel_id=channel_id, seq=0, closed=True, position=after)
@@ -174,8 +239,8 @@ class SqliteLog:
                 for head in heads:
                     yield head
                     after = head.position
-                if not heads:
-                    await self._bell.wait(seen, timeout_seconds=self._poll_seconds)
+                if heads:  # There may be another page.
+                    look_at = 0.0
 
     async def channel_end(self, channel_id: str) -> ChannelEnd | None:
         return await self._ask(partial(queries.end_of, channel_id=channel_id))
@@ -191,7 +256,7 @@ class SqliteLog:
 
     def stats(self) -> WriterStats:
         """Return what the writer has done, and why it cannot write if it cannot."""
-        return self._writer.stats()
+        return replace(self._writer.stats(), tail_queries=self._tail_queries)
 
     @property
     def outage(self) -> str:
@@ -223,6 +288,9 @@ class SqliteLog:
 
     async def blobs(self, root: str) -> list[Blob]:
         return await self._ask(partial(queries.blobs, query=files.OF_ROOT, values=(root,)))
+
+    async def count_blobs(self, user_key: str, *, limit: int) -> tuple[int, int]:
+        return await self._ask(partial(queries.count_blobs, user_key=user_key, limit=limit))
 
     async def old_blobs(self, *, before: datetime, limit: int) -> list[Blob]:
         return await self._ask(partial(queries.blobs, query=files.OLD, values=(micros(before), limit)))

@@ -110,8 +110,10 @@ CREATE TABLE IF NOT EXISTS turnline_blobs (
     digest TEXT NOT NULL,
     size INTEGER NOT NULL,
     created INTEGER NOT NULL,
+    user_key TEXT NOT NULL,
     kept INTEGER NOT NULL
 );
+CREATE INDEX IF NOT EXISTS turnline_user_blobs ON turnline_blobs (user_key, size) WHERE user_key <> '';
 CREATE INDEX IF NOT EXISTS turnline_blob_roots ON turnline_blobs (root);
 CREATE INDEX IF NOT EXISTS turnline_new_blobs ON turnline_blobs (created) WHERE NOT kept;
 CREATE TABLE IF NOT EXISTS turnline_chunks (
@@ -185,6 +187,8 @@ _making: Final = threading.Lock()
 class LogFile:
     """A Turnline log on a disk, checked when it is made; gives connections to it."""
 
+    checkpoint_pages: int = CHECKPOINT_PAGES
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -215,7 +219,7 @@ class LogFile:
             # Only macOS knows it: there a plain fsync leaves the data in the drive's cache.
             f"PRAGMA fullfsync = {int(self.durability == 'power')}",
             f"PRAGMA page_size = {FILE_PAGE_BYTES}",  # Of a new file; another one keeps its own.
-            f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}",
+            f"PRAGMA wal_autocheckpoint = {self.checkpoint_pages}",
             f"PRAGMA journal_size_limit = {MAX_LEFTOVER_WAL_BYTES}",
             "PRAGMA secure_delete = ON",  # What is deleted is overwritten with zeros (Y2).
         )
@@ -232,6 +236,14 @@ class LogFile:
         """Return a new connection, usable from any one thread at a time. Raises `LogUnavailable`."""
         with self.told():
             return self._connect()
+
+    def connect_for_loop(self) -> Connection:
+        """Return a connection that waits for no lock and makes no checkpoint. Raises `LogUnavailable`."""
+        connection = self.connect()
+        with self.told():
+            connection.execute("PRAGMA busy_timeout = 0")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+        return connection
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -378,6 +390,7 @@ def has_own_schema(connection: Connection) -> bool:
     query = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, 9) = 'turnline_'"
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as new:
         _create(new)
+        _run_all(new, BLOB_TABLES)
         return set(connection.execute(query)) <= set(new.execute(query))
 
 

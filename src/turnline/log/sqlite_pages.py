@@ -173,25 +173,42 @@ def _page_size(main: bytes, wal: bytes) -> tuple[int, int]:
     return FILE_PAGE_BYTES, 0
 
 
+def count_hidden(wal: bytes) -> int:
+    """Return how many frames of a -wal file follow the place at which SQLite takes it for ended."""
+    size, _ = _page_size(b"", wal)
+    end = WAL_HEADER + sum(FRAME_HEADER + size for _ in _frames(wal, size))
+    places = range(end, len(wal) - FRAME_HEADER - size + 1, FRAME_HEADER + size)
+    return sum(wal[at + 8 : at + 16] == wal[16:24] for at in places)
+
+
 def _committed(wal: bytes, size: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the pages that a -wal file has committed. As in SQLite, a frame with a wrong checksum ends it."""
+    """Yield the pages that a -wal file has committed."""
+    waiting = list[tuple[int, bytes]]()
+    for number, commits, page in _frames(wal, size):
+        waiting.append((number, page))
+        if commits:
+            yield from waiting
+            waiting.clear()
+
+
+def _frames(wal: bytes, size: int) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the number and the content of each page, and whether it commits.
+
+    As in SQLite, a frame with a wrong checksum ends it.
+    """
     if len(wal) < WAL_HEADER or struct.unpack_from(">I", wal)[0] not in WAL_MAGIC:
         return
     order = ">" if struct.unpack_from(">I", wal)[0] & 1 else "<"
     salts, sums = wal[16:24], _checksum(order, wal[:24], (0, 0))
     if sums != struct.unpack_from(">II", wal, 24):
         return
-    waiting = list[tuple[int, bytes]]()
     for at in range(WAL_HEADER, len(wal) - FRAME_HEADER - size + 1, FRAME_HEADER + size):
         number, commits = struct.unpack_from(">II", wal, at)
         page = wal[at + FRAME_HEADER : at + FRAME_HEADER + size]
         sums = _checksum(order, page, _checksum(order, wal[at : at + 8], sums))
         if wal[at + 8 : at + 16] != salts or sums != struct.unpack_from(">II", wal, at + 16):
             return
-        waiting.append((number, page))
-        if commits:
-            yield from waiting
-            waiting.clear()
+        yield number, commits, page
 
 
 def _checksum(order: str, data: bytes, sums: tuple[int, int]) -> tuple[int, int]:

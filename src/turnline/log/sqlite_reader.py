@@ -20,7 +20,7 @@ from turnline.core.channel import ChannelFilter, ChannelRow
 from turnline.core.codec import NO_HASH, Record, pack_id, unpack_id
 from turnline.errors import LogUnavailable
 from turnline.log.base import Blob, ChannelEnd, Head, Tombstone, read_tombstone
-from turnline.log.blobs import CHUNK, blob_of
+from turnline.log.blobs import CHUNK, OF_USER, blob_of
 from turnline.log.joined import SqlValue
 from turnline.log.listing import needs_codes, page_query, read_row, read_rows
 from turnline.log.pages import NOTHING, Page
@@ -206,13 +206,25 @@ def heads_by_position(connection: Connection, after: int) -> list[Head]:
 
 
 def blobs(connection: Connection, query: str, values: Sequence[SqlValue]) -> list[Blob]:
-    has_files = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'turnline_blobs'").fetchone()
-    return [blob_of(row) for row in connection.execute(query, values)] if has_files else []
+    return [blob_of(row) for row in connection.execute(query, values)] if _has_files(connection) else []
+
+
+def count_blobs(connection: Connection, user_key: str, limit: int) -> tuple[int, int]:
+    if not _has_files(connection):
+        return 0, 0
+    files, size = connection.execute(OF_USER, (user_key, limit)).fetchone()
+    return files, size
+
+
+def _has_files(connection: Connection) -> bool:
+    """Return whether the tables of files are there: the first file makes them."""
+    found = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'turnline_blobs'").fetchone()
+    return found is not None
 
 
 def chunk(connection: Connection, blob: Blob, number: int) -> bytes | None:
     for (data,) in connection.execute(CHUNK, (number, blob.root, blob.blob_id)):
-        return bytes(data)
+        return data if isinstance(data, bytes) else b""
     return None
 
 

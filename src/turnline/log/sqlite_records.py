@@ -16,11 +16,12 @@ from urllib.parse import quote
 
 from turnline.core.codec import Record
 from turnline.errors import CorruptRecord, LogUnavailable
+from turnline.errors.base import count_of
 from turnline.log import sqlite_reader as queries
 from turnline.log.base import Blob, Tombstone
-from turnline.log.blobs import COMPLETE
+from turnline.log.blobs import COMPLETE, OF_ROOT
 from turnline.log.listing import COLUMNS, contradiction_in, read_row
-from turnline.log.records import Indexed, every_tombstone, read_until_damage
+from turnline.log.records import NOTE, Indexed, every_tombstone, read_until_damage
 from turnline.log.sqlite_file import (
     MOUNTS,
     SQLITE_RAISES,
@@ -29,9 +30,12 @@ from turnline.log.sqlite_file import (
     has_own_schema,
     reason,
 )
+from turnline.log.sqlite_pages import count_hidden
 from turnline.log.sqlite_work import mark_of
 
 BUSY_TIMEOUT_SECONDS: Final = 10.0
+MAX_WAL_BYTES: Final = 64 * 1024 * 1024
+"""A larger -wal file is not searched for hidden frames."""
 MAX_FAULTS: Final = 10
 """Of the file's own check; whoever has ten needs a backup, not the eleventh."""
 
@@ -63,6 +67,8 @@ T = TypeVar("T")
 
 class SqliteRecords:
     """See `turnline.log.records.Records`. Raises `LogUnavailable` for a file that is not a log."""
+
+    can_rewrite = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -102,8 +108,10 @@ class SqliteRecords:
         except SQLITE_RAISES as error:
             raise self._blamed(channel_id, 0, error) from error
 
-    async def blobs(self) -> list[Blob]:
-        return await self._ask(partial(queries.blobs, query=COMPLETE, values=()))
+    async def blobs(self, root: str | None = None) -> list[Blob]:
+        query, values = (COMPLETE, ()) if root is None else (OF_ROOT, (root,))
+        found = await self._ask(partial(queries.blobs, query=query, values=values))
+        return [blob for blob in found if blob.digest]
 
     async def read_chunk(self, blob: Blob, number: int) -> bytes | None:
         return await self._ask(partial(queries.chunk, blob=blob, number=number))
@@ -157,6 +165,7 @@ class SqliteRecords:
             "file bytes": str(self.path.stat().st_size),
             "write-ahead bytes": str(wal.stat().st_size if wal.exists() else 0),
             "file system": file_system(self.path, mounts) or "unknown",
+            **_note(wal),
             **{name: str(connection.execute(query).fetchone()[0]) for name, query in _FACTS.items()},
         }
 
@@ -184,6 +193,22 @@ class SqliteRecords:
             raise LogUnavailable(self.address, because=reason(error)) from error
 
 
+def _note(wal: Path) -> dict[str, str]:
+    """Say that a -wal file may hide commits: frames of it follow one that SQLite takes for the end."""
+    for _ in range(2):  # The last frame may just be written: look twice.
+        if not wal.exists() or not 0 < wal.stat().st_size <= MAX_WAL_BYTES:
+            return {}
+        hidden = count_hidden(wal.read_bytes())
+        if not hidden:
+            return {}
+    return {
+        NOTE: f"the -wal file has {count_of(hidden, 'frame')} after its first wrong checksum, and SQLite "
+        "does not read them. After a loss of power this is normal: they were not acknowledged. Otherwise "
+        "the file is damaged, and the last commits are hidden; a seal that you kept says which. What is "
+        "read is whole"
+    }
+
+
 def _indexed(connection: Connection, channel_id: str) -> Indexed | None:
     found = connection.execute(_INDEXED, (channel_id,)).fetchone()
     if found is None:
@@ -208,8 +233,8 @@ def _nameless(connection: Connection) -> list[str]:
     wrong = sum(mark_of(name.decode(errors="replace")) != mark for name, mark in names)
     table = "in the table `turnline_names`"
     return [
-        *([f"{found} channels have records and no name {table}"] if found else []),
-        *([f"{wrong} names do not fit their marks {table}"] if wrong else []),
+        *([f"without a name {table}: {count_of(found, 'channel')} with records"] if found else []),
+        *([f"with a wrong mark {table}: {count_of(wrong, 'name')}"] if wrong else []),
     ]
 
 

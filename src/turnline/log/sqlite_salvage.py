@@ -8,7 +8,9 @@ Rule 1: the damaged file is only read. It stays beside the new one, as `log.db.d
 Rule 2: a line counts if the chain says so (`log.repair`). A channel that lost lines keeps the others; it is
 damaged there too, and no other channel is.
 
-Rule 3: tables of the project in the same file are copied row by row, as far as SQLite can read them.
+Rule 3: a file of a message counts if its bytes have its digest. The others are counted as lost.
+
+Rule 4: tables of the project in the same file are copied row by row, as far as SQLite can read them.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from turnline.log.repair import Range, salvage
 from turnline.log.seals import LOG_ID_CHANNEL, SEALS_CHANNEL
 from turnline.log.sqlite_file import (
     APPLICATION_ID,
+    BLOB_TABLES,
     FORMAT,
     SQLITE_RAISES,
     LogFile,
@@ -54,6 +57,10 @@ from turnline.log.sqlite_pages import MAGIC, Pages, Value, read_pages, rows_in
 from turnline.log.sqlite_records import SqliteRecords
 from turnline.log.sqlite_work import mark_of
 
+_NOTHING: Final = (
+    "nothing of a Turnline log was found in it. If you have an export, import it into a new log with "
+    "`turnline log import`"
+)
 KNOWN_CHANNELS: Final = (DIRECTORY_CHANNEL, SEALS_CHANNEL, "_audit", "_revocations", "_doctor", "_mark-log")
 """Ids that may be tried for records whose name is lost."""
 MAX_DAMAGED_FILES: Final = 1_000
@@ -80,12 +87,22 @@ class SalvagedChannel(Struct, frozen=True, kw_only=True):
     lost: list[Range] = field(default_factory=list)
 
 
+class SalvagedFile(Struct, frozen=True):
+    """A file of a message, whole."""
+
+    blob: tuple[Value, ...]
+    """Its row."""
+    chunks: list[bytes]
+
+
 class SalvagedLog(Struct, frozen=True, kw_only=True):
     """What is left of a file."""
 
     channels: list[SalvagedChannel]
     tombstones: dict[str, bytes] = field(default_factory=dict)
     """Pruned channels, whose ids must not be used again."""
+    files: list[SalvagedFile] = field(default_factory=list)
+    lost_files: int = 0
     nameless: int = 0
     """Channels with lines and without a name: nothing of them can be checked."""
 
@@ -122,7 +139,7 @@ def read_damaged(path: Path) -> SalvagedLog:
         raise LogUnavailable(f"sqlite:///{path}", because=f"{error.strerror}: {error.filename}") from error
     found = _Found(pages)
     if not found.records:
-        raise LogUnavailable(f"sqlite:///{path}", because="nothing of a Turnline log was found in it")
+        raise LogUnavailable(f"sqlite:///{path}", because=_NOTHING)
     return found.log()
 
 
@@ -157,6 +174,7 @@ def write_salvaged(found: SalvagedLog, kept: Path, path: Path) -> list[str]:
         connection.executemany(
             "INSERT INTO turnline_tombstones (id, body) VALUES (?, ?)", found.tombstones.items()
         )
+        _write_files(connection, found.files)
         connection.execute("COMMIT")
         lost = _copy_tables(kept, connection)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -181,6 +199,8 @@ class _Found:
         self._ids: set[str] = set(KNOWN_CHANNELS)
         self._heads: dict[int, tuple[int, bytes]] = {}
         self._tombstones: dict[str, bytes] = {}
+        self._blobs: dict[int, tuple[Value, ...]] = {}
+        self._chunks: dict[int, dict[int, bytes]] = {}
         for row in rows_in(pages):
             self._take(row.rowid, row.values)
 
@@ -197,6 +217,10 @@ class _Found:
                 self._take_record(position, number, record)
             case (int(), None, str(name), int() | None, bytes(body)) if _is_tombstone(name, body):
                 self._tombstones[name] = body
+            case (int(blob), None, str(root), str(id_), str(digest), int(), int(), str(), int()):
+                self._blobs[blob] = (blob, root, id_, digest, *values[4:])
+            case (int(), None, int(blob), int(number), bytes(data)):
+                self._chunks.setdefault(blob, {})[number] = data
             case (int(position), None, bytes(payload)):
                 self._contents.setdefault(position, []).append(payload)
             case (int(number), None, int(seq), bytes(hash_), int(), int(), *_) if len(hash_) == HASH_BYTES:
@@ -221,7 +245,22 @@ class _Found:
                 channels.append(
                     SalvagedChannel(channel_id=name, lines=[], end=end, hash=hash_, lost=[(1, end)])
                 )
-        return SalvagedLog(channels=channels, tombstones=self._tombstones, nameless=nameless)
+        files = list(self._files())
+        whole = {one.blob[0] for one in files}
+        begun = {blob for blob, row in self._blobs.items() if not row[3]}  # Uploads that never ended.
+        return SalvagedLog(
+            channels=channels,
+            tombstones=self._tombstones,
+            files=files,
+            lost_files=len((self._blobs.keys() | self._chunks.keys()) - whole - begun),
+            nameless=nameless,
+        )
+
+    def _files(self) -> Iterator[SalvagedFile]:
+        for blob, row in sorted(self._blobs.items()):
+            chunks = [data for _, data in sorted(self._chunks.get(blob, {}).items())]
+            if row[3] and sha256(b"".join(chunks)).hexdigest() == row[3]:
+                yield SalvagedFile(row, chunks)
 
     def _channel(self, number: int, name: str, rows: dict[int, list[Placed]]) -> SalvagedChannel:
         whole = {seq: [self._with_content(one) for one in some] for seq, some in rows.items()}
@@ -307,6 +346,18 @@ def _write(connection: Connection, number: int, channel: SalvagedChannel) -> Non
         "INSERT INTO turnline_heads (channel, seq, hash, closed, position) VALUES (?, ?, ?, ?, ?)",
         (number, channel.end, channel.hash, is_closed, 0 if last is None else last.position),
     )
+
+
+def _write_files(connection: Connection, files: Iterable[SalvagedFile]) -> None:
+    for number, file in enumerate(files):
+        for statement in BLOB_TABLES.split(";") if not number else ():
+            connection.execute(statement)
+        connection.execute("INSERT INTO turnline_blobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", file.blob)
+        for place, data in enumerate(file.chunks):
+            connection.execute(
+                "INSERT INTO turnline_chunks (blob, number, data) VALUES (?, ?, ?)",
+                (file.blob[0], place, data),
+            )
 
 
 def _copy_tables(kept: Path, connection: Connection) -> list[str]:

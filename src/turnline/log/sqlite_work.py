@@ -10,25 +10,30 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b, sha256
 from secrets import token_bytes
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from turnline.core.channel import ChannelRow
 from turnline.core.codec import NO_HASH, SALT_BYTES, Record, erased_lines, pack_id, seal_all
 from turnline.core.envelope import Envelope
+from turnline.core.json import MAX_BYTES, size_of
 from turnline.errors import ChannelPruned, CorruptRecord, DuplicateEnvelope, LogConflict, OriginInUse
-from turnline.log.base import Blob, Tombstone, check_restored, closes, read_tombstone, write_tombstone
+from turnline.log.base import Blob, Head, Tombstone, check_restored, closes, read_tombstone, write_tombstone
 from turnline.log.blobs import ADD, DELETE, HAS, values_of
 from turnline.log.joined import SqlValue, Statements
 from turnline.log.listing import COLUMNS, FIXED_COLUMNS, columns_of, key_of, tags_of
 from turnline.log.sqlite_file import BLOB_TABLES
 
-_HEAD: Final = """
-SELECT head.seq, head.hash, record.hash, head.created IS NOT NULL
-FROM turnline_heads AS head
+_MOVING: Final = COLUMNS[FIXED_COLUMNS:-1]
+"""The columns of a row that are in indexes and may change; the row itself comes after them."""
+_HEAD: Final = f"""
+SELECT head.channel, head.seq, head.hash, record.hash, head.created IS NOT NULL, head.closed,
+    {", ".join(f"head.{one}" for one in _MOVING)}
+FROM turnline_names AS name JOIN turnline_heads AS head ON head.channel = name.channel
 LEFT JOIN turnline_records AS record ON record.channel = head.channel AND record.seq = head.seq
-WHERE head.channel = ?
+WHERE name.id = ?
 """
 _NUMBER: Final = """
 SELECT
@@ -51,8 +56,6 @@ _DROP_ROW: Final = "UPDATE turnline_heads SET created = NULL, row = NULL WHERE c
 
 
 _SET_ROW: Final = f"UPDATE turnline_heads SET {', '.join(f'{one} = ?' for one in COLUMNS)} WHERE channel = ?"
-_MOVES: Final = ", ".join(f"{one} = ?" for one in COLUMNS[FIXED_COLUMNS:])
-_MOVE_ROW: Final = f"UPDATE turnline_heads SET {_MOVES} WHERE channel = ?"
 _ERASE: Final = """
 DELETE FROM turnline_contents WHERE position IN (
     SELECT position FROM turnline_records WHERE channel = ? AND seq BETWEEN ? AND ?
@@ -84,8 +87,30 @@ MAX_DELETED: Final = 1_000
 """Lines that one transaction deletes."""
 
 
+UNKNOWN_BYTES: Final = MAX_BYTES
+"""Size of a work that may be large."""
+
+
+class OwnHead(NamedTuple):
+    """Where an append of this process left a channel."""
+
+    before: int
+    """The position before its first line."""
+    head: Head
+
+
 class Work(Protocol):
     """One caller's write."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it writes."""
+        return UNKNOWN_BYTES
+
+    @property
+    def heads(self) -> Sequence[OwnHead] | None:
+        """What a tail says of it, once it has been written; None: a tail has to look at the file."""
+        return None
 
     def write(self, connection: Statements) -> None:
         """Write all of it, or raise a `LogError`; the writer undoes what was begun."""
@@ -96,8 +121,10 @@ class Work(Protocol):
         ...
 
 
-class Append:
-    """Envelopes behind a channel's last one, and the channel's row in the index."""
+class Append(Work):
+    """Envelopes after a channel's last one, and the channel's row in the index."""
+
+    heads: Sequence[OwnHead] = ()
 
     def __init__(
         self,
@@ -116,32 +143,54 @@ class Append:
         self._after = after
         self._salt = token_bytes(SALT_BYTES)
 
+    @property
+    def size(self) -> int:
+        return sum(size_of(one.event_data) for one in self._envelopes)
+
     def write(self, connection: Statements) -> None:
-        channel, seq, previous, has_row = _end(connection, self._channel_id)
-        if channel is None:
+        end = _end(connection, self._channel_id)
+        if end.channel is None:
             self._refuse_pruned(connection)
-        if seq != self._after:
-            raise LogConflict(self._channel_id, after=self._after, found=seq)
+        if end.seq != self._after:
+            raise LogConflict(self._channel_id, after=self._after, found=end.seq)
+        if self._envelopes and end.moving is not None and self._row is not None and not self._replaces_row:
+            self._move(connection, end, end.moving, columns_of(self._row)[FIXED_COLUMNS:])
+            return
+        channel = end.channel
         if channel is None and self._envelopes:
             channel = connection.execute(_NAME, (self._channel_id, mark_of(self._channel_id))).lastrowid
         if self._envelopes:
-            self._write_lines(connection, channel, previous)
-        if self._row is None and has_row:
+            last, position = self.write_records(connection, channel, end.hash)
+            connection.execute(_SET_HEAD, (channel, last.seq, last.hash, self._closes, position))
+        if self._row is None and end.moving is not None:
             connection.execute(_DROP_ROW, (channel,))
         if self._row is not None and channel is not None:
-            is_move = has_row and bool(self._envelopes) and not self._replaces_row
-            write_row(connection, channel, self._row, is_move=is_move)
+            write_row(connection, channel, self._row)
+
+    def _move(
+        self, connection: Statements, end: _End, before: Sequence[SqlValue], after: Sequence[SqlValue]
+    ) -> None:
+        """Write lines of a channel that has a row, and the columns that change.
+
+        SQLite writes an index again for each of its columns that a statement sets, also to the same value.
+        """
+        last, position = self.write_records(connection, end.channel, end.hash)
+        changed = [one for one in zip(_MOVING, before, after, strict=False) if one[1] != one[2]]
+        if self._closes != end.closed:
+            changed.append(("closed", end.closed, self._closes))
+        names = tuple(name for name, _, _ in changed)
+        values = (value for _, _, value in changed)
+        connection.execute(_move_row(names), (*values, last.seq, last.hash, position, after[-1], end.channel))
+
+    @property
+    def _closes(self) -> bool:
+        return closes(self._channel_id, self._envelopes[-1].event_type)
 
     def _refuse_pruned(self, connection: Statements) -> None:
         origin = "" if self._row is None else self._row.origin
         for name in (self._channel_id, *([origin] if origin else [])):
             if connection.execute(_TOMBSTONE, (name,)).fetchone() is not None:
                 raise ChannelPruned(name)
-
-    def _write_lines(self, connection: Statements, channel: int | None, previous: bytes) -> None:
-        last, position = self.write_records(connection, channel, previous)
-        is_closed = closes(self._channel_id, self._envelopes[-1].event_type)
-        connection.execute(_SET_HEAD, (channel, last.seq, last.hash, is_closed, position))
 
     def write_records(
         self, connection: Statements, channel: int | None, previous: bytes
@@ -150,7 +199,11 @@ class Append:
         records, position = seal_all(self._envelopes, previous, salt=self._salt), None
         for record in records:
             position = self._insert(connection, channel, record)
-        return records[-1], position
+        last = records[-1]
+        if position is not None:  # Lines of one transaction are contiguous: no other writes meanwhile.
+            head = Head(channel_id=self._channel_id, seq=last.seq, closed=self._closes, position=position)
+            self.heads = (OwnHead(position - len(records), head),)
+        return last, position
 
     def landed(self, connection: Statements) -> bool:
         # All of an append lands or none of it does, so its last envelope speaks for the others.
@@ -178,19 +231,22 @@ class Append:
         return position
 
 
-def write_row(connection: Statements, channel: int, row: ChannelRow, *, is_move: bool) -> None:
-    """Write what the index says of a channel. A row that moves keeps what never changes."""
+@lru_cache(maxsize=64)
+def _move_row(names: tuple[str, ...]) -> str:
+    changes = ", ".join(f"{one} = ?" for one in (*names, "seq", "hash", "position", "row"))
+    return f"UPDATE turnline_heads SET {changes} WHERE channel = ?"
+
+
+def write_row(connection: Statements, channel: int, row: ChannelRow) -> None:
+    """Write what the index says of a channel, with its tags."""
     columns = columns_of(row)
-    if is_move:
-        connection.execute(_MOVE_ROW, (*columns[FIXED_COLUMNS:], channel))
-        return
     connection.execute(_SET_ROW, (*columns, channel))
     connection.execute("DELETE FROM turnline_tags WHERE channel = ?", (channel,))
     for tag in tags_of(row):
         connection.execute(_TAG, (tag, columns[0], channel))
 
 
-class Erase:
+class Erase(Work):
     """A line that names other lines, and the end of their content."""
 
     def __init__(
@@ -212,8 +268,10 @@ class Erase:
         return self._append.landed(connection)
 
 
-class Change:
+class Change(Work):
     """Statements of one transaction, and a query that finds a row, or none, once they have landed."""
+
+    heads: Sequence[OwnHead] = ()
 
     def __init__(
         self,
@@ -250,7 +308,7 @@ def delete_blobs(blobs: Sequence[Blob]) -> Change:
     )
 
 
-class Prune:
+class Prune(Work):
     """Tombstones in the place of channels; their lines are deleted later."""
 
     def __init__(self, tombstones: Sequence[Tombstone]) -> None:
@@ -269,12 +327,10 @@ class Prune:
 
     def _check(self, connection: Statements, one: Tombstone, names: str) -> int | None:
         """Return the channel's number. Raises `LogConflict` and `OriginInUse`."""
-        channel, seq, hash_, _ = _end(connection, one.channel_id)
+        channel, seq, hash_, closed, _ = _end(connection, one.channel_id)
         if channel is None:
             return None
         # No cursor outlives its line: one that an error keeps alive would hold up every other writer.
-        query = "SELECT closed FROM turnline_heads WHERE channel = ?"
-        (closed,) = connection.execute(query, (channel,)).fetchone() or (False,)
         if (seq, hash_) != (one.seq, one.hash) or not closed:
             raise LogConflict(one.channel_id, after=one.seq, found=seq)
         fork = connection.execute(_FORKS, (key_of(one.channel_id), names)).fetchone()
@@ -287,8 +343,10 @@ class Prune:
         return None not in found
 
 
-class DeletePruned:
+class DeletePruned(Work):
     """Some lines of pruned channels, the last ones first."""
+
+    heads: Sequence[OwnHead] = ()
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -315,7 +373,7 @@ def delete_lines(connection: Statements, channel: int, limit: int) -> int:
     return int(found)
 
 
-class Restore:
+class Restore(Work):
     """Lines of a pruned channel under a number that has no name, until the last part gives it its own."""
 
     def __init__(self, channel_id: str, envelopes: Sequence[Envelope], *, after: int) -> None:
@@ -349,7 +407,7 @@ class Restore:
         return self._append.landed(connection)
 
 
-class Replace:
+class Replace(Work):
     """A channel that is written again."""
 
     def __init__(self, channel_id: str, envelopes: Sequence[Envelope]) -> None:
@@ -372,11 +430,17 @@ class Replace:
         return self._append.landed(connection)
 
 
-class SaveSnapshot:
+class SaveSnapshot(Work):
     """A channel's folded state."""
+
+    heads: Sequence[OwnHead] = ()
 
     def __init__(self, channel_id: str, *, seq: int, body: bytes) -> None:
         self._row = (channel_id, seq, snapshot_checksum(channel_id, seq, body), body)
+
+    @property
+    def size(self) -> int:
+        return len(self._row[3])
 
     def write(self, connection: Statements) -> None:
         connection.execute(
@@ -389,8 +453,10 @@ class SaveSnapshot:
         return connection.execute(query, self._row[:3]).fetchone() is not None
 
 
-class DeleteSnapshots:
+class DeleteSnapshots(Work):
     """Forget every folded state, or that of one channel."""
+
+    heads: Sequence[OwnHead] = ()
 
     def __init__(self, channel_id: str | None = None) -> None:
         self._channel_id = channel_id
@@ -431,19 +497,28 @@ def mark_of(channel_id: str) -> int:
     return int.from_bytes(sha256(channel_id.encode()).digest()[:8], signed=True)
 
 
-def _end(connection: Statements, channel_id: str) -> tuple[int | None, int, bytes, bool]:
-    """Return the channel's number, the seq and the hash that it ends with, and whether it has a row."""
-    channel = number_of(connection, channel_id)
-    if channel is None:
-        return None, 0, NO_HASH, False
-    row = connection.execute(_HEAD, (channel,)).fetchone()
+class _End(NamedTuple):
+    """Where a channel ends."""
+
+    channel: int | None
+    """Its number; None: it is not there."""
+    seq: int = 0
+    hash: bytes = NO_HASH
+    closed: bool = False
+    moving: Sequence[SqlValue] | None = None
+    """What its row has in the columns that may change; None: it has no row."""
+
+
+def _end(connection: Statements, channel_id: str) -> _End:
+    row = connection.execute(_HEAD, (channel_id,)).fetchone()
     if row is None:
-        return channel, *_end_without_head(connection, channel), False
-    seq, head_hash, record_hash, has_row = row
+        channel = number_of(connection, channel_id)
+        return _End(channel, *(() if channel is None else _end_without_head(connection, channel)))
+    channel, seq, head_hash, record_hash, has_row, closed, *moving = row
     if head_hash != record_hash:
         # Chaining on either would acknowledge an envelope that nobody can read back.
         raise CorruptRecord(channel_id, seq=seq, because="it is not the one the channel's head names")
-    return channel, seq, record_hash, bool(has_row)
+    return _End(channel, seq, record_hash, bool(closed), moving if has_row else None)
 
 
 def _end_without_head(connection: Statements, channel: int) -> tuple[int, bytes]:

@@ -42,6 +42,11 @@ class Turnstile:
         """How many wait behind whoever has the turn."""
         return max(len(self._queue) - 1, 0)
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether a writer or a transaction has the turn."""
+        return bool(self._queue)
+
     @contextmanager
     def turn(self, *, timeout_seconds: float) -> Iterator[None]:
         """Wait for the next turn, in the writer's thread; it is over when the block is."""

@@ -1,6 +1,7 @@
 """Whether a log is what was written to it (rules 2, 5 and 7 of the faults page).
 
     each channel    the chain, no gap, ids, times, the fold, the seals, no erased content; then the index
+    its files       those that its lines refer to: there, whole, of the right size (Y6)
     the seals       channels that are gone (`log.seals`)
     the storage     what the backend itself finds wrong
 
@@ -8,7 +9,8 @@ Rule 1: the first bad record of a channel is told and ends that channel; the oth
 all the same.
 
 Rule 2: looking changes nothing, and hubs may go on writing. So content that a later line names as erased
-is looked for again: it may have been read before it was erased.
+is looked for again: it may have been read before it was erased. So is a line whose file is missing. A channel
+that was pruned meanwhile is compared with the seals as they are after that.
 
 Rule 3: what was erased or pruned since a seal is listed; it is not damage. A repaired channel is listed too,
 unless a kept seal or a signature covers what it was before: then it is bad, because lines were lost.
@@ -17,10 +19,11 @@ unless a kept seal or a signature covers what it was before: then it is bad, bec
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -31,12 +34,14 @@ from turnline.core.codec import Record, erased_lines
 from turnline.core.directory import DIRECTORY_CHANNEL, Directory, fold_directory
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_LOG_REPAIRED, EV_PAYLOAD_ERASED
+from turnline.core.parts import FilePart, files_of
 from turnline.errors import CorruptRecord, LogUnavailable
-from turnline.log.base import Tombstone, closes
+from turnline.log.base import Blob, Tombstone, closes
+from turnline.log.blobs import choose_blob, read_blob
 from turnline.log.chain import Chain
 from turnline.log.forks import ForkingLog
 from turnline.log.memory import MemoryLog
-from turnline.log.records import Indexed, Records
+from turnline.log.records import NOTE, Indexed, Records
 from turnline.log.rows import ChannelFold
 from turnline.log.seals import SEALS_CHANNEL, KeptSeal, Sealed, Seals
 
@@ -45,6 +50,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 """Told of the channels and records done so far."""
+MAX_TREES: Final = 256
+"""Trees of channels whose files are remembered. The files of others are listed, and read, again."""
 
 
 class BadRecord(Struct, frozen=True, kw_only=True):
@@ -52,6 +59,17 @@ class BadRecord(Struct, frozen=True, kw_only=True):
 
     channel_id: str
     seq: int
+    found: str
+    expected: str
+
+
+class BadFile(Struct, frozen=True, kw_only=True):
+    """A file that a line refers to, and that is not what was written."""
+
+    channel_id: str
+    seq: int
+    file: int
+    """Which of the line's files: 0 is the first."""
     found: str
     expected: str
 
@@ -73,7 +91,11 @@ class Verdict(Struct, frozen=True, kw_only=True):
     records: int = 0
     pruned: int = 0
     """Channels of which only a tombstone is left (Y3)."""
+    files: int = 0
+    """Files of lines that were read; one that two lines refer to counts twice."""
     bad: list[BadRecord] = field(default_factory=list)
+    bad_files: list[BadFile] = field(default_factory=list)
+    """Their channels are read and written all the same."""
     storage: list[str] = field(default_factory=list)
     """What is wrong with no channel in particular."""
     not_folded: dict[str, str] = field(default_factory=dict)
@@ -89,10 +111,12 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """Sealed channels that were pruned since."""
     repaired: list[str] = field(default_factory=list)
     """System channels that were repaired: seals from before cover lines that were lost."""
+    note: str = ""
+    """What the storage may hide from every look at it; empty: nothing that is known."""
 
     @property
     def is_good(self) -> bool:
-        return not self.bad and not self.storage
+        return not self.bad and not self.bad_files and not self.storage
 
 
 async def verify(
@@ -108,7 +132,7 @@ async def verify(
     The seals on the log are checked as well. `seal` is one that was kept outside, and `public_key` the key
     that checks signatures: only what these cover is proven against a person with rights on the database.
     """
-    looking = _Looking(records, adapters, Seals(seal, public_key))
+    looking = _Looking(records, adapters, lambda: Seals(seal, public_key))
     storage = await records.damage()
     try:
         await looking.look_at_all(progress)
@@ -118,16 +142,20 @@ async def verify(
         storage = [*storage, error.because]
     except CorruptRecord as error:
         storage = [*storage, error.because]
+    with suppress(LogUnavailable):
+        return replace(looking.verdict(storage), note=(await records.facts()).get(NOTE, ""))
     return looking.verdict(storage)
 
 
 class _Looking:
     """A log as far as it was looked at."""
 
-    def __init__(self, records: Records, adapters: Adapters, seals: Seals) -> None:
+    def __init__(self, records: Records, adapters: Adapters, make_seals: Callable[[], Seals]) -> None:
         self._records = records
         self._adapters = adapters
-        self._seals = seals
+        self._make_seals = make_seals
+        self._seals = make_seals()
+        self._files = _Files(records)
         self._bad: list[BadRecord] = []
         self._not_folded: dict[str, str] = {}
         self._erased: list[ErasedLines] = []
@@ -142,12 +170,29 @@ class _Looking:
             missing.discard(channel_id)
             await self._look_at(channel_id)
             progress(self._channels, self._done)
-        tombstones = await self._read_tombstones(missing)
-        for channel_id in sorted(missing):
+        await self._look_for_all(missing, await self._find_left())
+
+    async def _find_left(self) -> set[str]:
+        """Return bad channels that are not there any more: a prune may have taken them meanwhile."""
+        left = set[str]()
+        for bad in self._bad:
+            with suppress(CorruptRecord):
+                if await self._records.indexed(bad.channel_id) is None:
+                    left.add(bad.channel_id)
+        return left
+
+    async def _look_for_all(self, missing: set[str], left: set[str]) -> None:
+        tombstones = await self._read_tombstones(missing | left)
+        if not all(map(self._is_proven, tombstones.values())):
+            self._seals = self._make_seals()  # A prune may have sealed their ends since.
+            await self._seals.read(self._records)
+        pruned = {name for name in left & tombstones.keys() if self._is_proven(tombstones[name])}
+        self._bad = [one for one in self._bad if one.channel_id not in pruned]
+        for channel_id in sorted(missing | pruned):
             self._look_for(channel_id, tombstones.get(channel_id))
 
     async def _read_tombstones(self, missing: set[str]) -> dict[str, Tombstone]:
-        """Count the pruned channels; return the tombstones of those that a seal names."""
+        """Count the pruned channels; return the tombstones of those that were looked for."""
         found: dict[str, Tombstone] = {}
         async for one in self._records.tombstones():
             self._pruned += 1
@@ -155,12 +200,19 @@ class _Looking:
                 found[one.channel_id] = one
         return found
 
+    def _is_proven(self, tombstone: Tombstone) -> bool:
+        """Whether the last seal of a channel has the end that its tombstone has (rule 5 of the seals)."""
+        ends = self._seals.ends.get(tombstone.channel_id, {})
+        return bool(ends) and (tombstone.seq, tombstone.hash) == (max(ends), ends[max(ends)].hash)
+
     def verdict(self, storage: list[str]) -> Verdict:
         return Verdict(
             address=self._records.address,
             channels=self._channels,
             records=self._done,
+            files=self._files.done,
             bad=self._bad,
+            bad_files=self._files.bad,
             storage=storage,
             not_folded=self._not_folded,
             seals=self._seals.lines,
@@ -182,6 +234,7 @@ class _Looking:
             self._compare(look)
         except _Wrong as wrong:
             self._bad.append(self._earlier(look, wrong).bad)
+        await self._files.look_at(channel_id, look.files)
         if look.unknown_type:
             self._not_folded[channel_id] = look.unknown_type
         end = self._seals.vouched_end(channel_id)
@@ -217,12 +270,114 @@ class _Looking:
         last = max(ends)
         found = "the channel is gone"
         if tombstone is not None:
-            if (tombstone.seq, tombstone.hash) == (last, ends[last].hash):
+            if self._is_proven(tombstone):
                 self._pruned_since.append(channel_id)
                 return
             found = "the channel was pruned, and its tombstone has another end than its last seal"
-        expected = f"{last} lines, as {_seal_of(ends[last])} says"
+        expected = f"{last} {'line' if last == 1 else 'lines'}, as {_seal_of(ends[last])} says"
         self._bad.append(BadRecord(channel_id=channel_id, seq=1, found=found, expected=expected))
+
+
+class _LineFile(NamedTuple):
+    """A file of a line."""
+
+    seq: int
+    number: int
+    """Which of the line's files: 0 is the first."""
+    part: FilePart
+
+
+class _Tree(NamedTuple):
+    """The files of a tree of channels, and what was found wrong with those that were read ("": nothing)."""
+
+    blobs: list[Blob]
+    read: dict[str, str]
+
+
+class _Files:
+    """The files that lines refer to. The files of a tree whose top is not on this log were never on it."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._trees: OrderedDict[str, _Tree] = OrderedDict()
+        self.bad: list[BadFile] = []
+        self.done = 0
+
+    async def look_at(self, channel_id: str, files: Sequence[_LineFile]) -> None:
+        """Read the files of a channel's lines."""
+        root = await self._root(channel_id) if files else None
+        if root is None:
+            return
+        self.done += len(files)
+        doubtful = [one for one in files if await self._compare(root, one.part)]
+        if doubtful:  # They may be newer than the list, or erased since.
+            self._trees.pop(root, None)
+        for one in doubtful:
+            wrong = await self._compare(root, one.part)
+            if wrong and await self._has_content(channel_id, one.seq):
+                found, expected = wrong
+                self.bad.append(
+                    BadFile(
+                        channel_id=channel_id, seq=one.seq, file=one.number, found=found, expected=expected
+                    )
+                )
+
+    async def _root(self, channel_id: str) -> str | None:
+        """Return the top of a channel's tree; None if it, or a channel on the way, cannot be read."""
+        seen = set[str]()
+        while channel_id not in seen:
+            seen.add(channel_id)
+            try:
+                async with aclosing(self._records.read(channel_id)) as found:
+                    record = await anext(found, None)
+                first = None if record is None else Chain(channel_id).add(record)
+            except CorruptRecord:
+                return None
+            if first is None:
+                return None
+            origin = first.event_data.get("forked_from")
+            above = origin.get("channel") if isinstance(origin, dict) else first.event_data.get("parent_id")
+            if not above:
+                return channel_id
+            channel_id = str(above)
+        return None
+
+    async def _compare(self, root: str, part: FilePart) -> tuple[str, str] | None:
+        """Return what was found and what was expected; None if the file is what the line says."""
+        tree = await self._load(root)
+        blob = choose_blob(tree.blobs, part.digest)
+        if blob is None:
+            return "the file is missing", f"{part.size} bytes"
+        if blob.size != part.size:
+            return f"a file of {blob.size} bytes", f"{part.size} bytes, as the line says"
+        if blob.blob_id not in tree.read:
+            tree.read[blob.blob_id] = await self._read(blob)
+        wrong = tree.read[blob.blob_id]
+        return (wrong, f"the {part.size} bytes that were written") if wrong else None
+
+    async def _load(self, root: str) -> _Tree:
+        if root not in self._trees:
+            try:
+                blobs = await self._records.blobs(root)
+            except CorruptRecord:  # A reader finds none of them either.
+                blobs = []
+            self._trees[root] = _Tree(blobs, {})
+            if len(self._trees) > MAX_TREES:
+                self._trees.popitem(last=False)
+        return self._trees[root]
+
+    async def _read(self, blob: Blob) -> str:
+        try:
+            async for _ in read_blob(self._records, blob):
+                pass
+        except CorruptRecord as error:
+            return error.because
+        return ""
+
+    async def _has_content(self, channel_id: str, seq: int) -> bool:
+        async with aclosing(self._records.read(channel_id, after=seq - 1)) as found:
+            record = await anext(found, None)
+        return record is not None and record.payload is not None
 
 
 class _Wrong(Exception):
@@ -237,6 +392,7 @@ class _Look:
     def __init__(self, channel_id: str, adapters: Adapters, sealed: Mapping[int, Sealed]) -> None:
         self.chain = Chain(channel_id)
         self.erased: list[ErasedLines] = []
+        self.files: list[_LineFile] = []
         self.repaired_from = 0
         """The first line that a repair replaced; 0: the channel was never repaired."""
         self._sealed = sealed
@@ -284,6 +440,8 @@ class _Look:
         envelope = self.chain.add(record)
         if record.payload is not None:
             self._contents.add(record.seq)
+            found = files_of(envelope.event_type, envelope.event_data)
+            self.files += [_LineFile(record.seq, index, part) for index, part in enumerate(found)]
         if envelope.event_type == EV_PAYLOAD_ERASED and self.left is None:
             self.left = self._find_left(envelope)
         self._compare_seal(envelope)

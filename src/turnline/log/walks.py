@@ -2,8 +2,9 @@
 
 Rule 1: a page is read from rows alone. No line is read, and no channel is folded.
 
-Rule 2: what the index cannot answer is asked of each row (`fits`). Such a page looks at MAX_ROWS rows at
-most. It may be shorter than its limit, and empty; its `next` says where to continue.
+Rule 2: what no index orders is asked of each row: the rest of the filter (`listing.leading`), and `fits`.
+Such a page looks at MAX_ROWS rows at most. It may be shorter than its limit, and empty; its `next` says where
+to continue.
 
 Rule 3: `next` names when the last row that was looked at was created, and its id. Neither changes. So a
 channel that is created, written to or closed between two pages moves no other one: none is repeated or left
@@ -22,11 +23,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnline.core.channel import ChannelFilter, ChannelRow, ChannelState
+from turnline.core.channel import ChannelFilter, ChannelRow, ChannelState, matches
 from turnline.core.expectations import TTL_EXPIRED
 from turnline.core.state import MESSAGE, WAITS
 from turnline.errors import BadQuery
 from turnline.log.base import Index
+from turnline.log.listing import leading
 
 ROWS_AT_ONCE: Final = 1_000
 """Rows that are read together by what reads all of a list."""
@@ -82,14 +84,16 @@ async def read_page(
     index: Index, where: ChannelFilter, *, after: str = "", limit: int, fits: Fits | None = None
 ) -> RowPage:
     """Return the rows after a token for which `where` and `fits` hold. Raises `BadQuery` for a bad token."""
-    last = _read_token(after) if after else None
+    last, lead = _read_token(after) if after else None, leading(where)
+    is_ordered = lead == where
     found, looked, most = list[ChannelRow](), 0, limit + 1
-    while page := await index.rows(where, after=last, limit=most):
+    while page := await index.rows(lead, after=last, limit=most):
         most = max(most, FILTERED_AT_ONCE)
         for row in page:
             if len(found) == limit or looked == MAX_ROWS:
                 return RowPage(found, None if last is None else token_of(last))
-            found += [row] if fits is None or await fits(row) else []
+            is_wanted = (is_ordered or matches(row, where)) and (fits is None or await fits(row))
+            found += [row] if is_wanted else []
             last, looked = row, looked + 1
     return RowPage(found, None)
 

@@ -18,7 +18,7 @@ from starlette.requests import Request
 
 from turnline.errors import AccessError, Forbidden, HubClosed, UnknownRun
 from turnline.flow.definition.flow import Flow, nested_steps
-from turnline.flow.definition.steps import AgentStep, HumanStep
+from turnline.flow.definition.steps import HumanStep
 from turnline.flow.run import run_knob
 from turnline.server.auth.assembly import api_keys_alone, open_development, open_production
 from turnline.server.auth.authenticator import Authenticator, authenticate_public
@@ -222,5 +222,5 @@ def _is_public(flow: Flow) -> bool:
 def _groups_of(flows: Iterable[Flow]) -> set[str]:
     every = [step for flow in flows for steps in nested_steps(flow.steps) for step in steps]
     people = {step.human.group for step in every if isinstance(step, HumanStep) and step.human.group}
-    asked = {step.agent.ask.group for step in every if isinstance(step, AgentStep) and step.agent.ask}
+    asked = {step.asks.group for step in every if step.asks is not None}
     return people | asked

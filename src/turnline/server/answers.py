@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turnline.client.bulk import Act, do_each
 from turnline.core.envelope import JsonObject
-from turnline.server.problems import OK, Answer
+from turnline.errors import TurnlineError
+from turnline.server.problems import OK, Answer, answer_to
 
 RUN_ID_HEADER: Final = "X-Run-Id"
 JSON: Final = "application/json"
@@ -35,6 +37,18 @@ def respond(body: Any, *, status: int, headers: Mapping[str, str] | None = None)
     if status in _BODILESS:
         return Response(status_code=status, headers=given)
     return Response(_encoder.encode(body), status, given, JSON)
+
+
+async def change_each(
+    request: Request, ids: Iterable[str], act: Act, new_id: Callable[[], str]
+) -> list[JsonObject]:
+    """Do something to each of many, and return what became of it: an error as if it had been the only one."""
+
+    def explain(error: TurnlineError) -> JsonObject:
+        answer = answer_to(error, request_id=new_id(), where=f"{request.method} {request.url.path}")
+        return {"type": answer.type, "message": answer.message}
+
+    return [one async for one in do_each(ids, act, explain)]
 
 
 def run_headers(request: Request, run_id: str) -> dict[str, str]:

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -141,8 +141,17 @@ class Connections:
             logger.warning("%s", text)
 
 
-class Guarded(H11Protocol):
-    """One connection, whose client has limited time for its headers and its body."""
+if TYPE_CHECKING:
+    _Protocol = H11Protocol
+else:
+    _Protocol = object
+
+
+class Guarded(_Protocol):
+    """One connection, whose client has limited time for its headers and its body.
+
+    A mixin of uvicorn's protocols: `GuardedH11` here, and `GuardedHttpTools` where httptools is installed.
+    """
 
     def __init__(
         self,
@@ -168,7 +177,7 @@ class Guarded(H11Protocol):
         super().connection_made(cast("asyncio.Transport", lingering))
         refused = self._all.enter(self, self.client[0] if self.client else "")
         if refused:
-            self._say("503 Service Unavailable", refused)
+            self.say("503 Service Unavailable", refused)
         else:
             self._watch()
 
@@ -191,9 +200,24 @@ class Guarded(H11Protocol):
         super().resume_writing()
         self._stop_stuck()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the next thing to come are the headers of a request."""
+        raise NotImplementedError
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether some bytes of these headers have come."""
+        raise NotImplementedError
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether the client has not sent all of a request's body."""
+        raise NotImplementedError
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.conn.their_state is h11.SEND_BODY:
+        if self.is_sending:
             self.transport.close()
         self._watch()
 
@@ -203,21 +227,23 @@ class Guarded(H11Protocol):
         self._all.leave(self)
         super().connection_lost(exc)
 
-    def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the connection over; its place is kept until it is lost.
+    def prepare_upgrade(self, method: bytes, names: Collection[bytes]) -> bool:
+        """Return whether a WebSocket handshake can be handed over; if not, its client is told why."""
+        self._stop_timer()
+        self._stop_stuck()
+        self._all.note_idle(self, is_idle=False)
+        if method != b"GET" or not _BODY_HEADERS.isdisjoint(names):
+            self.say("400 Bad Request", "a WebSocket handshake is a GET request without a body")
+            return False
+        self.transport = cast("_Lingering", self.transport).real
+        return True
+
+    def watch_upgrade(self) -> None:
+        """Keep the place of a connection that was handed over, until it is lost.
 
         A handshake that the WebSocket library cannot read never reaches the app, and uvicorn does not answer
         it. So the time for headers runs until the app has the request (`note_websocket`).
         """
-        self._stop_timer()
-        self._stop_stuck()
-        self._all.note_idle(self, is_idle=False)
-        names = {name for name, _ in event.headers}
-        if event.method != b"GET" or names & _BODY_HEADERS:
-            self._say("400 Bad Request", "a WebSocket handshake is a GET request without a body")
-            return
-        self.transport = cast("_Lingering", self.transport).real
-        super().handle_websocket_upgrade(event)
         upgraded = self.transport.get_protocol()
         lost = upgraded.connection_lost
 
@@ -241,7 +267,7 @@ class Guarded(H11Protocol):
         """Close for writing, and drop what comes for a while; or close, if nothing more can come."""
         if self._lingered is not None:
             return
-        if self.conn.their_state is not h11.SEND_BODY or transport.is_closing():
+        if not self.is_sending or transport.is_closing():
             transport.close()
         else:
             self._drop_the_rest(transport)
@@ -271,9 +297,9 @@ class Guarded(H11Protocol):
         """
         if self.transport.is_closing():
             return
-        is_idle = self.conn.their_state is h11.IDLE
+        is_idle = self.is_idle
         self._all.note_idle(self, is_idle=is_idle)
-        if is_idle and self.conn.trailing_data[0]:
+        if is_idle and self.has_begun:
             self._unset_keepalive_if_required()
         if not is_idle or self.timeout_keep_alive_task is not None:
             self._stop_timer()
@@ -291,13 +317,13 @@ class Guarded(H11Protocol):
             self._stuck = None
 
     def _give_up_headers(self) -> None:
-        if self.conn.trailing_data[0]:
+        if self.has_begun:
             seconds = self._settings.header_seconds
-            self._say("408 Request Timeout", f"the headers did not come in {seconds:g} s (header_seconds)")
+            self.say("408 Request Timeout", f"the headers did not come in {seconds:g} s (header_seconds)")
         else:
             self.end()
 
-    def _say(self, status: str, because: str) -> None:
+    def say(self, status: str, because: str) -> None:
         """Answer before, or without, a request that can be read."""
         text = because.encode() + b".\n"
         head = f"HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {len(text)}\r\n"
@@ -306,6 +332,28 @@ class Guarded(H11Protocol):
             self._drop_the_rest(cast("_Lingering", self.transport).real)
         else:
             self.end()
+
+
+class GuardedH11(Guarded, H11Protocol):
+    """A connection whose requests h11 reads: where httptools is not installed."""
+
+    @property
+    def is_idle(self) -> bool:
+        return self.conn.their_state is h11.IDLE
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self.conn.trailing_data[0])
+
+    @property
+    def is_sending(self) -> bool:
+        return self.conn.their_state is h11.SEND_BODY
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection over to the WebSocket library."""
+        if self.prepare_upgrade(event.method, {name for name, _ in event.headers}):
+            super().handle_websocket_upgrade(event)
+            self.watch_upgrade()
 
 
 class _Lingering:

@@ -3,6 +3,7 @@
 GET  /flows                          name, version, trigger, the input's JSON Schema
 GET  /flows/{name}                   the same, its steps as a picture, and what its author wrote
 POST /flows/{name}/runs {"input"}    201, whether the flow has a trigger or not
+POST /flows/{name}/runs as a form    the same, with the files of the input
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from turnline.flow.fields import Problem, json_schema
 from turnline.flow.picture import flow_picture
 from turnline.server.access import peer_of
 from turnline.server.answers import run_headers, run_links, success
-from turnline.server.body import json_body
+from turnline.server.body import json_body, parsed
 from turnline.server.house import House
 from turnline.server.operation import Operation
 from turnline.server.problems import CREATED, invalid, not_found
-from turnline.server.starting import KEY_HEADER, checked, idempotency_key, start
+from turnline.server.starting import KEY_HEADER, FormFields, Given, Starting, idempotency_key, takes_form
 
 MAX_LABELS: Final = 32
 MAX_LABEL_CHARACTERS: Final = 200
+_PARTS: Final = ("input", "labels")
+_NO_FIELD: Final = "no such field; expected input, with the fields of the flow, or labels"
 _OWN_LABELS: Final = frozenset({"flow", "retry_of"})
 
 
@@ -69,6 +72,7 @@ class FlowRoutes:
                 tag="flows",
                 parameters=[name, _KEY],
                 body=_START,
+                form=_START_FORM,
                 answers={201: "The run was started"},
                 refusals=(400, 404, 409, 413, 415, 422),
             ),
@@ -100,13 +104,17 @@ class FlowRoutes:
             await self._house.access.admit(request, "runs.start", name)
             raise not_found(f"there is no flow {name[:80]!r}.")
         principal = await self._house.access.start(request, flow)
-        key = idempotency_key(request)
-        body = await json_body(request, self._house.settings)
-        given, labels = _read(body)
-        data = await checked(flow, given, within=["body", "input"])
-        run_id = await start(
-            self._house, flow, data, principal, key=key, peer=peer_of(request), labels=labels
+        starting = Starting(
+            house=self._house,
+            flow=flow,
+            principal=principal,
+            key=idempotency_key(request),
+            peer=peer_of(request),
         )
+        if takes_form(request, flow):
+            run_id = await starting.start_form(request, _read_form)
+        else:
+            run_id = await starting.start(_read(await json_body(request, self._house.settings)))
         told = {"run_id": run_id, "status": "running", "links": run_links(request, run_id)}
         return success(told, status=CREATED, headers=run_headers(request, run_id))
 
@@ -141,17 +149,29 @@ def input_schema(flow: Flow) -> JsonObject:
     return json_schema(trigger.input, extra=trigger.extra)
 
 
-def _read(body: JsonObject) -> tuple[JsonObject, dict[str, str]]:
-    """The input and the labels that a request to start a run names."""
+def _read_form(fields: FormFields) -> Given:
+    """Return the same from a form: `input` and `labels` are JSON there."""
+    names = [name for name, _ in fields]
+    if len(set(names)) < len(names):
+        raise invalid([Problem(("body",), "a field is given more than once")])
+    wrong = [Problem(("body", name[:80]), _NO_FIELD) for name in names if name not in _PARTS]
+    if wrong:
+        raise invalid(wrong)
+    return _read({name: parsed(text.encode()) for name, text in fields})
+
+
+def _read(body: JsonObject) -> Given:
+    """Return the input and the labels that a request to start a run names."""
     given, labels = body.get("input", {}), body.get("labels", {})
-    problems = [Problem(("body", key), "no such field") for key in body if key not in ("input", "labels")]
+    problems = [Problem(("body", key), _NO_FIELD) for key in body if key not in _PARTS]
     if not isinstance(given, dict):
         problems.append(Problem(("body", "input"), "expected an object"))
     if not _are_labels(labels):
         problems.append(Problem(("body", "labels"), f"expected at most {MAX_LABELS} short texts by name"))
     if problems:
         raise invalid(problems)
-    return given, {key: text for key, text in labels.items() if key not in _OWN_LABELS}
+    own = {key: text for key, text in labels.items() if key not in _OWN_LABELS}
+    return Given(data=given, within=["body", "input"], labels=own)
 
 
 def _are_labels(labels: Any) -> bool:
@@ -173,6 +193,22 @@ _START: Final[JsonObject] = {
         },
     },
     "additionalProperties": False,
+}
+_START_FORM: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "input": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "description": "The other fields of the input, as JSON. It comes before the files.",
+        },
+        "labels": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "additionalProperties": {
+        "type": "string",
+        "format": "binary",
+        "description": "A file of the input, by the name of its field. For flows whose input has files.",
+    },
 }
 _KEY: Final[JsonObject] = {
     "name": KEY_HEADER,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from typing import Final
 
-import msgspec
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from turnline.core.channel import ChannelRow, ChannelSpec, user_key_of
+from turnline.core.channel import ChannelRow, user_key_of
 from turnline.core.envelope import Envelope
 from turnline.core.event_types import EV_CHANNEL_CLOSED, EV_CHANNEL_INVITE
 from turnline.core.state import USER_KEY
@@ -166,7 +166,9 @@ class OpenRuns:
         self._per_user = per_user
         self._of_strangers = of_strangers
         self._open: dict[str, tuple[str, str]] = {}
-        """Open run -> its flow, and the key of the user who started it; empty: a caller without a token."""
+        """Run that is open, or being started -> its flow, and the key of the user who started it; empty: a
+        caller without a token."""
+        self._numbers = count()
         self._of_user = Counts()
         self._counts = Counts()
         """Flow -> its runs that are open, or being started."""
@@ -174,15 +176,14 @@ class OpenRuns:
     def __call__(self, envelope: Envelope) -> None:
         """See `hub.governance.Listener`."""
         if envelope.event_type == EV_CHANNEL_INVITE:
-            spec = msgspec.convert(envelope.event_data, ChannelSpec)
-            knob = knob_in(spec.knobs)
-            if knob is not None and spec.parent_id is None:
+            data = envelope.event_data
+            is_drivers = bool(self.driver_id) and data.get("creator_id") == self.driver_id
+            knob = knob_in(data.get("knobs", {})) if is_drivers and data.get("parent_id") is None else None
+            if knob is not None:
                 user_key = user_key_of(knob.private.get(USER_KEY))
-                self._add(spec.channel_id, spec.creator_id, knob.name, user_key)
-        elif envelope.event_type == EV_CHANNEL_CLOSED and envelope.channel_id in self._open:
-            flow, user_key = self._open.pop(envelope.channel_id)
-            self._counts[flow] -= 1
-            self._of_user[user_key] -= 1
+                self._add(envelope.channel_id, self.driver_id, knob.name, user_key)
+        elif envelope.event_type == EV_CHANNEL_CLOSED:
+            self._leave(envelope.channel_id)
 
     def take_over(self, row: ChannelRow) -> None:
         """Count a run that was open before this process began, or that is a fork."""
@@ -190,21 +191,25 @@ class OpenRuns:
             self._add(row.channel_id, row.creator_id, row.flow, row.user_key)
 
     @contextmanager
-    def starting(self, flow: str, user: str = "") -> Iterator[None]:
-        """Keep a place for a run that is being started; raises if there is none left."""
+    def starting(self, flow: str, user: str = "", *, run_id: str = "") -> Iterator[None]:
+        """Keep a place for a run that is being started; raises if there is none left.
+
+        A run that may not be recorded at once is counted by its `run_id` from now on.
+        """
         user_key = user_key_of(user)
         self._check_user(user_key)
         if flow in self._most and self._counts[flow] >= self._most[flow]:
             raise busy(f"{self._most[flow]} runs of {flow!r} are open already", 1)
         if self._in_all is not None and self._counts.total() >= self._in_all:
             raise busy(f"{self._in_all} runs are open already", 1)
-        self._counts[flow] += 1
-        self._of_user[user_key] += 1
+        place, is_open = run_id or f"starting {next(self._numbers)}", False
+        self._take(place, flow, user_key)
         try:
             yield
+            is_open = bool(run_id)
         finally:  # Once it is open it is counted as that.
-            self._counts[flow] -= 1
-            self._of_user[user_key] -= 1
+            if not is_open:
+                self._leave(place)
 
     def _check_user(self, user_key: str) -> None:
         most = self._per_user if user_key else self._of_strangers
@@ -219,9 +224,18 @@ class OpenRuns:
 
     def _add(self, run_id: str, creator_id: str, flow: str, user_key: str) -> None:
         if self.driver_id and creator_id == self.driver_id and run_id not in self._open:
-            self._open[run_id] = flow, user_key
-            self._counts[flow] += 1
-            self._of_user[user_key] += 1
+            self._take(run_id, flow, user_key)
+
+    def _take(self, run_id: str, flow: str, user_key: str) -> None:
+        self._open[run_id] = flow, user_key
+        self._counts[flow] += 1
+        self._of_user[user_key] += 1
+
+    def _leave(self, run_id: str) -> None:
+        if run_id in self._open:
+            flow, user_key = self._open.pop(run_id)
+            self._counts[flow] -= 1
+            self._of_user[user_key] -= 1
 
 
 def busy(because: str, retry_after_seconds: int) -> RequestRefused:

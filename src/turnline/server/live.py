@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from turnline.flow.folder import Folder, Unreadable
@@ -56,7 +56,7 @@ class LiveApp:
         assert self._serving is not None, "it serves something before it is asked"
         await self._serving(scope, receive, send)
 
-    async def switch(self, runtime: Runtime, app: FastAPI) -> None:
+    async def switch(self, runtime: Runtime, app: Starlette) -> None:
         """Serve `app` from now on, whose lifespan opens `runtime`. What cannot be opened raises."""
         edition = _Edition(runtime, app)
         try:
@@ -87,7 +87,7 @@ class LiveApp:
 class _Edition:
     """One state of a project, served until there is a newer one. One task opens it and closes it."""
 
-    def __init__(self, runtime: Runtime, app: FastAPI) -> None:
+    def __init__(self, runtime: Runtime, app: Starlette) -> None:
         self.runtime = runtime
         self._app = app
         self._requests = 0

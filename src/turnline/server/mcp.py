@@ -103,8 +103,9 @@ class ProjectTools:
         if problems:
             raise invalid(problems)
         runs = self._runtime.runs
-        with self._runtime.open_runs.starting(flow.name, CALLER):
-            run_id = await runs.start(flow, clean, user_id=CALLER)
+        held_id = runs.held_id(flow)
+        with self._runtime.open_runs.starting(flow.name, CALLER, run_id=held_id):
+            run_id = await runs.start(flow, clean, held_id=held_id, user_id=CALLER)
         try:
             return _told(run_id, await runs.wait(run_id, timeout=self._wait_seconds))
         except TimeoutError:

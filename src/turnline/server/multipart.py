@@ -6,8 +6,9 @@ stops the client. The body as a whole, its parts, the headers and the fields hav
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,8 +68,22 @@ def is_form(request: Request) -> bool:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() == MULTIPART
 
 
+@asynccontextmanager
+async def open_form(request: Request, settings: ServerSettings) -> AsyncIterator[AsyncGenerator[FormPart]]:
+    """Yield the parts of a body, which has to arrive in time. Raises `RequestRefused`."""
+    try:
+        async with asyncio.timeout(settings.form_seconds), aclosing(read_form(request, settings)) as parts:
+            yield parts
+    except TimeoutError:
+        message = f"the body did not come in {settings.form_seconds:g} s."
+        raise RequestRefused(BAD_REQUEST, "too_slow", message) from None
+
+
 async def read_form(request: Request, settings: ServerSettings) -> AsyncGenerator[FormPart]:
     """Yield the parts of a body, in order. Raises `RequestRefused`."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared[:20]) > settings.form_bytes:
+        raise too_large(settings.form_bytes)
     events, count = _events(request, settings), 0
     async with aclosing(events):
         async for event in events:

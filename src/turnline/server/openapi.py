@@ -49,10 +49,9 @@ def _operation(one: Operation) -> JsonObject:
     }
     if one.parameters:
         said["parameters"] = list(one.parameters)
-    if one.body is not None:
-        content = {_JSON: {"schema": one.body}}
-        if one.form is not None:
-            content[MULTIPART] = {"schema": one.form}
+    bodies = {_JSON: one.body, MULTIPART: one.form}
+    content = {kind: {"schema": schema} for kind, schema in bodies.items() if schema is not None}
+    if content:
         said["requestBody"] = {"required": one.body_required, "content": content}
     return said
 

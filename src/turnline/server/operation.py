@@ -31,7 +31,7 @@ class Operation:
     tag: str
     parameters: Sequence[JsonObject] = ()
     body: JsonObject | None = None
-    """The body's JSON Schema; None: it has none."""
+    """The body's JSON Schema; None: it is never JSON."""
     form: JsonObject | None = None
     """The schema of the same body as a form (multipart/form-data); None: it is never one."""
     body_required: bool = False

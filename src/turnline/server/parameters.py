@@ -59,8 +59,10 @@ LIST_PARAMETERS: Final[list[JsonObject]] = [
 """What every list of channels is filtered by, the newest first."""
 
 
-def of_query(fields: Fields, given: Sequence[tuple[str, str]]) -> tuple[JsonObject, list[Problem]]:
-    """Return what a query says, and what it says more than once without being a list."""
+def of_query(
+    fields: Fields, given: Sequence[tuple[str, str]], *, within: str = "query"
+) -> tuple[JsonObject, list[Problem]]:
+    """Return what a query or a form says, and what it says more than once without being a list."""
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for name, text in given:
         by_name[name].append(text)
@@ -71,7 +73,7 @@ def of_query(fields: Fields, given: Sequence[tuple[str, str]]) -> tuple[JsonObje
         if spec is not None and spec.type == "array":
             found[name] = [value_of(spec.items, text) for text in texts]
         elif len(texts) > 1:
-            problems.append(Problem(("query", name), "it is given more than once"))
+            problems.append(Problem((within, name), "it is given more than once"))
         else:
             found[name] = value_of(spec, texts[0])
     return found, problems

@@ -20,6 +20,7 @@ from typing import Final
 from msgspec import Struct
 
 from turnline.errors import LogError
+from turnline.errors.base import count_of
 from turnline.hub.audit import AUDIT_CHANNEL
 from turnline.hub.hub import Hub
 from turnline.hub.timers import Clock
@@ -112,14 +113,19 @@ class Retention:
         deleted = await finish_pruning(log)
         trees, kept, is_all = await plan_trees(log, before=before, labels={}, most=CHANNELS_PER_ARCHIVE)
         pruner = Pruner(
-            log, partial(self._retain.open_records, log), now=hub.clock.now, forget=hub.forget_pruned
+            log,
+            partial(self._retain.open_records, log),
+            now=hub.clock.now,
+            new_id=hub.new_id,
+            forget=hub.forget_pruned,
         )
         done = await pruner.prune(trees, self._retain.archive)
         if done.trees:
             hub.audit_log.note_pruned(done, before)
+        pruned = f"{count_of(done.channels, 'channel')} of {count_of(len(done.trees), 'tree')}"
         told = (
-            f"retention: pruned {done.channels} channels of {len(done.trees)} trees that closed before "
-            f"{before:%Y-%m-%d %H:%M} UTC; {len(kept) + len(done.kept)} trees stay; "
+            f"retention: pruned {pruned} that closed before {before:%Y-%m-%d %H:%M} UTC; "
+            f"{count_of(len(kept) + len(done.kept), 'tree')} kept; "
             f"{'nothing is left' if is_all else 'more in the next round'}"
         )
         (self._retain.tell if done.trees or deleted else logger.info)(told)

@@ -1,6 +1,7 @@
 """Runs as a resource: look at them, follow them, cancel, retry and wake them (F6).
 
 GET  /runs?status=&since=&until=&label=&participant=&flow=&after=&limit=
+POST /runs/cancel?status=waiting&...  POST /runs/retry?status=failed&...      those of a page
 GET  /runs/{id}
 GET  /runs/{id}/events                POST /runs/{id}/events/{name}
 POST /runs/{id}/cancel                POST /runs/{id}/retry {"step"}
@@ -8,19 +9,22 @@ POST /runs/{id}/cancel                POST /runs/{id}/retry {"step"}
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turnline.client.bulk import Act
 from turnline.core.envelope import JsonObject
+from turnline.core.lifecycle import CANCELLED
 from turnline.core.state import LONG_AGO, WorkflowState
 from turnline.errors import UnknownName
 from turnline.flow.fields import Problem
-from turnline.flow.runs import ListedRun
+from turnline.flow.runs import ListedRun, RunPage
 from turnline.flow.verdict import STATUSES, RunError, Verdict
-from turnline.server.answers import run_headers, run_links, success
+from turnline.server.answers import change_each, run_headers, run_links, success
 from turnline.server.auth.principal import Principal
 from turnline.server.body import json_body
 from turnline.server.house import House, run_id_of
@@ -31,6 +35,8 @@ from turnline.server.settings import MOST_IN_A_PAGE
 from turnline.server.stream import Streams
 
 MAX_NAME_CHARACTERS: Final = 200
+CANCELLED_STATUSES: Final = ("running", "waiting", "stuck")
+RETRIED_STATUSES: Final = ("failed", "stuck")
 
 
 class RunRoutes:
@@ -42,11 +48,7 @@ class RunRoutes:
 
     async def list_runs(self, request: Request) -> Response:
         await self._house.access.admit(request, "runs.list")
-        where = await list_query(request, self._house.runtime.hub)
-        status, after = _status(request), request.query_params.get("after", "")
-        page = await self._house.runtime.runs.page(
-            where, status=status, after=after, limit=page_size(request)
-        )
+        page = await self._page(request, _status(request))
         return success({"runs": [listed(one) for one in page.runs], "next": page.next})
 
     async def read(self, request: Request) -> Response:
@@ -64,19 +66,70 @@ class RunRoutes:
         A new run takes a place among those of the caller. A stuck run that resumes has its place already.
         """
         run_id, who = await self._admitted(request, "runs.retry")
-        runs, open_runs = self._house.runtime.runs, self._house.runtime.open_runs
-        flow = await self._house.access.check_retry(who, run_id)
+        await self._house.access.check_retry(who, run_id)
         step = _step(await json_body(request, self._house.settings))
-        is_over = (await runs.state(run_id)).is_over
-        place = open_runs.starting(flow.name, who.user_id) if is_over else nullcontext()
         try:
-            with place:
-                new = await runs.retry(run_id, step=step, user_id=who.user_id)
+            new = await self._retry(who, run_id, step)
         except UnknownName as error:
             raise invalid([Problem(("body", "step"), f"the run never came to {error.name!r}")]) from None
         origin = {} if new == run_id else {"retry_of": run_id}
         data = {"run_id": new, **origin, "status": "running", "links": run_links(request, new)}
         return success(data, status=CREATED, headers=run_headers(request, new))
+
+    async def cancel_page(self, request: Request) -> Response:
+        """Cancel the runs of a page: each as `cancel` does, if the caller may."""
+        who, page = await self._page_to_change(request, "runs.cancel", CANCELLED_STATUSES)
+        runs = self._house.runtime.runs
+
+        async def cancel_one(run_id: str) -> JsonObject:
+            self._house.access.check(who, "runs.cancel", run_id)
+            await runs.cancel(run_id, by=who.user_id)
+            return {"result": CANCELLED}
+
+        return await self._done(request, page.runs, cancel_one, page.next)
+
+    async def retry_page(self, request: Request) -> Response:
+        """Retry the runs of a page that were not retried yet: each as `retry` does, if the caller may."""
+        who, page = await self._page_to_change(request, "runs.retry", RETRIED_STATUSES)
+
+        async def retry_one(run_id: str) -> JsonObject:
+            self._house.access.check(who, "runs.retry", run_id)
+            return {"result": "retried", "run_id": await self._retry(who, run_id, None)}
+
+        left = await self._house.runtime.runs.drop_retried(page.runs)
+        return await self._done(request, left, retry_one, page.next)
+
+    async def _retry(self, who: Principal, run_id: str, step: str | None) -> str:
+        runs, open_runs = self._house.runtime.runs, self._house.runtime.open_runs
+        flow = await self._house.access.check_retry(who, run_id)
+        is_over = (await runs.state(run_id)).is_over
+        with open_runs.starting(flow.name, who.user_id) if is_over else nullcontext():
+            return await runs.retry(run_id, step=step, user_id=who.user_id)
+
+    async def _page_to_change(
+        self, request: Request, operation: str, statuses: Collection[str]
+    ) -> tuple[Principal, RunPage]:
+        """Return who asks, and the page of runs. A status is required: no mistake means every run."""
+        who = await self._house.access.admit(request, "runs.list")
+        self._house.access.check(who, operation)
+        status = request.query_params.get("status", "")
+        if status not in statuses:
+            raise invalid([Problem(("query", "status"), f"expected one of {', '.join(statuses)}")])
+        return who, await self._page(request, status)
+
+    async def _page(self, request: Request, status: str) -> RunPage:
+        where = await list_query(request, self._house.runtime.hub)
+        after = request.query_params.get("after", "")
+        return await self._house.runtime.runs.page(
+            where, status=status, after=after, limit=page_size(request)
+        )
+
+    async def _done(
+        self, request: Request, found: Iterable[ListedRun], act: Act, next_: str | None
+    ) -> Response:
+        ids = [run.row.channel_id for run in found]
+        done = await change_each(request, ids, act, self._house.runtime.hub.new_id)
+        return success({"runs": done, "next": next_})
 
     async def wake(self, request: Request) -> Response:
         run_id, who = await self._admitted(request, "runs.wake")
@@ -162,6 +215,28 @@ class RunRoutes:
                 refusals=refusals,
             ),
             Operation(
+                id="cancel_runs",
+                method="POST",
+                path="/runs/cancel",
+                handler=self.cancel_page,
+                summary="Cancel the runs of a page of the list, each by itself",
+                tag="runs",
+                parameters=_bulk_parameters(CANCELLED_STATUSES),
+                answers=_EACH,
+                refusals=(400, 422),
+            ),
+            Operation(
+                id="retry_runs",
+                method="POST",
+                path="/runs/retry",
+                handler=self.retry_page,
+                summary="Retry the runs of a page of the list that were not retried yet, each by itself",
+                tag="runs",
+                parameters=_bulk_parameters(RETRIED_STATUSES),
+                answers=_EACH,
+                refusals=(400, 422),
+            ),
+            Operation(
                 id="cancel_run",
                 method="POST",
                 path="/runs/{run_id}/cancel",
@@ -187,13 +262,17 @@ class RunRoutes:
         ]
 
 
+ERASED: Final = "erased"
+"""Shown for the name of a flow that was erased: it is content (Y2)."""
+
+
 def summary(state: WorkflowState, told: Verdict) -> JsonObject:
     """Return what is shown of a run with this verdict. Nothing private is in it (F2)."""
     speaker = state.last_speaker_id if state.is_over else state.expected_next_speaker
     pause = state.pause
     return {
         "run_id": state.channel_id,
-        "flow": state.spec.labels.get("flow", ""),
+        "flow": state.spec.labels.get("flow") or (ERASED if state.is_incomplete else ""),
         "status": told.status,
         "step": speaker,
         "error": _error(told.error),
@@ -235,6 +314,11 @@ def _status(request: Request) -> str:
     return status
 
 
+def _bulk_parameters(statuses: Sequence[str]) -> list[JsonObject]:
+    status = {"name": "status", "in": "query", "required": True}
+    return [{**status, "schema": {"type": "string", "enum": [*statuses]}}, *LIST_PARAMETERS]
+
+
 def _step(body: JsonObject) -> str | None:
     problems = [Problem(("body", key), "no such field") for key in body if key != "step"]
     step = body.get("step")
@@ -245,6 +329,7 @@ def _step(body: JsonObject) -> str | None:
     return step
 
 
+_EACH: Final = {200: "What became of each run, and what the next page comes after"}
 _STANDS: Final = {200: "Where the run stands"}
 _RUN: Final[JsonObject] = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
 _EVENT: Final[JsonObject] = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}

@@ -46,6 +46,7 @@ from turnline.flow.work import Data, Services
 from turnline.hub.timers import Clock, NewId, SystemClock
 from turnline.log.address import MEMORY, open_log
 from turnline.log.base import Log
+from turnline.log.blobs import MAX_USER_BYTES
 from turnline.log.seals import seal_log
 from turnline.log.walks import list_rows
 from turnline.server.limits import OPEN_RUNS_OF_STRANGERS, OPEN_RUNS_PER_USER, OpenRuns
@@ -190,6 +191,7 @@ class Runtime:
             clock=self.clock,
             listeners=[self.open_runs],
             context_bytes=self._quotas.get("context_bytes", MAX_CONTEXT_BYTES),
+            file_bytes_per_user=self._quotas.get("file_bytes_per_user", MAX_USER_BYTES),
             open_channels_per_user=self._quotas.get("open_channels_per_user", OPEN_CHANNELS_PER_USER),
             follow=True,  # Another process may serve the same log: `turnline run`, or a second server.
         )

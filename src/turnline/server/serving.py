@@ -14,17 +14,17 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from turnline.errors import NameTaken, UnknownName
 from turnline.server.auth.credentials import is_loopback
-from turnline.server.connections import MAX_BACKLOG, Connections, Guarded, OneLength, descriptors
+from turnline.server.connections import MAX_BACKLOG, Connections, Guarded, GuardedH11, OneLength, descriptors
 from turnline.server.settings import ServerSettings
 
 COLLECT_EVERY: Final = 10_000
@@ -54,7 +54,7 @@ class DrainingServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 OneLength(app),
-                http=cast("type[asyncio.Protocol]", partial(Guarded, self._connections)),
+                http=cast("type[asyncio.Protocol]", partial(guarded(), self._connections)),
                 backlog=self._connections.backlog,
                 lifespan="off",  # Whoever serves has opened the runtime, and closes it.
                 log_config=None,
@@ -103,6 +103,26 @@ class DrainingServer(uvicorn.Server):
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
+
+
+def guarded() -> type[Guarded]:
+    """Return what reads the requests of a connection: httptools, where it is installed."""
+    try:
+        from turnline.server.httptools_connection import GuardedHttpTools  # noqa: PLC0415  It may be missing.
+    except ModuleNotFoundError:
+        return GuardedH11
+    return GuardedHttpTools
+
+
+def run_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Run a server's main until it ends, on uvloop where it is installed."""
+    try:
+        import uvloop  # noqa: PLC0415  There is none on Windows.
+    except ModuleNotFoundError:
+        asyncio.run(main)
+    else:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main)
 
 
 def settle_memory() -> None:

@@ -11,6 +11,7 @@ none in time, 504. The run goes on in either case.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from starlette.requests import Request
@@ -18,14 +19,14 @@ from starlette.responses import Response
 
 from turnline.core.envelope import JsonObject
 from turnline.core.json import normalised
-from turnline.errors import BadDraft
+from turnline.errors import BadDraft, LogError
 from turnline.flow.definition.flow import Flow, Trigger
 from turnline.flow.fields import json_schema
 from turnline.flow.verdict import Verdict, public_error
 from turnline.server.access import peer_of
 from turnline.server.answers import failure, run_headers, run_links, success
 from turnline.server.auth.principal import Principal
-from turnline.server.body import json_body
+from turnline.server.body import json_body, parsed
 from turnline.server.house import House
 from turnline.server.operation import Operation
 from turnline.server.parameters import of_query, value_of
@@ -33,14 +34,19 @@ from turnline.server.problems import (
     ACCEPTED,
     BAD_REQUEST,
     TIMED_OUT,
+    UNAVAILABLE,
     Answer,
     RequestRefused,
     invalid,
     status_of,
 )
-from turnline.server.starting import KEY_HEADER, checked, idempotency_key, start
+from turnline.server.starting import KEY_HEADER, FormFields, Given, Starting, idempotency_key, takes_form
 
 RESPOND_ASYNC: Final = "respond-async"
+_MAY_GO_ON: Final = (
+    "the log cannot be used at the moment, and the run may go on when it can. Look at the list of runs "
+    "before you send it again; with an Idempotency-Key it can be sent again at any time."
+)
 
 
 class TriggerRoute:
@@ -54,17 +60,27 @@ class TriggerRoute:
 
     async def __call__(self, request: Request) -> Response:
         principal = await self._house.access.start(request, self._flow)
-        key = idempotency_key(request)
-        data = await self._input(request)
-        run_id = await start(self._house, self._flow, data, principal, key=key, peer=peer_of(request))
         prefers_async = RESPOND_ASYNC in preferences(request.headers.getlist("prefer"))
-        if prefers_async or self._trigger.async_:
+        is_async = prefers_async or self._trigger.async_
+        starting = Starting(
+            house=self._house,
+            flow=self._flow,
+            principal=principal,
+            key=idempotency_key(request),
+            peer=peer_of(request),
+            is_awaited=not is_async,
+        )
+        if takes_form(request, self._flow):
+            run_id = await starting.start_form(request, partial(self._read_form, request))
+        else:
+            run_id = await starting.start(await self._input(request))
+        if is_async:
             applied = {"Preference-Applied": RESPOND_ASYNC} if prefers_async else {}
             return await self._accepted(request, run_id, "running", applied)
         return await self._answer(request, run_id, principal)
 
-    async def _input(self, request: Request) -> JsonObject:
-        """The body or the query, with what stands in the path."""
+    async def _input(self, request: Request) -> Given:
+        """Return the body or the query, with what stands in the path."""
         if self._trigger.method == "GET":
             where = "query"
             data, problems = of_query(self._fields, request.query_params.multi_items())
@@ -73,26 +89,49 @@ class TriggerRoute:
         else:
             where = "body"
             data = await json_body(request, self._house.settings)
+        path = self._path(request)
+        if where == "query" or path:
+            data = _as_json(data | path)
+        return Given(data=data, within=[where], in_path=path)
+
+    def _read_form(self, request: Request, fields: FormFields) -> Given:
+        """Return the fields of a form, as a query spells them; objects are JSON."""
+        data, problems = of_query(self._fields, fields, within="body")
+        if problems:
+            raise invalid(problems)
+        path = self._path(request)
+        for name, value in data.items():
+            spec = self._fields.get(name)
+            if spec is not None and spec.type == "object" and isinstance(value, str):
+                data[name] = parsed(value.encode())
+        return Given(data=_as_json(data | path), within=["body"], in_path=path)
+
+    def _path(self, request: Request) -> JsonObject:
+        """Return the fields that stand in the path."""
         # By their places: where another method names them otherwise, the path is still one.
         given = [*request.path_params.values()]  # What an app above has found stands before ours.
         names = self._trigger.parameters
         texts = dict(zip(names, given[len(given) - len(names) :], strict=True))
-        path = {name: value_of(self._fields.get(name), text) for name, text in texts.items()}
-        if where == "query" or path:
-            data = _as_json(data | path)
-        return await checked(self._flow, data, within=[where], in_path=path)
+        return {name: value_of(self._fields.get(name), text) for name, text in texts.items()}
 
     async def _answer(self, request: Request, run_id: str, principal: Principal) -> Response:
         try:
             async with self._house.runtime.patience() as patience:
                 verdict = await self._house.runtime.runs.wait(run_id, timeout=self._trigger.timeout)
         except TimeoutError:
+            await self._record(run_id)  # The caller gets its id.
             if patience.expired():  # The server is stopping; whoever comes next takes the run up.
                 return await self._accepted(request, run_id, "running", {})
             return self._still_running(request, run_id)
         if verdict.status in ("running", "waiting"):
             return await self._accepted(request, run_id, verdict.status, {})
         return await self._ended(request, run_id, verdict, principal)
+
+    async def _record(self, run_id: str) -> None:
+        try:
+            await self._house.runtime.runs.record(run_id)
+        except LogError:  # It is held, and recorded when the log is back.
+            raise RequestRefused(UNAVAILABLE, "unavailable", _MAY_GO_ON) from None
 
     async def _ended(self, request: Request, run_id: str, verdict: Verdict, principal: Principal) -> Response:
         """Answer with the verdict. A caller who may not read the run gets a reference to what a step said."""
@@ -150,6 +189,7 @@ def trigger_operation(house: House, flow: Flow, trigger: Trigger) -> Operation:
     is_get = trigger.method == "GET"
     fields = {name: spec for name, spec in (trigger.input or {}).items() if name not in names}
     schema = json_schema(fields, extra=trigger.extra)
+    needs_form = any(spec.required for spec in trigger.files.values())
     return Operation(
         id=f"trigger_{flow.name}",
         method=trigger.method,
@@ -158,7 +198,8 @@ def trigger_operation(house: House, flow: Flow, trigger: Trigger) -> Operation:
         summary=flow.metadata.description or f"Start a run of {flow.name}, and wait for its answer",
         tag="triggers",
         parameters=[*_path_parameters(trigger, names), *(_query(schema) if is_get else ()), *_HEADERS],
-        body=None if is_get else schema,
+        body=None if is_get or needs_form else schema,
+        form=schema if trigger.files else None,
         body_required=bool(schema.get("required")),
         answers={
             200: "What the run answers, with the status that its response step says",

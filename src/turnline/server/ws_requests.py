@@ -47,10 +47,10 @@ from turnline.errors import (
 from turnline.hub.hub import OWN_PREFIX, Hub
 from turnline.hub.request import OpenRequest
 from turnline.hub.retry import retry
-from turnline.hub.seat import Reading, Seat
+from turnline.hub.seat import SIGNS, Reading, Seat
 from turnline.hub.turns import UNITS
 from turnline.log.blobs import CHUNK_BYTES
-from turnline.turns.work import last_shown, read_view
+from turnline.turns.views import last_shown, read_view
 
 logger = logging.getLogger(__name__)
 
@@ -257,8 +257,10 @@ async def perform(hub: Hub, seat: LinkSeat, request: Request) -> object:
     args = read_args(function, request)
     if "channel_id" in args:
         check = partial(member_state, hub, seat.agent_id, args["channel_id"])
-        what = f"a unit of a turn on {args['channel_id']} is not recorded yet"
-        await (retry(hub.clock, check, what) if args.get("event_type") in UNITS else check())
+        # What a turn has come to waits until the log can be read, as it waits until the log takes it.
+        waits = request.op == "write" and args["event_type"] not in SIGNS
+        what = f"a line of a turn on {args['channel_id']} is not written yet"
+        await (retry(hub.clock, check, what) if waits else check())
     try:
         result = await function(seat, **args)
     except NotParticipant as error:

@@ -12,9 +12,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from turnline.core.envelope import Envelope, JsonObject
-from turnline.core.event_types import EV_CHANNEL_CHILD
+from turnline.core.event_types import EV_CHANNEL_CHILD, EV_CHANNEL_INVITE
 from turnline.core.parts import FilePart, message_data
-from turnline.errors import BadDraft, CorruptRecord
+from turnline.errors import BadDraft, CorruptRecord, FileTooLarge
 from turnline.log.base import Blob, Blobs, Log
 from turnline.log.blobs import (
     CHUNK_BYTES,
@@ -106,6 +106,48 @@ class BlobContract:
         assert await files(log).blobs("root") == []
         for name in ("a", "b"):
             assert await files(log).read_chunk(Blob(root="root", blob_id=name, created_at=NOON), 0) is None
+
+    async def test_the_files_of_a_user_are_counted_in_all_trees_and_have_a_limit(self, log: Log) -> None:
+        async def add(root: str, data: bytes, name: str, user_key: str = "ann") -> Blob:
+            given = pieces(data)
+            return await write_blob(
+                files(log), root, given, blob_id=name, now=NOON, user_key=user_key, user_bytes=10
+            )
+
+        async def unread() -> AsyncIterator[bytes]:
+            raise AssertionError("it was read")
+            yield b""
+
+        one, same = await add("r1", b"12345", "b1"), await add("r1", b"12345", "b2")
+        await add("r2", b"12345678", "b3", "ben")
+        await add("r2", b"1234567890", "b4", "")
+        await refusal(FileTooLarge, add("r2", b"123456", "b5"))
+        last = await add("r2", b"54321", "b6")
+        full = write_blob(files(log), "r3", unread(), blob_id="b7", now=NOON, user_key="ann", user_bytes=10)
+
+        assert same == one
+        assert "10 bytes in 2 files" in str(await refusal(FileTooLarge, full))
+        assert await files(log).count_blobs("ann", limit=10) == (2, 10)
+        assert await files(log).count_blobs("ann", limit=1) == (1, 5)
+        assert await files(log).count_blobs("", limit=10) == (0, 0)
+        assert last in await files(log).blobs("r2")
+        await files(log).delete_blobs([one])
+        assert await files(log).count_blobs("ann", limit=10) == (1, 5)
+
+    async def test_a_file_of_a_channel_that_was_never_opened_goes_after_a_day(self, log: Log) -> None:
+        await write(log, "never", b"file")
+
+        assert await sweep_blobs(log, now=NOON + 1.5 * DAY) == 1
+        assert await files(log).blobs("never") == []
+
+    async def test_a_file_that_a_channel_begins_with_is_kept(self, log: Log) -> None:
+        blob = await write(log, "root", b"file")
+        part = file_data(b"file")["parts"][0]
+        invite = replace(line("root", 1, data={"files": [part]}), event_type=EV_CHANNEL_INVITE)
+        await log.append("root", [invite], after=0)
+
+        assert await sweep_blobs(log, now=NOON + 1.5 * DAY) == 0
+        assert await files(log).blobs("root") == [replace(blob, is_kept=True)]
 
     async def test_a_file_that_is_not_complete_is_not_found(self, log: Log) -> None:
         begun = Blob(root="root", blob_id="b1", created_at=NOON)

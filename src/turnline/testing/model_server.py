@@ -1,12 +1,11 @@
-"""A server on loopback that speaks to models' clients as OpenAI and Anthropic do, from a script.
+"""A server on loopback that speaks to models' clients as OpenAI, Anthropic and Google do, from a script.
 
     with ModelServer("hello", call("look", where="here"), Fail(429, retry_after="7")) as server:
         model = OpenAIConfig("any", api_key="k", base_url=server.url).create()
 
 An item answers one request: a text, a call, a list of calls, a `ModelReply`, or
 one of the ways to go wrong below. A single function of the request answers all
-of them. Which provider is meant, the request's path says; whether to stream,
-its body.
+of them. The request's path says which provider is meant.
 
 Rule: it never waits for time to pass. `Silence` holds a request until the
 server is closed, so a test of a timeout needs no sleep.
@@ -26,9 +25,9 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from turnline.agent.messages import ModelReply, ToolCall
-from turnline.testing.model_wire import WIRES, Json, Wire
+from turnline.testing.model_wire import WIRES, Asked, Json, Wire
 
-MAX_BODY_BYTES: Final = 8 * 1024 * 1024
+MAX_BODY_BYTES: Final = 32 * 1024 * 1024
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 _OK: Final = 200
 _SCRIPT_ENDED: Final = 400
@@ -111,7 +110,7 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """The `base_url` for either provider's client."""
+        """The `base_url` for any provider's client."""
         return f"http://127.0.0.1:{self._http.server_address[1]}"
 
     def next(self, received: Received) -> Answer:
@@ -166,17 +165,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         path = self.path.partition("?")[0]
         length = min(int(self.headers.get("content-length", 0)), MAX_BODY_BYTES)
-        asked: Json = json.loads(self.rfile.read(length))
+        body: Json = json.loads(self.rfile.read(length))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        wire = next((wire for wire in WIRES if path.endswith(wire.path)), None)
-        if wire is None:
+        found = ((wire, wire.read(path, body)) for wire in WIRES)
+        wire, asked = next(((wire, asked) for wire, asked in found if asked), (None, None))
+        if wire is None or asked is None:
             self._send(_NOT_FOUND, {"error": {"message": f"nothing is at {path}"}})
             return
-        answer = self.server_script.next(Received(path, headers, asked))
+        answer = self.server_script.next(Received(path, headers, body))
         self._answer(wire, asked, answer)
 
-    def _answer(self, wire: Wire, asked: Json, answer: Answer) -> None:
-        model = asked["model"]
+    def _answer(self, wire: Wire, asked: Asked, answer: Answer) -> None:
+        model = asked.model
         match answer:
             case Fail(status=status, retry_after=wait, message=message):
                 self._send(status, wire.error(status, message), {} if wait is None else {"retry-after": wait})
@@ -184,14 +184,14 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send_bytes(_OK, body, {"content-length": str(len(body))})
             case Silence():
                 self.server_script.closed.wait()
-            case Cut(text=text) if asked.get("stream"):
+            case Cut(text=text) if asked.is_streamed:
                 self._stream(list(wire.events(model, ModelReply(text=text)))[:4], end=b"")
             case Cut(text=text):
                 body = json.dumps(wire.body(model, ModelReply(text=text))).encode()
                 self._send_bytes(_OK, body[: len(body) // 2], {"content-length": str(len(body))})
             case Unfinished(text=text):
                 self._stream(list(wire.events(model, ModelReply(text=text)))[:4])
-            case ModelReply() if asked.get("stream"):
+            case ModelReply() if asked.is_streamed:
                 self._stream(wire.events(model, answer))
             case ModelReply():
                 self._send(_OK, wire.body(model, answer))

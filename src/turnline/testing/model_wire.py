@@ -1,14 +1,16 @@
-"""Replies as OpenAI's chat completions and Anthropic's messages put them on the wire.
+"""Replies as OpenAI's chat completions, Anthropic's messages and Google's contents put them on the wire.
 
-Two siblings with the same two methods: `body` is a whole reply as JSON, and
-`events` the same reply as the lines of a stream. Text is streamed in small
-pieces and arguments of tools in halves, as real servers do.
+Three siblings with the same methods: `read` says what a request asks for, `body` is a whole reply as JSON,
+and `events` the same reply as the lines of a stream. Text is streamed in small pieces and arguments of tools
+in halves, as real servers do; Google sends a call whole.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from turnline.agent.messages import ModelReply, ToolCall
@@ -22,11 +24,19 @@ _PIECE: Final = 4
 Json = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for."""
+
+    model: str
+    is_streamed: bool
+
+
 class Wire(Protocol):
     """How one provider writes."""
 
-    path: str
-    """How the paths of its requests end."""
+    def read(self, path: str, body: Json) -> Asked | None:
+        """Return what a request asks for; None if its path is another provider's."""
 
     def body(self, model: str, reply: ModelReply) -> Json: ...
 
@@ -38,7 +48,8 @@ class Wire(Protocol):
 class OpenAIWire:
     """Chat completions."""
 
-    path = "/chat/completions"
+    def read(self, path: str, body: Json) -> Asked | None:
+        return _read(body) if path.endswith("/chat/completions") else None
 
     def body(self, model: str, reply: ModelReply) -> Json:
         message: Json = {"role": "assistant", "content": reply.text or None}
@@ -92,7 +103,8 @@ class OpenAIWire:
 class AnthropicWire:
     """Messages."""
 
-    path = "/messages"
+    def read(self, path: str, body: Json) -> Asked | None:
+        return _read(body) if path.endswith("/messages") else None
 
     def body(self, model: str, reply: ModelReply) -> Json:
         text = [{"type": "text", "text": reply.text}] if reply.text else []
@@ -135,7 +147,49 @@ class AnthropicWire:
         return "tool_use" if reply.calls else "end_turn"
 
 
-WIRES: Final[tuple[Wire, ...]] = (OpenAIWire(), AnthropicWire())
+class GoogleWire:
+    """Contents of the Gemini API. The path names the model, and says whether to stream."""
+
+    def read(self, path: str, body: Json) -> Asked | None:
+        found = re.search("/models/([^/:]+):(generate|streamGenerate)Content$", path)
+        return None if found is None else Asked(found[1], found[2] == "streamGenerate")
+
+    def body(self, model: str, reply: ModelReply) -> Json:
+        return self._chunk(model, [*self._texts([reply.text]), *self._calls(reply)], is_last=True)
+
+    def events(self, model: str, reply: ModelReply) -> Iterator[bytes]:
+        for part in (*self._texts(_pieces(reply.text)), *self._calls(reply)):
+            yield _data(self._chunk(model, [part]))
+        yield _data(self._chunk(model, [{"text": ""}], is_last=True))
+
+    def error(self, status: int, message: str) -> Json:
+        return {"error": {"code": status, "message": message, "status": "UNKNOWN"}}
+
+    def _texts(self, pieces: list[str]) -> list[Json]:
+        return [{"text": piece} for piece in pieces if piece]
+
+    def _calls(self, reply: ModelReply) -> list[Json]:
+        return [
+            {"functionCall": {"id": each.call_id, "name": each.tool, "args": each.arguments}}
+            for each in reply.calls
+        ]
+
+    def _chunk(self, model: str, parts: list[Json], *, is_last: bool = False) -> Json:
+        candidate: Json = {"content": {"role": "model", "parts": parts}, "index": 0}
+        usage = {"promptTokenCount": INPUT_TOKENS, "totalTokenCount": INPUT_TOKENS}
+        if is_last:
+            total = INPUT_TOKENS + OUTPUT_TOKENS
+            candidate["finishReason"] = "STOP"
+            usage |= {"candidatesTokenCount": OUTPUT_TOKENS, "totalTokenCount": total}
+        head = {"modelVersion": model, "responseId": "resp_1"}
+        return {"candidates": [candidate], "usageMetadata": usage, **head}
+
+
+WIRES: Final[tuple[Wire, ...]] = (OpenAIWire(), AnthropicWire(), GoogleWire())
+
+
+def _read(body: Json) -> Asked:
+    return Asked(body["model"], bool(body.get("stream")))
 
 
 def _arguments(each: ToolCall) -> str:

@@ -32,7 +32,8 @@ from turnline.core.state import State
 from turnline.core.step_targets import FanOutTarget, NestedTarget, names_in, steps_of
 from turnline.errors import ChannelClosed, StepFailed, TurnlineError, UnknownChannel
 from turnline.hub.request import OpenRequest
-from turnline.turns.work import Done, Paused, Port, Work, own_log, read_after
+from turnline.turns.views import read_after
+from turnline.turns.work import Done, Paused, Port, Work, own_log
 
 TOO_SLOW: Final = "too_slow"
 """Why a child is closed that has not answered within the step's time."""

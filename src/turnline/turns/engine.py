@@ -96,8 +96,10 @@ class Engine:
         """Channel -> what takes its turns."""
         self._waiting: dict[str, Floor] = {}
         """Channel -> a turn that waits for a performer, or for the end of the one that is taken."""
-        self._performing: dict[str, int] = {}
-        """Channel -> the line that gave the floor of the turn that is performed."""
+        self._performing: dict[str, tuple[int, str]] = {}
+        """Channel -> the line that gave the floor of the turn that is performed, and the id of its claim."""
+        self._unbegun: set[str] = set()
+        """Channels whose task performs nothing yet: it may wait for long, for a place or another's claim."""
         self._offered: set[str] = set()
         """Channels whose turn is claimed together with the floor, and not begun yet. Each has a place."""
         self._stopping = False
@@ -111,7 +113,7 @@ class Engine:
             self._give(notice.channel_id, notice.floor)
 
     def _give(self, channel_id: str, floor: Floor) -> None:
-        if self._stopping or floor.seq <= self._performing.get(channel_id, 0):
+        if self._stopping or floor.seq <= self._performing.get(channel_id, (0, ""))[0]:
             return
         if channel_id in self._tasks or self._performer_of(floor.speaker) is None:
             self._waiting[channel_id] = floor
@@ -132,8 +134,7 @@ class Engine:
 
     def offer(self, channel_id: str, floor: Floor) -> str:
         """Return the worker that claims the turn together with its floor; empty if none has a place (N6)."""
-        is_waiting = channel_id in self._tasks and channel_id not in self._performing  # Perhaps for long.
-        if self._stopping or channel_id in self._offered or is_waiting or self._free < 1:
+        if self._stopping or channel_id in self._offered or channel_id in self._unbegun or self._free < 1:
             return ""
         if not self._player.lane.is_free_for(channel_id) or self._performer_of(floor.speaker) is None:
             return ""
@@ -164,9 +165,12 @@ class Engine:
         if (task := self._tasks.get(channel_id)) is not None:
             await asyncio.wait((task,))
 
-    def cancel(self, channel_id: str) -> None:
-        """Stop the performer of the channel's turn, if one works: the channel has closed."""
-        if channel_id in self._performing:
+    def cancel(self, channel_id: str, cause: str | None) -> None:
+        """Stop the performer of the channel's turn, if one works: the channel has closed.
+
+        `cause` is the claim under which it was closed, if it was: the packet of a turn may close its channel.
+        """
+        if channel_id in self._performing and self._performing[channel_id][1] != cause:
             self._tasks[channel_id].cancel()
 
     async def stop(self, *, grace_seconds: float = 0.0) -> None:
@@ -195,6 +199,7 @@ class Engine:
         claim_id = ""
         try:
             while not self._stopping:
+                self._unbegun.add(channel_id)
                 claim_id = claim_id or self._player.new_id()
                 try:
                     if floor is None and (floor := await self._look(channel_id)) is None:
@@ -220,6 +225,7 @@ class Engine:
                     return
                 floor = None
         finally:
+            self._unbegun.discard(channel_id)
             self._player.lane.leave(channel_id, claim_id)
 
     async def _release_unbegun(self, channel_id: str) -> None:
@@ -291,11 +297,13 @@ class Engine:
     # A turn.
 
     async def _work(self, work: Work, perform: Perform) -> None:
-        self._performing[work.channel_id] = work.state.floor_line
+        self._performing[work.channel_id] = (work.state.floor_line, work.claim.envelope_id)
+        self._unbegun.discard(work.channel_id)
         try:
             with _span(work) as span:
                 await self._perform(work, perform, span)
         except BaseException as raised:
+            self._unbegun.add(work.channel_id)
             error = raised.error if isinstance(raised, LogAway) else raised
             # With the log away the claim stays ours, and the turn is performed again.
             if not isinstance(error, LogError | _Lost):  # A shutdown: nothing is wrong with the turn.
@@ -354,7 +362,7 @@ class Engine:
         finally:
             for task in beating:
                 task.cancel()
-            await asyncio.gather(*beating, return_exceptions=True)
+                await asyncio.wait((task,))
 
     async def _beat(self, work: Work) -> None:
         while True:

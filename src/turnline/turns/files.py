@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from itertools import count
 from typing import Final, Protocol
@@ -13,9 +14,9 @@ from msgspec.structs import replace
 from turnline.agent.files import File
 from turnline.agent.messages import MessageFile
 from turnline.agent.storable import cut
-from turnline.core.envelope import Envelope
+from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.event_types import EV_TURN_TOOL
-from turnline.core.parts import FilePart, MessagePart, TextPart, check_file
+from turnline.core.parts import FilePart, MessagePart, TextPart, check_file, message_data
 from turnline.core.views import Message
 from turnline.errors import CorruptRecord, UnknownFile
 from turnline.hub.seat import Claimed, FileChunk
@@ -43,26 +44,50 @@ async def add_part(seat: FileSeat, channel_id: str, part: str | File) -> Message
 
 async def add_file(seat: FileSeat, channel_id: str, file: File) -> FilePart:
     """Keep a file at the hub. Raises `BadDraft`."""
-    found = FilePart(media_type=file.media_type, name=file.name, size=0, digest="0" * 64)
-    check_file(found, "file")  # Before its bytes travel.
+    part = describe(file)
     digest, size = await seat.add_file(channel_id, file.pieces())
-    return FilePart(media_type=file.media_type, name=file.name, size=size, digest=digest)
+    return replace(part, size=size, digest=digest)
+
+
+def describe(file: File, field: str = "file") -> FilePart:
+    """Return the part of a file before its bytes. Raises `BadDraft` for its name or media type."""
+    found = FilePart(media_type=file.media_type, name=file.name, size=0, digest="0" * 64)
+    check_file(found, field)
+    return found
 
 
 async def load_files(seat: FileSeat, channel_id: str, messages: Sequence[Message]) -> list[list[MessageFile]]:
     """Return the files of each message that a model is shown, the newest first as far as there is room."""
     room, found = MODEL_BYTES, list[list[MessageFile]]()
     for message in reversed(messages):
-        loaded = list[MessageFile]()
-        for index, file in enumerate(message.files):
-            if message.role != "other" or file.media_type not in MODEL_TYPES or file.size > room:
-                continue
-            with suppress(UnknownFile, CorruptRecord):  # The text names it all the same.
-                data = (await read_file(seat, channel_id, message.seq, index)).read()
-                room -= file.size
-                loaded.append(MessageFile(name=file.name, media_type=file.media_type, data=data))
-        found.append(loaded)
+        files = list(enumerate(message.files)) if message.role == "other" else []
+        found.append(await load_shown(partial(read_file, seat, channel_id, message.seq), files, room=room))
+        room -= sum(len(one.data) for one in found[-1])
     return found[::-1]
+
+
+async def load_shown(
+    read: Callable[[int], Awaitable[File]], files: Iterable[tuple[int, FilePart]], *, room: int = MODEL_BYTES
+) -> list[MessageFile]:
+    """Return those of the files that a model is shown, as far as there is room. `read` takes their places."""
+    loaded = list[MessageFile]()
+    for index, file in files:
+        if file.media_type not in MODEL_TYPES or file.size > room:
+            continue
+        with suppress(UnknownFile, CorruptRecord):  # The text names it all the same.
+            data = (await read(index)).read()
+            room -= file.size
+            loaded.append(MessageFile(name=file.name, media_type=file.media_type, data=data))
+    return loaded
+
+
+def attach_files(packet: JsonObject, files: Sequence[FilePart]) -> JsonObject:
+    """Return the data of a packet with files: they and the text are its parts then."""
+    if not files:
+        return packet
+    text = str(packet.get("body", ""))
+    said = {key: value for key, value in packet.items() if key != "body"}
+    return said | message_data([*([TextPart(text)] if text else []), *files])
 
 
 def name_files(text: str, files: Iterable[FilePart]) -> str:

@@ -74,8 +74,9 @@ class TurnJournal:
         self._running = 0
         self._used: set[str] = set()
 
-    async def record(self, entry: Entry, files: Sequence[File] = ()) -> None:
+    async def record(self, entry: Entry, files: Sequence[File] = ()) -> Sequence[FilePart]:
         """See `Journal.record`. Of a text that is in a file, the line has the beginning."""
+        parts = list[FilePart]()
         if isinstance(entry, ToolAnswer):
             parts = [await self._add_file(file) for file in files] if self._add_file is not None else []
             is_long = entry.in_file and bool(parts)
@@ -83,6 +84,7 @@ class TurnJournal:
             entry = msgspec.structs.replace(entry, parts=parts, text=text, in_file=is_long)
         event_type = ev.EV_TURN_MODEL if isinstance(entry, ModelReply) else ev.EV_TURN_TOOL
         await self._record(event_type, {"entry": msgspec.to_builtins(entry)})
+        return parts
 
     async def once(self, key: str, fn: Callable[[], Any], *, joined: Joined | None = None) -> Any:
         """Return the recorded result of `key`. If there is none, run `fn`, record its result and return it.

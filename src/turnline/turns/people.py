@@ -10,9 +10,9 @@ holds for the question that they read. An approval is asked for the recorded cal
 Rule 2: `timeout` runs from the line that asks, also while the turn is paused (N1a). The hub's timers measure
 it, and the log says when it is over: so an answer counts if it is on the log before that.
 
-Rule 3: an agent on a channel asks the people of the channel; without any, those of the channel above whose
-turn waits for it. A step of a flow asks a group: the question is a
-task, and the hub writes the answer of a member of the group (N7).
+Rule 3: an agent on a channel asks the people of the channel; without any, its question goes up to the turn
+that waits for it: to the people of that channel, or to the group of a flow's step. A step asks its group: the
+question is a task, and the hub writes the answer of a member of the group (N7).
 
 Rule 4: a tool that waits in this process is not called again because the log was away: it reads again.
 """
@@ -34,7 +34,8 @@ from turnline.core.json import MAX_SECONDS
 from turnline.errors import ChannelClosed, NobodyToAsk, QuestionChanged
 from turnline.hub.retry import retry
 from turnline.hub.timers import secret_id
-from turnline.turns.work import Read, Work, own_log
+from turnline.turns.views import Read
+from turnline.turns.work import Work, own_log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class People:
     """See `Seat.read_next`."""
     group: AskedGroup | None = None
     asks_above: bool = False
-    """Whether the people of a channel above are asked (`core.questions`, rule 1b)."""
+    """Whether questions go up (`core.questions`, rule 1b)."""
     nobody: str = ""
     """What to do where there are neither people nor a group."""
     while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -105,7 +106,11 @@ class People:
         if timeout is not None:
             asked["expires"] = min(max(timeout, 0.0), MAX_SECONDS)
         place = {"turn": work.turn, "call": call, "position": position}
-        to = {} if self.group is None else _to_group(self.group, site)
+        to: JsonObject = {}
+        if self.group is not None:
+            to = {"group": self.group.name, "about": {"agent": self.group.agent, **_describe(site)}}
+        elif not self.people:
+            to = {"about": _describe(site)}
         audience = list(self.people) if self.group is None else []
         await work.write(ev.EV_HUMAN_REQUESTED, {**asked, **place, **to}, audience=audience)
         return request_id
@@ -125,12 +130,10 @@ class People:
         return end
 
 
-def _to_group(group: AskedGroup, site: CallSite) -> JsonObject:
+def _describe(site: CallSite) -> JsonObject:
     """Return what the members of a group are told beside the question."""
-    about: JsonObject = {"agent": group.agent, "tool": site.call.tool, "approval": site.is_approval}
-    if site.is_approval:
-        about["arguments"] = site.call.arguments
-    return {"group": group.name, "about": about}
+    about: JsonObject = {"tool": site.call.tool, "approval": site.is_approval}
+    return about | ({"arguments": site.call.arguments} if site.is_approval else {})
 
 
 def _find_end(lines: Sequence[Envelope], request_id: str) -> Envelope | None:

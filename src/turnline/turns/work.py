@@ -13,13 +13,11 @@ What it raises fails the turn (T5), except what is wrong with the claim or the l
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
-
-from msgspec.structs import replace
 
 from turnline.agent.files import File
 from turnline.core.claims import Paused
@@ -27,7 +25,7 @@ from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.event_types import SUBSTANTIVE
 from turnline.core.parts import FilePart
 from turnline.core.state import State
-from turnline.core.views import Floor, Message, WindowedSummary, view_for
+from turnline.core.views import Floor, Message
 from turnline.errors import ChannelQuarantined, ClientClosed, HubClosed, LinkLost, LogError
 from turnline.hub.request import OpenRequest
 from turnline.hub.seat import Claimed, Reading
@@ -36,6 +34,7 @@ from turnline.log.base import Bell
 from turnline.log.joined import Transaction
 from turnline.turns.files import FileSeat, add_file
 from turnline.turns.journal import TurnJournal
+from turnline.turns.views import last_shown, read_view
 
 if TYPE_CHECKING:
     from turnline.turns.children import Children
@@ -97,11 +96,13 @@ class Port(FileSeat, Protocol):
         """
         ...
 
-    async def write(self, channel_id: str, draft: Draft, *, within: Transaction | None = None) -> None:
+    async def write(
+        self, channel_id: str, draft: Draft, *, within: Transaction | None = None, can_hold: bool = False
+    ) -> None:
         """Write a line of a turn (`Claim.draft`): a unit, a packet, a pause, a failure, a sign of life.
 
         While the log is away it is written again, under the same id; a release, a sign of life and a line
-        with a transaction are not.
+        with a transaction are not. With `can_hold` a hub of this process may record it later.
         """
         ...
 
@@ -112,10 +113,6 @@ class Port(FileSeat, Protocol):
     async def sleep(self, seconds: float) -> None:
         """Let time pass, by the clock of this side of the link."""
         ...
-
-
-Read = Callable[[str, int], Awaitable[Reading]]
-"""Reads what the player may see of a channel after a line."""
 
 
 class Work(Claimed, frozen=True, kw_only=True, dict=True):
@@ -138,11 +135,12 @@ class Work(Claimed, frozen=True, kw_only=True, dict=True):
         *,
         audience: list[str] | None = None,
         within: Transaction | None = None,
+        can_hold: bool = False,
     ) -> None:
-        """Write a line of the turn, under its claim."""
+        """Write a line of the turn, under its claim. For `can_hold` see `Port.write`."""
         draft = self.claim.draft(event_type, data, audience)
         with own_log():
-            await self.port.write(self.channel_id, draft, within=within)
+            await self.port.write(self.channel_id, draft, within=within, can_hold=can_hold)
         self.signs.ring()
         if event_type in UNITS:  # A turn that has recorded a unit is not the one that kills processes.
             self.lane.leave(self.channel_id)
@@ -196,40 +194,3 @@ class Work(Claimed, frozen=True, kw_only=True, dict=True):
 
 
 Perform = Callable[[Work], Awaitable[Done | Paused]]
-
-
-def last_shown(state: State, units: Sequence[Envelope]) -> int:
-    """Return the last line that a turn's view shows: what came later is shown after the unit it follows."""
-    return units[0].seq - 1 if units else state.seq
-
-
-async def read_view(read: Read, state: State, speaker: str, last: int) -> list[Message]:
-    """Return what a participant is shown of a channel, up to line `last`."""
-    view = view_for(speaker, state.spec)
-    if not isinstance(view, WindowedSummary):
-        return view.project(await read_after(read, state.channel_id, 0, last), speaker, state.spec)
-    then = _without_later(state, last)
-    since, earlier = view.start(then)
-    lines = await read_after(read, state.channel_id, since, last)
-    return view.project(lines, speaker, state.spec, earlier)
-
-
-async def read_after(read: Read, channel_id: str, since: int, last: int | None = None) -> list[Envelope]:
-    """Return what the player may see after line `since`, up to line `last`."""
-    found = list[Envelope]()
-    while last is None or since < last:
-        reading = await read(channel_id, since)
-        found += reading.envelopes
-        if reading.seq == since:
-            break
-        since = reading.seq
-    return found if last is None else [one for one in found if one.seq <= last]
-
-
-def _without_later(state: State, last: int) -> State:
-    """Return the state with what was said up to line `last` only: a view's window ends there."""
-    later = [who for seq, who in state.said if seq > last]
-    if not later:
-        return state
-    counts = {who: count - later.count(who) for who, count in state.said_by.items()}
-    return replace(state, said=[one for one in state.said if one[0] <= last], said_by=counts)

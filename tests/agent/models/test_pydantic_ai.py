@@ -1,4 +1,4 @@
-"""Both wire formats over real sockets: what is sent, what comes back, and every way it can fail."""
+"""The wire formats over real sockets: what is sent, what comes back, and every way it can fail."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from turnline.agent.messages import Message, MessageFile, ModelReply, ToolCall, ToolMessage, UserMessage
 from turnline.agent.model import Model, ModelRequest, ToolSpec
 from turnline.agent.models.conversion import ANSWER_TOOL
-from turnline.config import AnthropicConfig, OpenAIConfig
+from turnline.config import AnthropicConfig, GeminiConfig, OpenAIConfig
 from turnline.errors import ModelError
 from turnline.testing import ModelServer, call
 from turnline.testing.model_server import Cut, Fail, Garbage, Received, ServerItem, Silence, Unfinished
@@ -48,7 +49,11 @@ def anthropic_without_limit(server: ModelServer) -> Model:
     return AnthropicConfig("claude-sonnet-4-6", api_key=KEY, base_url=server.url).create()
 
 
-@pytest.fixture(params=[openai, anthropic])
+def google(server: ModelServer) -> Model:
+    return GeminiConfig("gemini-2.5-flash", api_key=KEY, base_url=server.url).create()
+
+
+@pytest.fixture(params=[openai, anthropic, google])
 def choose(request: pytest.FixtureRequest) -> Choose:
     chosen: Choose = request.param
     return chosen
@@ -176,6 +181,21 @@ async def test_anthropic_is_told_instructions_names_and_tools() -> None:
     assert sent["tools"][0]["name"] == "look"
 
 
+async def test_google_is_told_instructions_names_and_tools() -> None:
+    with ModelServer("hi") as server:
+        said = (UserMessage(text="hello", name="bob"), UserMessage(text="and I am here too"))
+        await google(server).reply(asks(*said, instructions="Be short.", tools=(LOOK,)))
+
+    received = server.requests[0]
+    assert received.path.endswith("/models/gemini-2.5-flash:generateContent")
+    assert received.headers["x-goog-api-key"] == KEY
+    assert received.json["systemInstruction"]["parts"] == [{"text": "Be short."}]
+    (message,) = received.json["contents"]
+    assert message == {"role": "user", "parts": [{"text": "bob: hello"}, {"text": "and I am here too"}]}
+    (declared,) = received.json["tools"][0]["functionDeclarations"]
+    assert (declared["name"], declared["description"]) == ("look", "Looks at something.")
+
+
 async def called_and_answered(choose: Choose, *, keep_raw: bool, failed: bool = False) -> Received:
     """What a server is sent that called a tool and gets the result, with a remark that came in between."""
     with ModelServer(call("look", where="here"), "a lamp") as server:
@@ -211,11 +231,25 @@ async def test_a_result_goes_back_to_anthropic_right_behind_its_call(keep_raw: b
     assert "bob: hurry" in json.dumps(told["content"][1])
 
 
-async def test_a_conversation_goes_on_at_another_provider() -> None:
+@pytest.mark.parametrize("keep_raw", [True, False])
+async def test_a_result_goes_back_to_google_right_behind_its_call(keep_raw: bool) -> None:
+    sent = await called_and_answered(google, keep_raw=keep_raw)
+
+    _, called, result, remark = sent.json["contents"]
+    assert called["role"] == "model"
+    assert called["parts"][0]["functionCall"] == {"id": "call_1", "name": "look", "args": {"where": "here"}}
+    (returned,) = [part["functionResponse"] for part in result["parts"]]
+    assert (returned["id"], returned["name"]) == ("call_1", "look")
+    assert "it shines" in json.dumps(returned["response"])
+    assert remark == {"role": "user", "parts": [{"text": "bob: hurry"}]}
+
+
+@pytest.mark.parametrize(("one", "other"), [*permutations([openai, anthropic, google], 2)])
+async def test_a_conversation_goes_on_at_another_provider(one: Choose, other: Choose) -> None:
     with ModelServer(call("look", where="here"), "a lamp") as server:
-        first = await openai(server).reply(asks(tools=(LOOK,)))
+        first = await one(server).reply(asks(tools=(LOOK,)))
         result = ToolMessage(call_id=first.calls[0].call_id, tool="look", text="it shines")
-        second = await anthropic(server).reply(asks(HELLO, first, result, tools=(LOOK,)))
+        second = await other(server).reply(asks(HELLO, first, result, tools=(LOOK,)))
 
     assert second.text == "a lamp"
 
@@ -226,7 +260,7 @@ async def test_a_raw_form_nobody_can_read_is_left_out(choose: Choose, raw: dict[
         earlier = ModelReply(text="I said this", raw=raw)
         await choose(server).reply(asks(HELLO, earlier, HELLO))
 
-    assert "I said this" in json.dumps(server.requests[0].json["messages"])
+    assert "I said this" in json.dumps(server.requests[0].json)
 
 
 # Answers in a form
@@ -240,6 +274,26 @@ async def test_openai_answers_in_its_json_mode_and_streams_it() -> None:
     assert reply.text == "".join(pieces) == '{"x": 3}'
     assert len(pieces) > 1
     assert server.requests[0].json["response_format"]["type"] == "json_schema"
+
+
+async def test_google_answers_in_its_json_mode_and_streams_it() -> None:
+    pieces: list[str] = []
+    with ModelServer('{"x": 3}') as server:
+        reply = await google(server).reply(asks(schema=POINT), pieces.append)
+
+    assert reply.text == "".join(pieces) == '{"x": 3}'
+    assert len(pieces) > 1
+    asked = server.requests[0].json["generationConfig"]
+    assert asked["responseMimeType"] == "application/json"
+    assert asked["responseJsonSchema"]["required"] == ["x"]
+
+
+async def test_google_answers_through_a_tool_where_there_are_other_tools() -> None:
+    with ModelServer(call(ANSWER_TOOL, x=3)) as server:
+        answer = await google(server).reply(asks(tools=(LOOK,), schema=POINT))
+
+    assert json.loads(answer.text) == {"x": 3}
+    assert "responseJsonSchema" not in server.requests[0].json["generationConfig"]
 
 
 async def test_anthropic_answers_through_a_tool_and_the_answer_is_kept_as_text() -> None:
@@ -345,10 +399,13 @@ async def test_what_a_log_refuses_is_replaced(choose: Choose, streamed: bool) ->
     assert "".join(pieces) == (reply.text if streamed else "")
 
 
+@pytest.mark.parametrize("config", [OpenAIConfig, GeminiConfig])
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_server_that_says_nothing_is_not_waited_for(streamed: bool) -> None:
+async def test_a_server_that_says_nothing_is_not_waited_for(
+    config: type[OpenAIConfig | GeminiConfig], streamed: bool
+) -> None:
     with ModelServer(Silence()) as server:
-        model = OpenAIConfig("m", api_key=KEY, base_url=server.url, timeout=0.05).create()
+        model = config("m", api_key=KEY, base_url=server.url, timeout=0.05).create()
         with pytest.raises(ModelError) as failed:
             await model.reply(asks(), (lambda piece: None) if streamed else None)
 
@@ -488,3 +545,22 @@ async def test_y6_an_image_and_a_pdf_go_to_anthropic_in_its_form() -> None:
     assert (image["type"], document["type"]) == ("image", "document")
     assert image["source"] == {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
     assert document["source"] == {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}
+
+
+async def test_y6_an_image_and_a_pdf_go_to_google_as_inline_data() -> None:
+    files = [
+        MessageFile(name="a.png", media_type="image/png", data=b"\x89PNG"),
+        MessageFile(name="b.pdf", media_type="application/pdf", data=b"%PDF"),
+        MessageFile(name="c.txt", media_type="text/plain", data=b"plain"),
+    ]
+    with ModelServer("nice") as server:
+        await google(server).reply(asks(UserMessage(text="look", name="ann", files=files)))
+        (message,) = server.requests[0].json["contents"]
+
+    text, *shown = message["parts"]
+    assert text == {"text": "ann: look"}
+    assert [tuple(part["inlineData"].values()) for part in shown] == [
+        ("iVBORw==", "image/png"),
+        ("JVBERg==", "application/pdf"),
+        ("cGxhaW4=", "text/plain"),
+    ]

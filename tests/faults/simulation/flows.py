@@ -8,6 +8,9 @@ ask      a person
 all      `for_each`: children, and sub: another flow
 talk     a conversation of agents
 bomb     a node that kills its process; its route for errors takes the run on
+
+Some flows are recorded at their end: `sums` and the steps of children only compute, and are done again
+after a crash.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from turnline import Context, tool
 from turnline.agent.messages import ToolCall
 from turnline.core.envelope import JsonObject
 from turnline.flow.definition.flow import Flow, read
+from turnline.flow.node import node
 from turnline.flow.work import Services
 
 FAILURES: Final = 2
@@ -52,6 +56,7 @@ STEPS: Final[Mapping[str, JsonObject]] = {
         },
     },
     "sub": {"kind": "workflow", "workflow": {"name": "other", "input": {"n": 4}, "into": "other"}},
+    "sums": {"runner": "sum"},
     "talk": {
         "kind": "channel",
         "channel": {"agents": ["ada", "eve"], "message": "Well?", "into": "words"},
@@ -64,9 +69,17 @@ RESULTS: Final[Mapping[str, JsonObject]] = {
     "shaky": {"shaky": True},
     "ask": {"ok": True},
     "all": {"squares": [{"square": 1}, {"square": 4}]},
-    "sub": {"other": {"n": 4, "square": 16}},
+    "sub": {"other": {"n": 4, "square": 16, "sum": 1}},
+    "sums": {"sum": 1},
 }
-OTHER: Final = read({"metadata": {"name": "other"}, "steps": [{"id": "it", "runner": "square"}]}, name="main")
+OTHER: Final = read(
+    {
+        "metadata": {"name": "other"},
+        "durability": "end",
+        "steps": [{"id": "it", "runner": "square"}, {"id": "sums", "runner": "sum"}],
+    },
+    name="main",
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +100,9 @@ def draw(random: Random, name: str, *, is_suspect: bool) -> Story:
     result: JsonObject = {}
     for one in chosen:
         result |= RESULTS.get(one, {})
-    return Story(read({"metadata": {"name": name}, "steps": steps}, name="main"), result)
+    durability = random.choice(("step", "end"))
+    document = {"metadata": {"name": name}, "durability": durability, "steps": steps}
+    return Story(read(document, name="main"), result)
 
 
 def services_for(cast: Cast, told: Told, stories: Sequence[Story]) -> Services:
@@ -113,9 +128,15 @@ def services_for(cast: Cast, told: Told, stories: Sequence[Story]) -> Services:
             raise ValueError("not yet")
         return {"shaky": True}
 
+    @node(pure=True)
     async def square(ctx: dict[str, Any]) -> JsonObject:
         await think(cast.random)
         return {"square": ctx["n"] ** 2}
+
+    @node("sum", pure=True)
+    async def add_up(ctx: dict[str, Any]) -> JsonObject:
+        await think(cast.random)
+        return {"sum": 1}
 
     async def bomb(ctx: dict[str, Any]) -> None:
         await think(cast.random)
@@ -132,7 +153,7 @@ def services_for(cast: Cast, told: Told, stories: Sequence[Story]) -> Services:
     flows = {one.flow.name: one.flow for one in stories} | {OTHER.name: OTHER}
     return Services(
         flows=flows,
-        nodes={"first": first, "shaky": shaky, "square": square, "bomb": bomb},
+        nodes={"first": first, "shaky": shaky, "square": square, "sum": add_up, "bomb": bomb},
         tools={"stamp": stamp},
         model=Thinking(cast, [ToolCall(call_id="c1", tool="stamp", arguments={})], RATING),
     )

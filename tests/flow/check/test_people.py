@@ -57,6 +57,20 @@ def test_a_step_whose_tool_asks_a_person_names_the_group(agent: Step, expected: 
     assert told(unasked_people(flow({"id": "ask", "agent": agent}), KNOWN)) == expected
 
 
+@pytest.mark.parametrize(
+    ("channel", "expected"),
+    [
+        ({"agents": ["reader", "buyer"]}, [("TL109", ("spec", "steps", 0, "channel"))]),
+        ({"agents": ["reader", "buyer"], "ask": {"group": "ops"}}, []),
+        ({"agents": ["reader", "hooked"]}, []),
+    ],
+)
+def test_a_conversation_whose_agents_ask_a_person_names_the_group(channel: Step, expected: object) -> None:
+    talk = {"id": "talk", "channel": {"message": "go", **channel}}
+
+    assert told(unasked_people(flow(talk), KNOWN)) == expected
+
+
 def test_a_step_without_a_block_is_checked_as_the_agent_of_its_name() -> None:
     [found] = unasked_people(flow({"id": "buyer", "kind": "agent"}), KNOWN)
 

@@ -106,6 +106,12 @@ def test_f15_a_data_model_with_mistakes_is_told_of_once_and_its_uses_are_not(tmp
     assert told(report) == [("TL014", "lead.yaml", 3, 24)]
 
 
+def test_an_unknown_durability_is_an_error(tmp_path: Path) -> None:
+    flow = "spec:\n  durability: never\n  steps: [{id: a, response: {}}]\n"
+
+    assert told(checked(tmp_path, flow=flow)) == [("TL014", "flow.yaml", 2, 15)]
+
+
 def test_f15_a_data_model_that_nobody_has_is_told_where_it_is_declared(tmp_path: Path) -> None:
     assert told(checked(tmp_path, flow=FLOW)) == [("TL304", "flow.yaml", 4, 29)]
 

@@ -118,6 +118,16 @@ async def test_f3_a_node_cannot_reach_the_context_after_it_has_returned() -> Non
     assert done.data == {"list": [1], "seen": [1]}
 
 
+async def test_f3_a_value_that_is_not_json_fails_the_step_and_is_named_by_its_key() -> None:
+    services = Services(flows=flows_of(ONE), nodes={"work": lambda ctx: {"when": {"at": {1, 2}}}})
+    async with stage(services=services) as house:
+        done = await house.run()
+
+    assert done.status == "failed"
+    assert done.error is not None
+    assert "ctx.when.at" in done.error.message
+
+
 async def test_f2_what_is_private_and_not_json_is_not_kept_and_no_error() -> None:
     seen: list[Ctx] = []
 

@@ -303,6 +303,7 @@ async def test_y2_every_operation_answers_for_an_erased_channel_and_an_erased_ru
         for one in (channel, run):
             assert (await stage.server.post(f"/channels/{one}/erase", {})).status_code == 200
         retry = await stage.server.post(f"/runs/{run}/retry", {})
+        shown = (await stage.server.get(f"/runs/{run}")).json()["data"]
         said = (await stage.server.get("/openapi.json")).json()["paths"]
         answers = {}
         for path, methods in said.items():
@@ -320,3 +321,4 @@ async def test_y2_every_operation_answers_for_an_erased_channel_and_an_erased_ru
     print("\n".join(f"{name}: {found}" for name, found in answers.items()))
     assert [name for name, (status, _) in answers.items() if status >= 500] == []
     assert (retry.status_code, "was erased" in retry.text) == (409, True)
+    assert shown["flow"] == "erased"

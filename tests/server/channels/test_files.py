@@ -13,22 +13,11 @@ from turnline.log.base import Blobs
 from turnline.log.blobs import MAX_FILE_BYTES
 from turnline.server.channels.files import headers_of
 
+from ..stage import EDGE, form
 from .scene import Scene, scene
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 2_000
 PDF = b"%PDF-1.7\n--edge\r\nnot a boundary\r\n--edg"
-EDGE = "edge9"
-
-
-def form(*parts: tuple[str, str | None, str, bytes], end: bytes = b"--") -> bytes:
-    """Return a form of (name, filename, media type, content)."""
-    body = b""
-    for name, filename, media, content in parts:
-        file = "" if filename is None else f'; filename="{filename}"'
-        kind = f"Content-Type: {media}\r\n" if media else ""
-        head = f'--{EDGE}\r\nContent-Disposition: form-data; name="{name}"{file}\r\n{kind}\r\n'
-        body += head.encode() + content + b"\r\n"
-    return body + f"--{EDGE}".encode() + end + b"\r\n"
 
 
 async def send(stage: Scene, channel: str, body: bytes, *, token: str = "carol", edge: str = EDGE) -> Any:
@@ -150,7 +139,7 @@ async def test_a_form_needs_no_file_and_a_file_needs_no_text() -> None:
         (400, b"nothing of that kind"),
         (400, b""),
         (413, form(("text", None, "", b"x" * 1_100_000))),
-        (400, form(("file", "a", "", bytes(MAX_FILE_BYTES + 1)))),
+        (413, form(("file", "a", "", bytes(MAX_FILE_BYTES + 1)))),
     ],
     ids=range(17),
 )

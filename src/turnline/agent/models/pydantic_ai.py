@@ -88,6 +88,12 @@ class PydanticAiModel:
         told = _told(request)
         if listener is None:
             response = await self._whole(model, told, parameters)
+            if (
+                not response.parts
+                and response.provider_response_id is None
+                and response.finish_reason is None
+            ):
+                raise ModelError(self.name, because="the server's JSON is not a reply", transient=False)
         else:
             live = form is None or (parameters.output_mode == "native" and not form.boxed)
             response = await self._streamed(model, told, parameters, listener if live else None)

@@ -8,7 +8,7 @@ from typing import Final
 from turnline.flow.check.names import Known
 from turnline.flow.check.problem import Problem, every_step
 from turnline.flow.definition.flow import Flow
-from turnline.flow.definition.steps import AgentBlock, AgentStep, HumanStep
+from turnline.flow.definition.steps import AgentBlock, AgentStep, ChannelStep, HumanStep
 from turnline.flow.finding import listed, nearest
 
 NOTHING_ASKED: Final = "TL106"
@@ -43,22 +43,24 @@ def questions(flow: Flow) -> Iterator[Problem]:
 
 
 def unasked_people(flow: Flow, known: Known) -> Iterator[Problem]:
-    """Agent steps with a tool that asks a person, and without `agent.ask`: a call of the tool fails."""
+    """Steps of agents with a tool that asks a person, and without `ask`: a call of the tool fails."""
     for path, step in every_step(flow):
-        if not isinstance(step, AgentStep) or step.agent.ask is not None:
+        if not isinstance(step, AgentStep | ChannelStep) or step.asks is not None:
             continue
         asking = _asking_tools(step, known)
         if asking:
             yield Problem(
                 code=NOBODY_ASKED,
-                path=(*path, "agent"),
+                path=(*path, step.kind),
                 message=f"tool {asking[0]!r} asks a person, and step {step.id!r} does not say whom",
                 expected="ask",
-                fix="add ask: {group: ops} to the agent, with the group that answers",
+                fix=f"add ask: {{group: ops}} to the {step.kind}, with the group that answers",
             )
 
 
-def _asking_tools(step: AgentStep, known: Known) -> list[str]:
+def _asking_tools(step: AgentStep | ChannelStep, known: Known) -> list[str]:
+    if isinstance(step, ChannelStep):
+        return [tool for name in step.channel.agents for tool in known.asking_agents.get(name) or ()]
     block = step.agent
     named = step.id if block == AgentBlock() else block.name or ""
     own = known.asking_agents.get(named, ())

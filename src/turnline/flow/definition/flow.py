@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 from turnline.core.channel import MAX_DEPTH, MAX_RUNS, MOST_DEPTH, MOST_RUNS
 from turnline.core.envelope import JsonObject
 from turnline.flow.definition.base import BAD_STEPS, Duration, Json, Name, Part
-from turnline.flow.definition.fields import Fields
+from turnline.flow.definition.fields import Fields, InputFields
 from turnline.flow.definition.steps import ForEachStep, ParallelStep, Step, WorkflowStep
 
 MAX_STEPS: Final = 200
@@ -37,7 +37,7 @@ class Trigger(Part):
     path: str = Field(pattern=PATH, max_length=300)
     """Where it is served; `{name}` in it is a field of the input."""
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
-    input: Fields | None = None
+    input: InputFields | None = None
     """The body's fields; without it, any object is taken."""
     extra: bool = True
     """Whether the body may hold more than `input` names."""
@@ -54,6 +54,20 @@ class Trigger(Part):
     def parameters(self) -> list[str]:
         """The names in the path, each once."""
         return list(dict.fromkeys(PARAMETER.findall(self.path)))
+
+    @property
+    def files(self) -> Fields:
+        """The fields of the input that are files, or lists of files."""
+        return {name: spec for name, spec in (self.input or {}).items() if spec.is_file}
+
+    @model_validator(mode="after")
+    def _check_files(self) -> Trigger:
+        if self.files and self.method == "GET":
+            raise ValueError(f"a GET request has no files; {min(self.files)!r} needs another method")
+        in_path = self.files.keys() & set(self.parameters)
+        if in_path:
+            raise ValueError(f"{min(in_path)!r} is a file and cannot stand in the path")
+        return self
 
 
 class ModelUse(Part):
@@ -102,6 +116,8 @@ class FlowSpec(Part):
     trigger: Trigger | None = None
     context: FlowContext = FlowContext()
     limits: Limits = Limits()
+    durability: Literal["step", "end"] = "step"
+    """When a run is recorded: after each step, or when it ends, pauses or does something outside."""
     steps: list[Step] = Field(min_length=1)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from turnline.flow.definition.base import Duration, Expression, Json, Key, Name, Part, Template
-from turnline.flow.definition.fields import Fields
+from turnline.flow.definition.fields import AnswerFields
 
 KINDS: Final = (
     "functional",
@@ -94,6 +94,11 @@ class _Step(Part):
     routes: dict[str, str] = {}
     """Signal -> a step's id, END or FAIL (F4)."""
 
+    @property
+    def asks(self) -> AskBlock | None:
+        """Whom agents of the step ask; None: no group."""
+        return None
+
 
 class FunctionalStep(_Step):
     """A Python function: `@node("name")`."""
@@ -112,7 +117,7 @@ class Output(Part):
     """A key (or a dotted path) of the answer -> the context key it is written to. Without it: all keys."""
     key: Key | None = None
     """Where a text, or the whole answer, goes; without it, a text goes under the step's id."""
-    schema_: Fields | None = Field(default=None, alias="schema")
+    schema_: AnswerFields | None = Field(default=None, alias="schema")
     """What the answer has to be; one that is not gets one chance to be repaired."""
     signal_from: str | None = None
     """The key of the answer that is the step's signal."""
@@ -141,6 +146,8 @@ class AgentBlock(Part):
     """Names of `@tool` functions of the project."""
     ask: AskBlock | None = None
     """Whom its tools ask; without it, a tool that asks a person is an error."""
+    recent_n: int = Field(default=0, ge=0, le=1000)
+    """How many of the last answers of the run's agent steps it is shown before the prompt; 0: none."""
     output: Output = Output()
 
 
@@ -149,6 +156,10 @@ class AgentStep(_Step):
 
     kind: Annotated[Literal["agent"], CanonicalKind] = "agent"
     agent: AgentBlock = AgentBlock()
+
+    @property
+    def asks(self) -> AskBlock | None:
+        return self.agent.ask
 
 
 class RouterCondition(Part):
@@ -249,7 +260,7 @@ class HumanBlock(Part):
     description: Template = ""
     show: list[str] = []
     """The context keys the person is shown."""
-    form: Fields = {}
+    form: AnswerFields = {}
     """What is asked for; the answer is checked against it."""
     group: str | None = None
     """Who may answer; without it, everybody with the scope."""
@@ -384,6 +395,8 @@ class ChannelBlock(Part):
     max_turns: int = Field(default=20, ge=1, le=1000)
     map: dict[str, Key] = {}
     """A context variable of the conversation -> the run's."""
+    ask: AskBlock | None = None
+    """Whom its agents ask, and the peers that they delegate to; without it, a tool that asks is an error."""
     into: Key | None = None
     """Where the last words go; without it, under the step's id."""
 
@@ -393,6 +406,10 @@ class ChannelStep(_Step):
 
     kind: Annotated[Literal["channel"], CanonicalKind] = "channel"
     channel: ChannelBlock
+
+    @property
+    def asks(self) -> AskBlock | None:
+        return self.channel.ask
 
 
 Step = Annotated[

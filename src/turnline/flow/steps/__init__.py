@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from turnline.flow.definition import steps as define
+from turnline.flow.node import is_pure
 from turnline.flow.steps import (
     agent,
     api_call,
@@ -20,7 +21,7 @@ from turnline.flow.steps import (
     wait,
     workflow,
 )
-from turnline.flow.work import PerformStep
+from turnline.flow.work import PerformStep, StepWork
 
 PERFORM: Final[dict[type, PerformStep]] = {
     define.FunctionalStep: functional.perform,
@@ -38,3 +39,13 @@ PERFORM: Final[dict[type, PerformStep]] = {
     define.ChannelStep: channel.perform,
 }
 """The class of a step's definition -> what performs it."""
+
+
+def only_computes(work: StepWork[Any]) -> bool:
+    """Return whether the step does nothing outside of its run, so that it may be done again after a crash."""
+    match work.step:
+        case define.RouterStep() | define.ResponseStep():
+            return True
+        case define.FunctionalStep(runner=runner):
+            return is_pure(work.services.nodes.get(runner))
+    return False

@@ -2,7 +2,8 @@
 
 The agent is the project's that `agent.name` names, or is made of what the block says; a
 step without a block is the project's agent of the step's name, if there is one. It is
-told the step's prompt, or else the public context, and what form its answer has to have.
+told the step's prompt, or else the public context, and what form its answer has to have. It is shown the
+files of the run's input that the prompt names; without a prompt, all that the context refers to (Y6).
 
 Rule 1: the model sees public context only, and what it answers is from outside (F1).
 
@@ -13,6 +14,10 @@ Rule 3: the floor is the step's. A tool that hands it off is refused.
 
 Rule 4: a tool that asks a person asks the group of `agent.ask`; without it, `NobodyToAsk` is raised. The step
 pauses until there is an answer, and resumes with what it has recorded (N1, N7).
+
+Rule 5: with `agent.recent_n` the model is shown the last answers of the agent steps of this run before its
+prompt: its own as its replies, the others with the names of their steps. Nothing else that steps wrote is
+shown. An agent with `summarise` gets what came before them as a summary, as on a channel (N7).
 """
 
 from __future__ import annotations
@@ -23,18 +28,21 @@ from typing import Any, Final, cast
 import msgspec
 
 from turnline.agent.agent import Agent, Config, Surroundings
-from turnline.agent.messages import UserMessage
+from turnline.agent.messages import Usage, UserMessage
 from turnline.agent.output import Output as Form
 from turnline.agent.tool import Tool
 from turnline.agent.tool_result import ToolOutput, failure
 from turnline.core.envelope import JsonObject
+from turnline.core.views import Message
 from turnline.errors import AgentError, BadOutput, BadStepValue, ParseFailed, TurnlineError, UnknownName
 from turnline.flow.compile import ERRORS
 from turnline.flow.definition.steps import AgentBlock, AgentStep
 from turnline.flow.fields import json_schema
 from turnline.flow.output import Written, read, wants_json, written
-from turnline.flow.values import render
+from turnline.flow.values import names_in, render
 from turnline.flow.work import DEFAULT, StepResult, StepWork
+from turnline.turns.files import name_files
+from turnline.turns.views import spoken
 
 _NO_BLOCK: Final = AgentBlock()
 
@@ -44,9 +52,10 @@ async def perform(work: StepWork[AgentStep]) -> StepResult:
     agent, people = _agent(work), work.people
     talk = agent.conversation(config=_config(work, agent), tools=_tools(work, agent), key=work.key)
     wanted = _Wanted(work.step, talk.output)
+    shown, spent = await _show_answers(work, agent)
     talk = replace(
         talk,
-        messages=(UserMessage(text=_message(work, wanted)),),
+        messages=(*spoken(shown), await _message(work, wanted)),
         # A round asks its output for the schema, and for what is wrong with an answer: this one knows both.
         output=cast("Form[Any]", wanted),
     )
@@ -77,8 +86,16 @@ async def perform(work: StepWork[AgentStep]) -> StepResult:
         signal=answer.signal,
         updates={**outcome.context, **answer.updates},
         body=outcome.text,
-        usage=msgspec.to_builtins(outcome.usage),
+        usage=msgspec.to_builtins(outcome.usage + spent),
+        files=outcome.files,
     )
+
+
+async def _show_answers(work: StepWork[AgentStep], agent: Agent) -> tuple[list[Message], Usage]:
+    recent_n = work.step.agent.recent_n
+    if work.show_answers is None or not recent_n:
+        return [], Usage()
+    return await work.show_answers(agent, recent_n, _config(work, agent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +173,17 @@ def _tools(work: StepWork[AgentStep], agent: Agent) -> list[Tool[..., Any]]:
     return [known[name] for name in work.step.agent.tools if agent.tools.get(known[name].name) is None]
 
 
-def _message(work: StepWork[AgentStep], wanted: _Wanted) -> str:
-    prompt = work.step.agent.prompt
+async def _message(work: StepWork[AgentStep], wanted: _Wanted) -> UserMessage:
+    """Return what the model is told, with the files that it refers to."""
+    prompt, public = work.step.agent.prompt, work.public
     if prompt is None:
-        asked = msgspec.json.encode(work.public).decode()
+        asked, read = msgspec.json.encode(public).decode(), public
     else:
-        asked = render(prompt, work.public, at="agent.prompt")
-    return "\n\n".join(text for text in (asked.rstrip("\n"), wanted.told()) if text)
+        asked = render(prompt, public, at="agent.prompt")
+        read = {key: value for key, value in public.items() if key in names_in(prompt)}
+    files = work.files.find(read)
+    text = "\n\n".join(text for text in (asked.rstrip("\n"), wanted.told()) if text)
+    return UserMessage(text=name_files(text, files), files=await work.files.load(files))
 
 
 def _review(output: ToolOutput) -> ToolOutput:

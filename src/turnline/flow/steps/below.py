@@ -27,6 +27,7 @@ from turnline.flow.context import difference, from_outside, public
 from turnline.flow.definition.flow import Flow
 from turnline.flow.definition.steps import OnError
 from turnline.flow.definitions import Definitions
+from turnline.flow.files import as_uploaded
 from turnline.flow.pauses import last_note
 from turnline.flow.run import OF_THE_RUN, RunKnob, first_private, request_for
 from turnline.flow.trusted_runs import StateOf, TrustedRuns
@@ -62,7 +63,7 @@ class Below(Children):
         private = first_private(definition, self.run.private_vars.get("_user_id"))
         knob = RunKnob(name=flow, digest=pins[flow], pins=pins, private=private)
         given = self._taken_by(definition) if input is None else input
-        clean, problems = checked_body(definition, given)
+        clean, problems = checked_body(definition, as_uploaded(definition, given, self.run.spec.files))
         if problems:
             raise InputRefused(flow, problems=list(map(str, problems)))
         context = {**definition.spec.context.defaults, **clean}
@@ -103,7 +104,9 @@ class Below(Children):
         raise ForeignChild(child.channel_id, run_id=self.run.channel_id)
 
     async def _start(self, place: str, flow: Flow, knob: RunKnob, context: JsonObject) -> None:
-        await self.open(place, request_for(flow, knob, context, within_seconds=self.run.spec.ttl_seconds))
+        spec = self.run.spec
+        request = request_for(flow, knob, context, within_seconds=spec.ttl_seconds, files=spec.files)
+        await self.open(place, request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,9 @@
     return None               `default`
 
 The context is a mutable dictionary: what a node changes in it counts, however it returns.
-`_session`, `_db` and `_once` are in the context of every flow. In a project without data models the database
-is opened when a node first asks for one of the first two.
+`_session`, `_db`, `_once` and `_read_file` are in the context of every flow. In a project without data models
+the database is opened when a node first asks for one of the first two. A pure node gets none of the first
+three.
 """
 
 from __future__ import annotations
@@ -20,9 +21,18 @@ from typing import Any, Final
 from turnline.agent.context import Once
 from turnline.core.envelope import JsonObject
 from turnline.core.json import copied, normalised, size_of
-from turnline.errors import BadDraft, BadReturn, MissingContextKey, NoDatabase, UnknownName
-from turnline.flow.context import difference, is_private, public
+from turnline.errors import (
+    BadDraft,
+    BadReturn,
+    MissingContextKey,
+    NoDatabase,
+    NodeNotPure,
+    UnknownName,
+)
+from turnline.flow.context import difference, is_private, is_same, public
 from turnline.flow.definition.steps import FunctionalStep
+from turnline.flow.files import ReadFile
+from turnline.flow.node import is_pure
 from turnline.flow.once import OnceRows, rows_inside, run_once
 from turnline.flow.work import DEFAULT, LIVE_KEYS, StepResult, StepWork, UnitOfWork
 from turnline.threads import call_user, off_the_loop
@@ -31,10 +41,11 @@ from turnline.threads import call_user, off_the_loop
 class _Ctx(dict[str, Any]):
     """What a node is given: a dictionary that says what it has when it is asked for what it has not."""
 
-    def __init__(self, values: JsonObject, work: StepWork[FunctionalStep]) -> None:
+    def __init__(self, values: JsonObject, work: StepWork[FunctionalStep], *, is_pure: bool) -> None:
         super().__init__(values)
+        self._pure_node = work.step.runner if is_pure else ""
         self._begin = partial(_begin, work)
-        self._once = Once(partial(_once, work, self))
+        self._callables = {"_once": Once(partial(_once, work, self)), "_read_file": ReadFile(work.files)}
         self.unit: UnitOfWork | None = None
         """The step's database work, once there is any."""
 
@@ -49,8 +60,10 @@ class _Ctx(dict[str, Any]):
         return super().__getitem__(key)
 
     def __missing__(self, key: str) -> Any:
-        if key == "_once":  # No item: a context without a database can be written as JSON.
-            return self._once
+        if self._pure_node and key in LIVE_KEYS - {"_read_file"}:
+            raise NodeNotPure(self._pure_node, key=key)
+        if key in self._callables:  # No item: a context without a database can be written as JSON.
+            return self._callables[key]
         if key not in LIVE_KEYS:
             raise MissingContextKey(key, public(self))
         if self.unit is None:  # Otherwise the node has taken it out itself.
@@ -59,13 +72,13 @@ class _Ctx(dict[str, Any]):
         return _handle(self.unit, key)
 
     def __contains__(self, key: object) -> bool:
-        return key in LIVE_KEYS or super().__contains__(key)
+        return (key in LIVE_KEYS and not self._pure_node) or super().__contains__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
         return self[key] if key in LIVE_KEYS else super().get(key, default)
 
 
-_DATABASE_KEYS: Final = LIVE_KEYS - {"_once"}
+_DATABASE_KEYS: Final = frozenset({"_session", "_db"})
 
 
 def _handle(unit: UnitOfWork, key: str) -> Any:
@@ -78,14 +91,14 @@ async def perform(work: StepWork[FunctionalStep]) -> StepResult:
     node = work.services.nodes.get(runner)
     if node is None:
         raise UnknownName("node", runner, work.services.nodes)
-    ctx = _Ctx(copied({**work.public, **work.private}), work)
-    if work.services.data is not None and work.services.data.is_open:
+    ctx = _Ctx(copied({**work.public, **work.private}), work, is_pure=is_pure(node))
+    if work.services.data is not None and work.services.data.is_open and not is_pure(node):
         ctx.open_unit("_db")
     try:
         signal = _taken(ctx, await call_user(node, ctx), runner)
         after = public(ctx)
         updates, deletes = await off_the_loop(partial(difference, work.public), after, size=size_of(after))
-        private, private_deletes = difference(work.private, _kept(ctx))
+        private, private_deletes = difference(work.private, _kept(work.private, ctx))
     except BaseException:
         if ctx.unit is not None:
             await ctx.unit.close()
@@ -136,12 +149,14 @@ def _taken(ctx: dict[str, Any], answer: object, runner: str) -> str:
     raise BadReturn(runner, found=type(answer).__name__)
 
 
-def _kept(ctx: Mapping[str, Any]) -> JsonObject:
+def _kept(before: JsonObject, ctx: Mapping[str, Any]) -> JsonObject:
     """The private keys that are kept for the run: handles never are, and neither is what is not JSON."""
     return {
         key: value
         for key, value in ctx.items()
-        if is_private(key) and key not in LIVE_KEYS and _is_json(value)
+        if is_private(key)
+        and key not in LIVE_KEYS
+        and ((key in before and is_same(before[key], value)) or _is_json(value))
     }
 
 

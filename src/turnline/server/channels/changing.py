@@ -5,6 +5,7 @@ POST /channels/{id}/messages as a form, with `file` parts   the same, with files
 POST /channels/{id}/answers  {"request_id", "answer", "as"} answer what an agent asked
 POST /channels/{id}/fork     {"at"}                         a new channel with this past
 POST /channels/{id}/close    {"reason"}
+POST /channels/close?status=open&...  {"reason"}            those of a page of the list
 POST /channels/{id}/erase    {"lines", "reason"}            the content of a closed channel; the chain stays
 POST /people/{name}/forget   {"reason"}                     a person, in the directory and the audit
 
@@ -29,11 +30,12 @@ from turnline.core.envelope import Draft, Envelope, JsonObject
 from turnline.core.state import Question, State
 from turnline.errors import UnknownParticipant
 from turnline.flow.fields import Problem
-from turnline.server.answers import success
+from turnline.server.answers import change_each, success
 from turnline.server.body import json_body
 from turnline.server.channels import documents
 from turnline.server.channels.files import AddFile, read_message
-from turnline.server.channels.sight import Sight, seen
+from turnline.server.channels.listing import OPEN_WORDS, Listing, wanted
+from turnline.server.channels.sight import Sight, seen, sight_of
 from turnline.server.house import House
 from turnline.server.limits import busy
 from turnline.server.multipart import is_form
@@ -54,6 +56,7 @@ class ChannelChanges:
 
     def __init__(self, house: House) -> None:
         self._house = house
+        self._listing = Listing(house)
 
     async def say(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.post")
@@ -64,7 +67,7 @@ class ChannelChanges:
             return sight.person(state.spec, body.get("as") or _speaker(state, sight)).agent_id
 
         def begin(body: Mapping[str, str]) -> AddFile:
-            return partial(hub.files.add, state.channel_id, speaker(body))
+            return partial(hub.files.add, state.channel_id, speaker(body), user=sight.principal.user_id)
 
         if is_form(request):
             body, data = await read_message(request, settings, begin)
@@ -133,6 +136,30 @@ class ChannelChanges:
         reason, by = body.get("reason") or "closed", sight.principal.user_id
         lines = await self._house.runtime.hub.tree.end(state.channel_id, reason=reason, by=by)
         return success(_landed(lines))
+
+    async def close_page(self, request: Request) -> Response:
+        """Close the open channels of a page: each as `close` does, if the caller may.
+
+        Runs, and channels that another channel opened, are left out: they close with what opened them.
+        """
+        sight = await sight_of(self._house, request, "channels.list")
+        who, hub = sight.principal, self._house.runtime.hub
+        self._house.access.check(who, "channels.close")
+        asked = await wanted(request, hub)
+        if asked.where.is_closed is not False:
+            raise invalid([Problem(("query", "status"), f"expected one of {', '.join(OPEN_WORDS)}")])
+        body = _texts(await json_body(request, self._house.settings), more=("reason",))
+
+        async def close_one(channel_id: str) -> JsonObject:
+            self._house.access.check(who, "channels.close", channel_id)
+            reason = body.get("reason") or "closed"
+            await hub.tree.end(channel_id, reason=reason, by=who.user_id)
+            return {"result": "closed"}
+
+        page = await self._listing.rows(asked, sight)
+        ids = [row.channel_id for row in page.rows if not row.flow and not row.parent_id]
+        done = await change_each(request, ids, close_one, hub.new_id)
+        return success({"channels": done, "next": page.next})
 
     async def erase(self, request: Request) -> Response:
         state, sight = await seen(self._house, request, "channels.erase")

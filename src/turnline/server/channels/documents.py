@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from turnline.core.envelope import JsonObject
-from turnline.server.channels.listing import KINDS, WORDS
+from turnline.server.channels.listing import KINDS, OPEN_WORDS, WORDS
 from turnline.server.operation import Handler, Operation
 from turnline.server.parameters import LIMIT, LIST_PARAMETERS
 from turnline.server.stream import EVENT_STREAM
@@ -113,6 +113,12 @@ def to_change(routes: ChannelChanges) -> list[Operation]:
         _post("answer", "answers", routes.answer, "Answer what an agent asked, once", needed=asked, more=_AS),
         _post("fork", "fork", routes.fork, "A new channel with this past", needed={"at": _SEQ}, more={}),
         _post("close", "close", routes.close, "Close a channel", more={"reason": some}),
+        replace(
+            _post("close_many", "", routes.close_page, "Close the channels of a page", more={"reason": some}),
+            path="/channels/close",
+            parameters=[{**_LIST[0], "required": True, "schema": {"enum": list(OPEN_WORDS)}}, *_LIST[1:]],
+            answers={200: "What became of each channel, and what the next page comes after"},
+        ),
         _post(
             "erase",
             "erase",

@@ -2,6 +2,7 @@
 
 Rule: only the first line of a channel is remembered. It changes once, when its content is erased, which
 adds a line to a channel that is closed: facts of a closed channel count for the seq at which they were read.
+The first line of a fork is its origin's, and changes when that is erased: nothing of a fork is remembered.
 Where a channel stands is asked of the index whenever it is needed.
 """
 
@@ -34,6 +35,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     message: str
     """The opening words, as far as a list shows them."""
     is_run: bool
+    is_fork: bool
     words: str
     """Everything that can be searched, in lower case."""
 
@@ -55,8 +57,8 @@ class KnownFacts:
         seq, facts = self._known.get(channel_id, (0, None))
         if facts is None or (closed_at and closed_at != seq):
             facts = await self._read(channel_id)
-            if facts is None:
-                return None
+            if facts is None or facts.is_fork:
+                return facts
             if len(self._known) >= MOST_REMEMBERED:
                 del self._known[next(iter(self._known))]
             self._known[channel_id] = closed_at, facts
@@ -85,5 +87,6 @@ def _facts(line: Envelope) -> Facts | None:
         labels=spec.labels,
         message=(spec.message or "")[:MESSAGE_CHARACTERS],
         is_run="flow" in spec.knobs,
+        is_fork=spec.forked_from is not None,
         words="\n".join(words).lower(),
     )

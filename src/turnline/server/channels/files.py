@@ -9,27 +9,27 @@ is opened from here has an origin of its own and no scripts (`sandbox`).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
 from typing import Final
 from urllib.parse import quote
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from turnline.agent.files import File
 from turnline.core.envelope import JsonObject
-from turnline.core.parts import MAX_PARTS, FilePart, TextPart, check_file, message_data
+from turnline.core.parts import MAX_PARTS, FilePart, TextPart, message_data
 from turnline.flow.fields import Problem
 from turnline.log.base import Blob
 from turnline.log.blobs import read_blob
 from turnline.server.channels.reading import seq_of
 from turnline.server.channels.sight import seen
 from turnline.server.house import House
-from turnline.server.multipart import FormPart, read_form
-from turnline.server.problems import BAD_REQUEST, RequestRefused, invalid, not_found
+from turnline.server.multipart import FormPart, open_form
+from turnline.server.problems import invalid, not_found
 from turnline.server.settings import ServerSettings
+from turnline.turns.files import describe
 
 FILE: Final = "file"
 """The name of the parts of a form that are files."""
@@ -58,17 +58,13 @@ async def read_message(
     `begin` gets the fields, before the first file, and returns what keeps a file.
     """
     fields, files, add = Fields(), list[FilePart](), None
-    try:
-        async with asyncio.timeout(settings.form_seconds), aclosing(read_form(request, settings)) as parts:
-            async for part in parts:
-                if part.name == FILE:
-                    add = add or begin(fields)
-                    files.append(await _keep(part, add, len(files)))
-                else:
-                    await _take_field(part, fields, settings, is_late=add is not None)
-    except TimeoutError:
-        message = f"the body did not come in {settings.form_seconds:g} s."
-        raise RequestRefused(BAD_REQUEST, "too_slow", message) from None
+    async with open_form(request, settings) as parts:
+        async for part in parts:
+            if part.name == FILE:
+                add = add or begin(fields)
+                files.append(await _keep(part, add, len(files)))
+            else:
+                await _take_field(part, fields, settings, is_late=add is not None)
     text = fields.get("text", "")
     if not files and not text:
         raise invalid([Problem(("body", "text"), "expected text, or a file")])
@@ -80,7 +76,7 @@ async def _take_field(part: FormPart, fields: Fields, settings: ServerSettings, 
     if is_late:
         raise invalid([Problem(where, "expected before the first file")])
     if part.name in fields or part.name not in _FIELDS:
-        raise invalid([Problem(where, "no such field, or twice")])
+        raise invalid([Problem(where, f"no such field, or twice; expected {', '.join(_FIELDS)}, each once")])
     fields[part.name] = await part.text(settings.body_bytes)
 
 
@@ -90,11 +86,9 @@ _FIELDS: Final = ("text", "as", "id")
 async def _keep(part: FormPart, add: AddFile, index: int) -> FilePart:
     if index >= MAX_PARTS - 1:
         raise invalid([Problem(("body", FILE), f"expected at most {MAX_PARTS - 1} files")])
-    file = File(b"", part.filename, part.media_type)
-    wanted = FilePart(media_type=file.media_type, name=file.name, size=0, digest="0" * 64)
-    check_file(wanted, "body.file")
+    wanted = describe(File(b"", part.filename, part.media_type), "body.file")
     blob = await add(part.pieces)
-    return FilePart(media_type=file.media_type, name=file.name, size=blob.size, digest=blob.digest)
+    return replace(wanted, size=blob.size, digest=blob.digest)
 
 
 async def serve_file(house: House, request: Request) -> Response:

@@ -4,8 +4,9 @@ Rule 1: the index chooses what is listed (Y7). Of a channel that is listed the f
 and opening words, and remembered (`facts`); a failed run is folded as well, to say why. No other channel is
 read.
 
-Rule 2: a caller who does not see every channel asks the index for the channels that they are on. So what they
-may not know costs nothing, and no page, count or token shows it.
+Rule 2: a caller who does not see every channel asks the index for the channels that they are on, and as the
+first participant they lead the walk. So what they may not know costs nothing, and no page, count or token
+shows it.
 
 Rule 3: the index does not know `text`. A page with it reads the first lines of at most `MAX_ROWS` channels,
 and one of `search` at most MOST_SEARCHED lines. Then it ends early, and `next` says where to continue.
@@ -14,6 +15,7 @@ and one of `search` at most MOST_SEARCHED lines. Then it ends early, and `next` 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from functools import partial
 from typing import Final
 
@@ -27,7 +29,7 @@ from turnline.errors import CorruptRecord
 from turnline.flow.fields import Problem
 from turnline.hub.hub import Hub
 from turnline.log.base import Index
-from turnline.log.walks import STATUSES, has_status, narrow, read_page, token_of
+from turnline.log.walks import STATUSES, RowPage, has_status, narrow, read_page, token_of
 from turnline.server.channels.facts import Facts
 from turnline.server.channels.reading import (
     MOST_SEARCHED,
@@ -49,6 +51,7 @@ LINES_A_CHANNEL_COSTS: Final = 20
 SEARCHED_AT_ONCE: Final = 20
 """Channels that a search asks the index for at once."""
 WORDS: Final = (*STATUSES, QUARANTINED)
+OPEN_WORDS: Final = tuple(word for word, where in STATUSES.items() if where.is_closed is False)
 KINDS: Final = {"run": ChannelFilter(is_run=True), "channel": ChannelFilter(is_run=False)}
 """A run is one that nothing else opened; those below it are among the channels."""
 
@@ -101,18 +104,22 @@ class Listing:
 
     async def page(self, asked: Wanted, sight: Sight) -> Page:
         """Return the next channels that fit."""
+        found = await self.rows(asked, sight)
+        return Page(await self._shown(found.rows), found.next)
+
+    async def rows(self, asked: Wanted, sight: Sight) -> RowPage:
+        """Return the rows of the next channels that fit."""
         where = await self._visible(asked.where, sight)
         if where is None:
-            return Page([], None)
+            return RowPage([], None)
         if asked.status == QUARANTINED:
             return await self._quarantined(where, asked, sight)
         fits = partial(self._fits, asked, sight)
         # Rows are asked one by one only where the index leaves something open.
         is_open = asked.text or not sight.sees_all or asked.status
-        page = await read_page(
+        return await read_page(
             self._lines, where, after=asked.after, limit=asked.limit, fits=fits if is_open else None
         )
-        return Page(await self._shown(page.rows), page.next)
 
     async def children(self, parent_id: str, sight: Sight, limit: int) -> list[JsonObject]:
         """Return the newest channels below one that the caller may know of."""
@@ -148,7 +155,7 @@ class Listing:
         person = hub.find_participant(name)
         if person is None or person.name != name or person.passport.kind != "human":
             return None
-        return replace(where, participants=[*where.participants, person.agent_id])
+        return replace(where, participants=[person.agent_id, *where.participants])
 
     async def _fits(self, asked: Wanted, sight: Sight, row: ChannelRow) -> bool:
         if not has_status(row, asked.status):
@@ -163,21 +170,25 @@ class Listing:
             and all(one in facts.words for one in words)
         )
 
-    async def _quarantined(self, where: ChannelFilter, asked: Wanted, sight: Sight) -> Page:
+    async def _quarantined(self, where: ChannelFilter, asked: Wanted, sight: Sight) -> RowPage:
         """Return the channels that this process could not read. They are few, and one page."""
         known = self._house.runtime.hub.health().quarantined
         rows = [row for one in known if (row := await self._lines.row(one)) and matches(row, where)]
         fits = [row for row in rows if await self._fits(replace(asked, status=""), sight, row)]
-        return Page(await self._shown(sorted(fits, key=age, reverse=True)[: asked.limit]), None)
+        return RowPage(sorted(fits, key=age, reverse=True)[: asked.limit], None)
 
     async def _shown(self, rows: list[ChannelRow]) -> list[JsonObject]:
         """Return a page of rows. They are read together: one by one, a busy server would take long."""
         bad = self._house.runtime.hub.health().quarantined
         waits = any(row.waits_for_children for row in rows)
-        above = await self._house.runtime.runs.list_above_stuck() if waits else set[str]()
+        above: Collection[str] | None = ()
+        if waits:
+            above = await self._house.runtime.runs.list_above_stuck()
         return await asyncio.gather(*(self._row(row, above, row.channel_id not in bad) for row in rows))
 
-    async def _row(self, row: ChannelRow, above_stuck: set[str], is_readable: bool) -> JsonObject:
+    async def _row(
+        self, row: ChannelRow, above_stuck: Collection[str] | None, is_readable: bool
+    ) -> JsonObject:
         facts = await self._facts(row)
         if facts is None or not is_readable:
             return unread_row(row, facts)

@@ -5,7 +5,9 @@ A fork counts its own lines: the past it shares was paid by its origin.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -21,6 +23,8 @@ from turnline.hub.tree import Below, child_of
 from turnline.server.channels.sight import Sight
 
 LAST_TURNS: Final = 200
+COUNTED_AT_ONCE: Final = 500
+"""Lines that are counted together, in a thread: a long channel does not stop the loop."""
 _COUNTED: Final = ("requests", "input_tokens", "output_tokens", "cost")
 
 
@@ -71,10 +75,19 @@ class Counting:
 
 async def usage_of(hub: Hub, state: State, sight: Sight) -> JsonObject:
     """Count what the caller may see of a channel, and all that the channels below it used."""
-    counting, children = Counting(), list[str]()
+    counting, children, lines = Counting(), list[str](), list[Envelope]()
+
+    def count(lines: Iterable[Envelope]) -> None:
+        for line in lines:
+            children.extend([child] if (child := child_of(line)) else [])
+            shown = sight.view(line, state.spec.participants)
+            if shown is not None:
+                counting.take(shown)
+
     async for line in hub.tree.lines(state.channel_id):
-        children += [child] if (child := child_of(line)) else []
-        shown = sight.view(line, state.spec.participants)
-        if shown is not None:
-            counting.take(shown)
+        lines.append(line)
+        if len(lines) == COUNTED_AT_ONCE:
+            await asyncio.to_thread(count, lines)
+            lines = []
+    count(lines)
     return counting.told(await hub.tree.below(children))

@@ -40,6 +40,7 @@ _TYPES: Final = {
 POLICY: Final = "; ".join(
     (
         "default-src 'self'",
+        "img-src 'self' blob:",
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",

@@ -34,3 +34,8 @@ async def note_order(ctx: dict[str, Any]) -> dict[str, Any]:
     await ctx["_db"]["Order"].update(ctx["id"], state="done")
     await ctx["_db"]["Note"].add(text=f"{ctx['customer']} pays {ctx['price']}")
     return {"noted": True}
+
+
+@node("count_answers", pure=True)
+def count_answers(ctx: dict[str, Any]) -> dict[str, Any]:
+    return {"counted": len(ctx["answers"])}

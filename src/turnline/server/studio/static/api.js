@@ -28,6 +28,13 @@ export function post(path, body = {}) {
   return ask("POST", path, body);
 }
 
+/** Return the bytes of a file. */
+export async function getFile(path, signal) {
+  const response = await fetch(ROOT + path, { headers: headers(), signal });
+  if (!response.ok) await refuse(response);
+  return response.arrayBuffer();
+}
+
 /** Follow a stream until `signal` says enough, or the server says that there is no more. */
 export async function follow(path, { after = () => null, onEvent, onState = () => {}, signal }) {
   let pause = FIRST_PAUSE;
@@ -51,7 +58,9 @@ export async function follow(path, { after = () => null, onEvent, onState = () =
 
 async function ask(method, path, body) {
   const given = { method, headers: headers() };
-  if (body !== undefined) {
+  if (body instanceof FormData) {
+    given.body = body; // The browser writes the boundary into the header.
+  } else if (body !== undefined) {
     given.headers["Content-Type"] = "application/json";
     given.body = JSON.stringify(body);
   }

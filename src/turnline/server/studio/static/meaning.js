@@ -27,7 +27,23 @@ export function saidText(line) {
   const data = line.event_data;
   if (line.is_erased) return ERASED;
   if (line.event_type === "turn.failed") return errorText(data.error ?? {});
-  return String((line.event_type === "packet" ? data.body : data.text) ?? "");
+  return String((line.event_type === "packet" ? data.body : data.text) ?? partsOf(data).map((one) => one.text).filter(isText).join("\n"));
+}
+
+/** The files of a message, or of what a tool returned, each with its address. */
+export function filesOf(line) {
+  const place = line.event_type === "turn.tool" ? line.event_data.entry : isSaid(line) ? line.event_data : null;
+  const files = partsOf(place).filter((one) => one.type === "file" && isText(one.name) && Number.isFinite(one.size));
+  const lead = `/channels/${encodeURIComponent(line.channel_id)}/envelopes/${line.seq}/files/`;
+  return files.map((one, index) => ({ ...one, address: lead + index }));
+}
+
+function partsOf(data) {
+  return Array.isArray(data?.parts) ? data.parts.filter((one) => one !== null && typeof one === "object") : [];
+}
+
+function isText(value) {
+  return typeof value === "string";
 }
 
 /** An error in one sentence. */

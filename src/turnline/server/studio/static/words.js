@@ -50,6 +50,13 @@ export function plural(amount, word) {
   return `${count(amount)} ${word}${amount === 1 ? "" : "s"}`;
 }
 
+/** A number of bytes. */
+export function size(bytes) {
+  if (bytes < 1000) return plural(bytes, "byte");
+  if (bytes < 1_000_000) return `${(bytes / 1000).toFixed(1)} KB`;
+  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+}
+
 /** A value in one line. */
 export function brief(value, most = 80) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";

@@ -2,13 +2,15 @@
 //
 // `at` is the moment that is looked at: null is now, and follows; a number is the state after
 // that line. `chosen` is the line whose details are shown.
+//
+// Rule: when content is erased, the page begins again, and nothing that it has read before stays on it.
 
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../ui.js";
 import { get, post } from "../api.js";
 import { go } from "../route.js";
 import { useAsked, useChannelStream } from "../live.js";
 import { Lines } from "../lines.js";
-import { isSaid, namesOf, saidText, speakerOf } from "../meaning.js";
+import { filesOf, isSaid, namesOf, saidText, speakerOf } from "../meaning.js";
 import { brief } from "../words.js";
 import { isTyping, namesPlace, useKeys } from "../keys.js";
 import { Children } from "../parts/children.js";
@@ -26,15 +28,17 @@ const REST = 120;
 
 export function Channel({ channelId, query }) {
   const asked = useAsked(`/channels/${channelId}`);
+  const [erasures, setErasures] = useState(0);
+  const begin = async () => (await asked.again(), setErasures((before) => before + 1));
   if (asked.error && !asked.data) return html`<${Failure} error=${asked.error} />`;
   if (!asked.data) return html`<p class="nothing" role="status">Reading the channel…</p>`;
-  return html`<${Opened} channel=${asked.data} again=${asked.again} seq=${Number(query.get("seq")) || null} />`;
+  return html`<${Opened} key=${erasures} channel=${asked.data} again=${asked.again} onErased=${begin} seq=${Number(query.get("seq")) || null} />`;
 }
 
-function Opened({ channel, again, seq }) {
+function Opened({ channel, again, onErased, seq }) {
   const lines = useMemo(() => new Lines(channel.channel_id, channel.seq), [channel.channel_id]);
   const names = useMemo(() => namesOf(channel), [channel.channel_id]);
-  const live = useLive(lines, names, again);
+  const live = useLive(lines, names, again, onErased);
   const [at, setAt] = useState(seq);
   const [chosen, setChosen] = useState(seq);
   const [tab, setTab] = useState("line");
@@ -73,7 +77,7 @@ function Opened({ channel, again, seq }) {
 }
 
 /** What the stream brings: lines, words of the turn in flight, and what a screen reader is told. */
-function useLive(lines, names, again) {
+function useLive(lines, names, again, onErased) {
   const [version, setVersion] = useState(0);
   const [words, setWords] = useState({});
   const [told, setTold] = useState("");
@@ -85,10 +89,11 @@ function useLive(lines, names, again) {
     if (name === "passed") lines.pass(data.seq);
     if (name === "envelope") {
       lines.add(data);
+      if (data.event_type === "payload.erased") return void onErased();
       if (isSaid(data)) {
         const who = names[speakerOf(data)] ?? speakerOf(data);
         setWords({});
-        setTold(`${who}: ${brief(saidText(data), 200)}`);
+        setTold(`${who}: ${brief([saidText(data), ...filesOf(data).map((one) => one.name)].join(" "), 200)}`);
       }
       // Where the channel stands is asked once for all lines that come together.
       refresh.current ??= setTimeout(() => ((refresh.current = null), again()), REST);

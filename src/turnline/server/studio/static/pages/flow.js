@@ -18,8 +18,8 @@ export function Flow({ name }) {
   useTitle(name);
   if (asked.error) return html`<${Failure} error=${asked.error} />`;
   if (!flow) return html`<p class="nothing">Reading…</p>`;
-  const start = async (input) => {
-    const made = await post(`/flows/${encodeURIComponent(name)}/runs`, { input });
+  const start = async (input, files) => {
+    const made = await post(`/flows/${encodeURIComponent(name)}/runs`, files.length ? asForm(input, files) : { input });
     go("channels", made.run_id);
   };
   return html`
@@ -39,6 +39,14 @@ export function Flow({ name }) {
       </div>
     </div>
   `;
+}
+
+/** The same request with files; what is not a file comes first. */
+function asForm(input, files) {
+  const form = new FormData();
+  form.append("input", JSON.stringify(input));
+  for (const [name, file] of files) form.append(name, file, file.name);
+  return form;
 }
 
 function Runs({ flow }) {

@@ -2,6 +2,7 @@
 //
 // Rule: what is left empty is not sent, so that the server's defaults hold. What cannot be read
 // as its type is sent as it was written, and the server says what is wrong with it.
+// Files are handed on beside the rest: [[name of the field, File], ...].
 
 import { html, useMemo, useState } from "../ui.js";
 import { Failure } from "./notice.js";
@@ -31,7 +32,7 @@ export function Form({ schema, verb, onSubmit, id = "form" }) {
     setIsSending(true);
     try {
       setError(null);
-      await onSubmit(fields.length ? gathered(fields, values) : JSON.parse(extra));
+      await onSubmit(fields.length ? gathered(fields, values) : JSON.parse(extra), filesIn(fields, values));
     } catch (refused) {
       setError(refused);
     }
@@ -51,7 +52,7 @@ export function Form({ schema, verb, onSubmit, id = "form" }) {
 
 function Field({ id, field, value, onChange }) {
   const input = { id, value, required: field.required && field.type !== "boolean", onInput: (event) => onChange(event.target.value), "aria-describedby": `${id}-hint` };
-  const hint = [["string", "boolean"].includes(field.type) ? field.format : field.type, field.description ?? "", range(field)].filter(Boolean).join(" · ");
+  const hint = [isFile(field) ? "file" : ["string", "boolean"].includes(field.type) ? field.format : field.type, field.description ?? "", range(field)].filter(Boolean).join(" · ");
   return html`
     <div class="field">
       <label for=${id}>${field.title ?? field.name}${field.required && html`<span class="needed" title="Required"> *</span>`}</label>
@@ -62,6 +63,10 @@ function Field({ id, field, value, onChange }) {
 }
 
 function Control({ field, input, value, onChange }) {
+  if (isFile(field)) {
+    const one = field.items ?? field;
+    return html`<input id=${input.id} type="file" required=${field.required} multiple=${field.type === "array"} accept=${one["x-media-types"]?.join(",")} aria-describedby=${input["aria-describedby"]} onChange=${(event) => onChange([...event.target.files])} />`;
+  }
   if (field.enum) {
     return html`
       <select ...${input} onChange=${(event) => onChange(event.target.value)}>
@@ -83,6 +88,14 @@ function Control({ field, input, value, onChange }) {
   return html`<input ...${input} type=${type} step=${field.type === "number" ? "any" : undefined} />`;
 }
 
+function isFile(field) {
+  return field.format === "binary" || field.items?.format === "binary";
+}
+
+function filesIn(fields, values) {
+  return fields.filter(isFile).flatMap((field) => [...(values[field.name] || [])].map((file) => [field.name, file]));
+}
+
 function first(field) {
   if (field.default !== undefined && field.default !== null) return written(field.default);
   return field.enum && field.required ? String(field.enum[0]) : "";
@@ -97,6 +110,7 @@ function gathered(fields, values) {
   const found = {};
   for (const field of fields) {
     const text = values[field.name];
+    if (isFile(field)) continue;
     if (text === "" && !(field.required && field.type === "string")) continue;
     found[field.name] = read(field, text);
   }

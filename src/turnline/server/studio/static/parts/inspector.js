@@ -5,6 +5,7 @@ import { html, useEffect } from "../ui.js";
 import { address } from "../route.js";
 import { moment } from "../words.js";
 import { isSaid, saidText, speakerOf } from "../meaning.js";
+import { LineFiles } from "./files.js";
 import { Json } from "./json.js";
 import { Why } from "./why.js";
 import { ContextChange } from "./context_change.js";
@@ -60,6 +61,7 @@ function Line({ line, names, onFork, onAt }) {
     </div>
     ${line.event_type === "channel.child" && html`<p><a href=${address("channels", String(line.event_data.child))}>Look at the channel below</a></p>`}
     ${isSaid(line) && saidText(line) && html`<p class="full">${saidText(line)}</p>`}
+    <${LineFiles} line=${line} />
     <${Json} name="Data" value=${line.event_data} />
     ${line.decision && html`<${Json} name="Decision" value=${line.decision} />`}
   `;

@@ -3,6 +3,7 @@
 import { classes, html } from "../ui.js";
 import { floorOf, isSaid, noteOf, saidText, speakerOf, writesOf } from "../meaning.js";
 import { brief, clock, dollars, hue } from "../words.js";
+import { RowFiles } from "./files.js";
 
 export function Row({ seq, line, names, rules, top, height, text, count, isChosen, isLater, onChoose }) {
   const kind = line === undefined ? "unread" : isSaid(line) ? "said" : "note";
@@ -36,6 +37,7 @@ function Said({ line, names, rules, lines }) {
         ${writes.length > 0 && html`<span class="tag mono">${brief(writes.map(([key]) => key).join(", "), 40)}</span>`}
       </div>
       ${lines > 0 && html`<p class=${`text clamp-${lines}`}>${saidText(line)}</p>`}
+      <${RowFiles} line=${line} />
       <div class="after">
         ${floor && html`<span class=${`floor ${floor.closes ? "closes" : ""}`} title=${floor.because}>${floor.lead}${floor.to}</span>`}
         ${floor && html`<span class="because">${brief(floor.because, 60)}</span>`}

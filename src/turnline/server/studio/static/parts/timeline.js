@@ -6,6 +6,7 @@
 
 import { classes, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../ui.js";
 import { isSaid, saidText } from "../meaning.js";
+import { filesHeight } from "./files.js";
 import { Row } from "./row.js";
 import { Words } from "./words_row.js";
 
@@ -33,7 +34,7 @@ export function textLines(text, width) {
 function rowHeight(line, width, onlyTurns) {
   if (line === undefined) return onlyTurns ? SAID : UNREAD;
   if (line === null) return 0;
-  if (isSaid(line)) return SAID + TEXT_LINE * textLines(saidText(line), width);
+  if (isSaid(line)) return SAID + TEXT_LINE * textLines(saidText(line), width) + filesHeight(line);
   return onlyTurns && line.event_type !== "channel.closed" ? 0 : NOTE;
 }
 
