@@ -91,7 +91,9 @@ def drive(port: int) -> dict[str, Any] | None:
             while True:
                 # The list shows what is recorded. Reading the run itself would record the steps that are held.
                 listed = http.get("/runs").json()["data"]["runs"]
-                if any(one["run_id"] == run_id and one["status"] in ("succeeded", "failed") for one in listed):
+                if any(
+                    one["run_id"] == run_id and one["status"] in ("succeeded", "failed") for one in listed
+                ):
                     run: dict[str, Any] = http.get(f"/runs/{run_id}").json()["data"]
                     return run
                 for task in http.get("/tasks").json()["data"]["tasks"]:
