@@ -1,11 +1,13 @@
-"""Durable two-step runs over HTTP, beside two other servers on the same machine, measured in turn.
+"""Durable two-step runs over HTTP, beside other servers on the same machine, measured in turn.
 
     durability: end        the same runs, recorded at their end
-    bare FastAPI           an endpoint that answers the same bytes and keeps nothing
+    bare FastAPI, uvloop   an endpoint that answers the same bytes and keeps nothing
+    bare FastAPI, asyncio  the same endpoint on asyncio and h11, which `pip install fastapi uvicorn` gives
     Starlette, 3 commits   an endpoint that writes three rows, each with a group commit of its own
     raw fsync              a page written over an old one and synced, over and over
 
-Each server is uvicorn in a process of its own, with the event loop and the parser that `[server]` installs.
+Each server is uvicorn in a process of its own, with the event loop and the parser that `[server]` installs
+(uvloop and httptools), except for the one on asyncio.
 The flow has two steps, its log is a SQLite file, and the answer goes out when the last line of the run is on
 the disk. One client waits for each answer before it asks again, so it cannot beat the disk; many clients
 share syncs. The rounds of the servers alternate; each figure is the median of the rounds.
@@ -43,10 +45,15 @@ WARM_UP: Final = 100
 CLIENTS: Final = (1, 32)
 COMMITS: Final = 3
 """Of a run of two steps: its opening, and a packet for each step."""
-FLOWS, BARE, COMMITTING = "durable two-step runs", "bare FastAPI", f"Starlette, {COMMITS} commits"
+FLOWS, COMMITTING = "durable two-step runs", f"Starlette, {COMMITS} commits"
 AT_END: Final = "the same, durability: end"
-TARGETS: Final = ((1, FLOWS, COMMITTING, 0.5), (32, FLOWS, BARE, 0.35), (32, AT_END, BARE, 0.5))
-"""Clients, what they ask for, the server beside which it is measured, the ratio that is wanted."""
+BARE, BARE_ON_ASYNCIO = "bare FastAPI, uvloop", "bare FastAPI, asyncio"
+TARGETS: Final = (
+    (1, FLOWS, (COMMITTING,), 0.5),
+    (32, FLOWS, (BARE, BARE_ON_ASYNCIO), 0.35),
+    (32, AT_END, (BARE, BARE_ON_ASYNCIO), 0.5),
+)
+"""Clients, what they ask for, the servers beside which it is measured, the ratio that is wanted."""
 FLOW: Final[dict[str, Any]] = {
     "metadata": {"name": "lead"},
     "spec": {
@@ -106,7 +113,7 @@ def answer_to(body: dict[str, Any]) -> dict[str, Any]:
     return {"success": True, "data": {**body, "id": 7, "score": len(body["email"])}}
 
 
-def serve_bare(path: str) -> None:
+def serve_bare(path: str, **reading: Any) -> None:
     from fastapi import FastAPI  # noqa: PLC0415
 
     app = FastAPI()
@@ -115,7 +122,7 @@ def serve_bare(path: str) -> None:
     async def lead(body: dict[str, Any]) -> dict[str, Any]:
         return answer_to(body)
 
-    serve_app(app)
+    serve_app(app, **reading)
 
 
 def serve_committing(path: str) -> None:
@@ -169,21 +176,23 @@ def _resolve(futures: list[asyncio.Future[None]]) -> None:
         future.set_result(None)
 
 
-def serve_app(app: Any) -> None:
-    """Serve an app as `uvicorn` does by itself."""
+def serve_app(app: Any, *, loop: Any = "uvloop", http: Any = "httptools") -> None:
+    """Serve an app as `uvicorn` does, on this event loop and with this parser."""
     import uvicorn  # noqa: PLC0415
 
     from turnline.server.serving import bind  # noqa: PLC0415
 
     with bind("127.0.0.1", 0) as listening:
         print(listening.getsockname()[1], flush=True)
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run([listening])
+        config = uvicorn.Config(app, log_level="warning", access_log=False, loop=loop, http=http)
+        uvicorn.Server(config).run([listening])
 
 
 SERVERS: Final[dict[str, Callable[[str], None]]] = {
     FLOWS: serve_flows,
     AT_END: partial(serve_flows, durability="end"),
     BARE: serve_bare,
+    BARE_ON_ASYNCIO: partial(serve_bare, loop="asyncio", http="h11"),
     COMMITTING: serve_committing,
 }
 
@@ -275,18 +284,19 @@ def main(folder: Path) -> None:
             kind: stack.enter_context(served(kind, folder / f"{place}.db"))
             for place, kind in enumerate(SERVERS)
         }
-        for clients, asked, beside, wanted in TARGETS:
-            kinds = (beside, asked)
+        for clients, asked, peers, wanted in TARGETS:
+            kinds = (*peers, asked)
             rounds = [
                 {kind: asyncio.run(ask(servers[kind], clients)) for kind in kinds} for _ in range(ROUNDS)
             ]
             for kind in kinds:
                 show(f"{kind}, {clients} clients", [one[kind] for one in rounds])
-            rate = median(one[asked].rate / one[beside].rate for one in rounds)
-            cpu = median(one[beside].cpu_seconds / one[asked].cpu_seconds for one in rounds)
-            ratios.append(
-                f"{asked}, {clients} clients: {rate:.2f} of {beside} (wanted: {wanted}); by CPU {cpu:.2f}"
-            )
+            for beside in peers:
+                rate = median(one[asked].rate / one[beside].rate for one in rounds)
+                cpu = median(one[beside].cpu_seconds / one[asked].cpu_seconds for one in rounds)
+                ratios.append(
+                    f"{asked}, {clients} clients: {rate:.2f} of {beside} (wanted: {wanted}); by CPU {cpu:.2f}"
+                )
     print(f"{'lines of a run':36}{lines_of_a_run(folder / '0.db'):10.1f}")
     print("\n".join(ratios))
 
