@@ -307,7 +307,7 @@ async def test_an_error_message_is_cut_and_has_no_traceback() -> None:
 
 
 async def test_a_log_that_fails_when_the_packet_is_written_neither_fails_nor_repeats_the_turn() -> None:
-    """Page 08: an outage ends no runs. The worker keeps its claim, and writes the packet later."""
+    """An outage ends no runs. The worker keeps its claim, and writes the packet later."""
     log = FailingLog()
     async with house(log, "alice", "bob") as home:
         channel = await home.open(A_B, message="hello")

@@ -239,14 +239,14 @@ def test_w11_an_impossible_time_is_an_error_at_open(value: Any) -> None:
 # --- outages ---
 
 
-def test_f8_after_an_outage_deadlines_start_anew() -> None:
+def test_r8_after_an_outage_deadlines_start_anew() -> None:
     """Nothing expires because of the outage: measured from when the hub began to serve."""
     awake_since = NOON + timedelta(hours=3)
 
     assert seconds(by_default().due(awake_since)) == [3 * 3600 + 120, 3 * 3600 + 600]
 
 
-def test_f8_a_floor_given_since_then_is_measured_from_itself() -> None:
+def test_r8_a_floor_given_since_then_is_measured_from_itself() -> None:
     scene = by_default()
     scene.wait(500)
     scene.accept(says("alice"))
@@ -266,13 +266,13 @@ def test_l4_a_ttl_is_measured_from_the_opening() -> None:
     ("awake_after", "expected"),
     [(10, 600), (539, 600), (541, 601), (600, 660), (7200, 7260)],
 )
-def test_f8_no_ttl_fires_before_its_participants_had_a_minute(awake_after: float, expected: float) -> None:
+def test_r8_no_ttl_fires_before_its_participants_had_a_minute(awake_after: float, expected: float) -> None:
     scene = talk(ttl_seconds=600)
 
     assert seconds(scene.due(NOON + timedelta(seconds=awake_after))) == [expected]
 
 
-def test_f8_a_short_ttl_is_not_prolonged_without_an_outage() -> None:
+def test_r8_a_short_ttl_is_not_prolonged_without_an_outage() -> None:
     assert seconds(talk(ttl_seconds=5).due()) == [5]
 
 

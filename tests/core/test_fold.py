@@ -184,14 +184,14 @@ def test_e1_what_the_sender_said_about_it_is_kept() -> None:
     assert said.audience == ["bob"]
 
 
-def test_f7_created_at_is_when_it_was_accepted() -> None:
+def test_r7_created_at_is_when_it_was_accepted() -> None:
     scene = talk()
     scene.wait(5)
 
     assert scene.accept(says("alice"))[0].created_at == NOON + timedelta(seconds=5)
 
 
-def test_f7_created_at_never_runs_backwards() -> None:
+def test_r7_created_at_never_runs_backwards() -> None:
     """A clock that was set back must not make the log look out of order."""
     scene = talk()
     scene.wait(100)

@@ -1,4 +1,4 @@
-"""Expressions that mean to use up the memory do not get far (page 08: 64 MB)."""
+"""Expressions that mean to use up the memory do not get far: at most 64 MB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""X1: whatever was acknowledged survives SIGKILL, whole; and the harness would notice if it did not."""
+"""X1, R1: whatever was acknowledged survives SIGKILL, whole; and the harness would notice if it did not."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ async def test_a_log_that_takes_nothing_costs_a_bounded_number_of_lines_and_the_
 
 
 async def test_lines_of_one_append_are_in_the_order_of_their_times_though_the_clock_was_set_back() -> None:
-    """Page 08, rule 7."""
+    """R7."""
     async with house(MemoryLog(), "alice") as home:
         await home.hub.audit_log.flush()
         home.hub.audit_log.note("first")

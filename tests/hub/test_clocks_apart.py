@@ -1,4 +1,4 @@
-"""Page 08, rule 7: hubs whose clocks are an hour apart end nothing early."""
+"""R7: hubs whose clocks are an hour apart end nothing early."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class HourAhead(ManualClock):
 @pytest.mark.parametrize(
     "given", [{"ttl": 1000, "expectations": []}, {"expectations": [turn_within(1000, "auto_close")]}]
 )
-async def test_rule_7_a_deadline_is_counted_from_when_the_line_it_is_measured_from_was_met(
+async def test_r7_a_deadline_is_counted_from_when_the_line_it_is_measured_from_was_met(
     given: dict[str, Any], cache_bytes: int
 ) -> None:
     """Not from the last line, which a hub with another clock has perhaps written since."""
@@ -58,7 +58,7 @@ async def test_rule_7_a_deadline_is_counted_from_when_the_line_it_is_measured_fr
             assert (await channel.state()).is_over == over
 
 
-async def test_rule_7_a_hub_that_meets_several_lines_at_once_counts_from_then() -> None:
+async def test_r7_a_hub_that_meets_several_lines_at_once_counts_from_then() -> None:
     """The first may have been written by a slow clock, and the last by one like its own."""
     async with house(MemoryLog(), "alice", "bob") as home:
         channel, now = await home.open(A_B, ttl=1000, expectations=[]), home.clock.now()

@@ -1,4 +1,4 @@
-"""Heartbeats (T1, T6; page 08, rule 9): a worker that is silent for long is alive, one that stopped not."""
+"""Heartbeats (T1, T6, R9): a worker that is silent for long is alive, one that stopped not."""
 
 from __future__ import annotations
 

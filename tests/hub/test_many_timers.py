@@ -1,4 +1,4 @@
-"""Timers of several hubs on one log (W11, L1, L4; page 08, rules 7 and 8): each may try, one writes."""
+"""Timers of several hubs on one log (W11, L1, L4, R7, R8): each may try, one writes."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_l1_an_invitation_that_nobody_answers_is_closed_once() -> None:
 
 
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
-async def test_rule_7_a_clock_that_is_an_hour_off_ends_nobodys_turn(ahead: timedelta) -> None:
+async def test_r7_a_clock_that_is_an_hour_off_ends_nobodys_turn(ahead: timedelta) -> None:
     async with hubs(ManualClock(NOON), ManualClock(NOON + ahead)) as homes:
         channel = await homes[0].open(A_B, ttl=3_000)
         await known(homes, channel)
@@ -144,7 +144,7 @@ async def test_rule_7_a_clock_that_is_an_hour_off_ends_nobodys_turn(ahead: timed
 
 
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
-async def test_rule_7_a_hub_whose_clock_is_an_hour_off_fires_when_it_is_alone(ahead: timedelta) -> None:
+async def test_r7_a_hub_whose_clock_is_an_hour_off_fires_when_it_is_alone(ahead: timedelta) -> None:
     """It counts from when it met the turn, so it is neither an hour early nor an hour late."""
     async with hubs(ManualClock(NOON), ManualClock(NOON + ahead)) as homes:
         channel = await homes[0].open(A_B)
@@ -174,7 +174,7 @@ class DeafLog(Wrapped):
                 raise LogUnavailable("test", because="it is away")
 
 
-async def test_rule_8_an_outage_of_the_log_expires_nothing() -> None:
+async def test_r8_an_outage_of_the_log_expires_nothing() -> None:
     clock, log = ManualClock(), DeafLog(MemoryLog())
     async with hubs(clock, log=log) as [home]:
         channel = await home.open(A_B, ttl=300)

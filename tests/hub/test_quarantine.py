@@ -1,4 +1,4 @@
-"""E5: one bad channel costs that channel, never the hub."""
+"""E5, R6: one bad channel costs that channel, never the hub."""
 
 from __future__ import annotations
 

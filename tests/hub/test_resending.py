@@ -44,7 +44,7 @@ async def test_sending_again_finds_all_of_the_first_result(open_log: OpenLog) ->
 
 
 async def test_one_id_with_other_content_is_refused(open_log: OpenLog) -> None:
-    """E1."""
+    """E1, R4."""
     async with house(open_log(), "alice", "bob") as home:
         channel = await home.open(A_B_A)
         said = await channel.send("hello", envelope_id="once")
@@ -80,7 +80,7 @@ async def test_the_id_of_a_consequence_can_be_taken(open_log: OpenLog) -> None:
 
 
 async def test_an_append_that_landed_though_it_failed_is_found_when_sent_again() -> None:
-    """E1, page 08: an error from a commit means that nobody knows."""
+    """E1, R1: an error from a commit leaves open whether it was written."""
 
     class LostAnswer(FailingLog):
         async def append(

@@ -32,7 +32,7 @@ async def asked(seat: Seat, channel_id: str) -> AsyncIterator[Awaitable[object]]
 
 
 async def test_a_stranger_gets_nothing_of_a_channel() -> None:
-    """Page 08: membership holds on every read."""
+    """Membership holds on every read."""
     async with house(MemoryLog(), "alice", "bob", "eve") as home:
         channel = await home.talk()
         before = await home.wal(channel)

@@ -1,4 +1,4 @@
-"""Timers (W11, L1, L4; page 08, rules 7, 8): what falls due; an outage expires nothing. Ids grow (E1)."""
+"""Timers (W11, L1, L4, R7, R8): what falls due; an outage expires nothing. Ids grow (E1)."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ async def test_a_channel_ends_with_its_ttl() -> None:
 
 
 async def test_after_an_outage_a_ttl_leaves_the_participants_60_s() -> None:
-    """Page 08, rule 8."""
+    """R8."""
     log, clock = MemoryLog(), ManualClock()
     async with house(log, "alice", "bob", clock=clock) as home:
         channel = await home.open(A_B, ttl=3600)
@@ -170,7 +170,7 @@ async def test_after_an_outage_a_ttl_leaves_the_participants_60_s() -> None:
 
 
 async def test_an_outage_expires_nothing(open_log: OpenLog) -> None:
-    """Page 08, rule 8: turn deadlines start anew when the hub does."""
+    """R8, X17: turn deadlines start again when the hub does."""
     clock = ManualClock()
     async with house(open_log(), "alice", "bob", clock=clock) as home:
         channel = await home.open(A_B)
@@ -190,7 +190,7 @@ async def test_an_outage_expires_nothing(open_log: OpenLog) -> None:
 
 
 async def test_an_invitation_outlives_an_outage() -> None:
-    """L1, page 08 rule 8."""
+    """L1, R8."""
     log, clock = MemoryLog(), ManualClock()
     async with house(log, "alice", "bob", clock=clock):
         pass
@@ -337,7 +337,7 @@ async def test_nothing_happens_by_itself_without_sweeping() -> None:
 
 
 async def test_created_at_never_runs_backwards(open_log: OpenLog) -> None:
-    """Page 08, rule 7: on the channels, in the directory and in the audit."""
+    """R7: on the channels, in the directory and in the audit."""
     clock = ManualClock()
     async with house(open_log(), "alice", "bob", clock=clock) as home:
         channel = await home.open(A_B_A)
@@ -406,7 +406,7 @@ def test_ids_grow_with_time() -> None:
 
 
 def test_ids_grow_although_the_clock_is_set_back() -> None:
-    """Page 08, rule 7."""
+    """R7."""
     clock = ManualClock()
     new_id = sortable_ids(clock)
     earlier = new_id()

@@ -1,4 +1,4 @@
-"""Working on turns (T1, T5, T6, W9; page 08, rules 9 and 10): claim, release, give up, and wait meanwhile."""
+"""Working on turns (T1, T5, T6, W9, R9, R10): claim, release, give up, and wait meanwhile."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def test_a_claim_says_who_works_on_what() -> None:
 
 
 async def test_while_a_claim_lives_only_its_packet_is_accepted() -> None:
-    """Page 08, rule 9."""
+    """R9."""
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await home.open(A_B_A)
         claimed = await claim(home, channel)
@@ -147,7 +147,7 @@ async def test_while_a_claim_lives_only_its_packet_is_accepted() -> None:
 
 
 async def test_a_worker_that_slept_through_a_takeover_is_refused() -> None:
-    """Page 08, rule 9: its packet, its context writes, its records."""
+    """R9: its packet, its context writes, its records."""
     async with house(MemoryLog(), "alice", "bob") as home:
         channel = await home.open(A_B_A)
         slept = under(home, channel, await claim(home, channel, worker=DEAD))

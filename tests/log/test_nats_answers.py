@@ -50,7 +50,7 @@ async def test_an_append_whose_answer_was_lost_is_read_back(proxy: Proxy, log: N
 async def test_one_server_and_three_answer_a_retry_differently_and_it_lands_once(
     proxy: Proxy, log: NatsLog
 ) -> None:
-    """R1 says "wrong sequence" to the one that comes second, R3 "duplicate"."""
+    """One replica answers the second append with "wrong sequence", three answer with "duplicate"."""
     proxy.delay_appends = 1
 
     await log.append("c", [line("c", 1)], after=0)

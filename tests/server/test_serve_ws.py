@@ -1,4 +1,4 @@
-"""Who is let in over WebSocket, and what they may do there (page 08, Connections)."""
+"""Who is let in over WebSocket, and what they may do there."""
 
 from __future__ import annotations
 

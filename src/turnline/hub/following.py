@@ -72,7 +72,7 @@ class Following:
                     position = head.position
             except LogError as error:
                 logger.warning("the log could not be followed; trying again: %s", error)
-                # Nobody here could be told of anything: an outage expires nothing (page 08, rule 8).
+                # Nobody here could be told of anything: an outage expires nothing (R8).
                 self._timers.wake()
                 await self._clock.sleep(RETRY_SECONDS)
             else:

@@ -9,7 +9,7 @@ Rule 1: deadlines run on the monotonic clock. The timers have a time of their ow
 clock reads; from then on only the monotonic clock moves it. Setting the clock of a live process changes
 nothing. Only a deadline that is a time of day (`follows_wall`) is compared with the clock.
 
-Rule 2: lines have the times of the clocks that they were written by, and clocks differ (page 08, rule 7). A
+Rule 2: lines have the times of the clocks that they were written by, and clocks differ (R7). A
 hub counts from when it met the line that a deadline is measured from. Setting a clock is such a difference.
 
 Rule 3: if the clock is behind the newest line by more than `BEHIND`, the time of that line is the start, so

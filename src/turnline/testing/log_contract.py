@@ -118,6 +118,7 @@ class LogContract(IndexContract, PruneContract, ABC):
         assert len(await lines(log, "d")) == 1
 
     async def test_an_append_lands_as_a_whole_or_not_at_all(self, log: Log) -> None:
+        """R3."""
         await log.append("c", [line("c", 1, envelope_id="once")], after=0)
         known = [line("c", 2), line("c", 3, envelope_id="once"), line("c", 4)]
         twice = [line("c", 2), line("c", 3, envelope_id="x"), line("c", 4, envelope_id="x")]

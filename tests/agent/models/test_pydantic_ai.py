@@ -1,4 +1,4 @@
-"""The wire formats over real sockets: what is sent, what comes back, and every way it can fail."""
+"""M1: the wire formats over real sockets: what is sent, what comes back, and every way it can fail."""
 
 from __future__ import annotations
 
