@@ -89,7 +89,7 @@ def drive(port: int) -> dict[str, Any] | None:
             assert started.status_code in (200, 202), started.text
             run_id = started.headers["x-run-id"]
             while True:
-                # The list shows what is recorded. Reading the run itself would record the steps that are held.
+                # The list shows what is recorded. Reading the run itself records held steps.
                 listed = http.get("/runs").json()["data"]["runs"]
                 if any(
                     one["run_id"] == run_id and one["status"] in ("succeeded", "failed") for one in listed
