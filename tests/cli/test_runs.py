@@ -246,6 +246,19 @@ def test_a_bulk_retry_continues_after_a_run_that_fails_again(folder: Path) -> No
     assert done.err.startswith("r2: ")
 
 
+def test_a_bulk_retry_takes_cancelled_runs_only_if_they_are_asked_for(folder: Path) -> None:
+    (folder / "workflows" / "asks.yaml").write_text(ASKS)
+    call("run", "workflows/asks.yaml", "-i", "name=Ann", "--log", ".turnline/log.db", "--run", "r2")
+    call("runs", "cancel", "r2")
+
+    def list_retried(status: str) -> list[str]:
+        found = json.loads(call("runs", "retry", "--status", status, "--json").out)
+        return [one["run_id"] for one in found["runs"]]
+
+    assert list_retried("failed") == ["r1"]
+    assert list_retried("cancelled") == ["r2"]
+
+
 @pytest.mark.parametrize(
     "options", [[], ["r1", "--status", "failed"], ["--status", "failed", "--step", "save"], ["--yes"]]
 )

@@ -63,6 +63,19 @@ async def test_failed_runs_are_retried_page_by_page_and_each_once() -> None:
     assert (second["next"], again["runs"]) == (None, [])
 
 
+async def test_cancelled_runs_are_retried_only_if_they_are_asked_for() -> None:
+    async with served(WORK, ASK, work=Work()) as server:
+        failed, asked = await start(server, "/work"), await start(server, "/ask")
+        await done(server, "/runs/cancel?status=waiting")
+        listed = (await server.get("/runs?status=cancelled")).json()["data"]["runs"]
+        first = await done(server, "/runs/retry?status=failed")
+        second = await done(server, "/runs/retry?status=cancelled")
+
+    assert [(one["run_id"], one["status"]) for one in listed] == [(asked, "failed")]
+    assert [one["id"] for one in first["runs"]] == [failed]
+    assert [one["id"] for one in second["runs"]] == [asked]
+
+
 async def test_waiting_runs_are_cancelled_and_other_runs_are_not() -> None:
     async with served(WORK, ASK, work=Work()) as server:
         failed = await start(server, "/work")
@@ -150,8 +163,8 @@ async def test_a_retry_of_many_ends_at_the_callers_quota_and_can_be_given_again(
             for token in ("root", "root", "eve"):
                 await server.post("/ask", {}, token=token)
             await done(server, "/runs/cancel?status=waiting")
-            found = (await done(server, "/runs/retry?status=failed", token="eve"))["runs"]
-            left = (await done(server, "/runs/retry?status=failed"))["runs"]
+            found = (await done(server, "/runs/retry?status=cancelled", token="eve"))["runs"]
+            left = (await done(server, "/runs/retry?status=cancelled"))["runs"]
 
     assert sorted(one.get("result", one.get("error", {}).get("type")) for one in found) == [
         "retried",

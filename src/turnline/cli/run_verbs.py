@@ -87,7 +87,7 @@ class Verbs:
         Return the exit code: 0, 1 if a run could not be retried, or failed again.
         """
         async with _reading(self._log, self._folder) as (hub, runs):
-            found = [] if runs is None else await runs.drop_retried((await _find(hub, runs, asked))[0])
+            found = (await _find(hub, runs, asked, is_to_retry=True))[0]
         if not is_sure:
             return self._list_only(found, "retried")
         async with self._runtime() as runtime:
@@ -216,14 +216,17 @@ async def _reading(
             yield hub, Runs(driver)
 
 
-async def _find(hub: Hub, runs: Runs | None, asked: Asked) -> tuple[list[ListedRun], str | None]:
+async def _find(
+    hub: Hub, runs: Runs | None, asked: Asked, *, is_to_retry: bool = False
+) -> tuple[list[ListedRun], str | None]:
     """Return the runs that were asked for, and what the next page comes after."""
     if runs is None:
         return [], None
     where = await filter_for(hub, asked)
+    read_runs = runs.page_to_retry if is_to_retry else runs.page
 
     async def read(after: str, limit: int) -> tuple[list[ListedRun], str | None]:
-        page = await runs.page(where, status=asked.status or "", after=after, limit=limit)
+        page = await read_runs(where, status=asked.status or "", after=after, limit=limit)
         return page.runs, page.next
 
     return await gather_pages(asked, read)

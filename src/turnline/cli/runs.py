@@ -43,13 +43,14 @@ app = typer.Typer(
 
 
 class Status(StrEnum):
-    """The values of `flow.verdict.RunStatus`, which costs more to import."""
+    """The values of `flow.verdict.LISTED`, which costs more to import."""
 
     RUNNING = "running"
     WAITING = "waiting"
     STUCK = "stuck"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 class Cancelled(StrEnum):
@@ -65,6 +66,7 @@ class Retried(StrEnum):
 
     FAILED = Status.FAILED.value
     STUCK = Status.STUCK.value
+    CANCELLED = Status.CANCELLED.value
 
 
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id; `list` shows them.")]
@@ -166,7 +168,8 @@ def retry(
     A run that is stuck resumes itself, after its last recorded line.
 
     With --status it retries many: those that the filters leave, the newest first, without those that were
-    retried before. It continues after a run that fails, and exits with 1 if one did.
+    retried before. Cancelled runs are retried with `--status cancelled` only. It continues after a run that
+    fails, and exits with 1 if one did.
     """
     verbs = _verbs(log, directory, as_json=as_json)
     if run_id is not None and asked == Asked() and not yes:

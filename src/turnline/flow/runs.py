@@ -6,7 +6,7 @@ runs' channels, so it is the same on every process and after every restart.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
@@ -22,6 +22,7 @@ from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.json import normalised, size_of
 from turnline.core.lifecycle import CANCELLED
 from turnline.core.parts import FilePart
+from turnline.core.questions import find
 from turnline.core.state import CHILDREN, EVENT, PERSON, STUCK, USER_KEY, Question, State, WorkflowState
 from turnline.errors import (
     BadDraft,
@@ -44,7 +45,7 @@ from turnline.flow.files import add_files, input_files
 from turnline.flow.run import RunKnob, first_private, is_run, request_for, run_knob
 from turnline.flow.verdict import (
     FILTERS,
-    STATUSES,
+    LISTED,
     RunError,
     RunStatus,
     Verdict,
@@ -219,14 +220,14 @@ class Runs:
         the `next` of the page before. Raises `BadQuery`, and `UnknownName` for a status that there is not.
         """
         if status not in FILTERS:
-            raise UnknownName("status", status, STATUSES)
+            raise UnknownName("status", status, LISTED)
 
         is_over = bool(FILTERS[status].is_closed)
         above = frozenset[str]() if is_over else await self.list_above_stuck()
 
         async def fits(row: ChannelRow) -> bool:
             is_ours = row.creator_id == self._driver.agent_id
-            return is_ours and status in ("", await self._status_of(row, above))
+            return is_ours and (is_over or status in ("", await self._status_of(row, above)))
 
         page = await read_page(
             self._hub.lines, narrow(where, FILTERS[status]), after=after, limit=limit, fits=fits
@@ -298,14 +299,22 @@ class Runs:
         )
         return await self._driver.open(request)
 
-    async def drop_retried(self, found: Iterable[ListedRun]) -> list[ListedRun]:
-        """Return the runs that no other run continues. So a retry of many can be given again."""
+    async def page_to_retry(
+        self, where: ChannelFilter, *, status: str, after: str = "", limit: int = 50
+    ) -> RunPage:
+        """Return the runs of a page that a retry of many takes. It can be given again: each is taken once.
 
-        async def was_retried(run: ListedRun) -> bool:
-            where = ChannelFilter(labels={RETRY_OF: run.row.channel_id})
-            return bool(await self._hub.lines.rows(where, limit=1))
+        A run that was cancelled is meant to be over. It is taken only for the status `cancelled`.
+        """
 
-        return [one for one in found if not await was_retried(one)]
+        async def is_taken(run: ListedRun) -> bool:
+            if run.row.close_code == CANCELLED != status:
+                return False
+            retried = ChannelFilter(labels={RETRY_OF: run.row.channel_id})
+            return not await self._hub.lines.rows(retried, limit=1)
+
+        page = await self.page(where, status=status, after=after, limit=limit)
+        return replace(page, runs=[one for one in page.runs if await is_taken(one)])
 
     async def post_event(self, run_id: str, event: str, data: Mapping[str, Any]) -> None:
         """Wake a run that waits for this event. Raises `RunNotWaiting` if it does not."""
@@ -377,14 +386,19 @@ class Runs:
             return (await self.verdict(row.channel_id)).status
         return status
 
-    async def _waits(self, state: State, patience: float | None) -> bool:
-        """Whether the run waits for somebody, or for longer than a caller does."""
+    async def _waits(self, state: State, patience: float | None, above: Sequence[State] = ()) -> bool:
+        """Return whether the run waits for a person or an event, or for longer than a caller does.
+
+        `above` are the runs above it that the caller came from, the top one first.
+        """
         pause = state.pause
-        if pause is None:
-            return bool(await self.open_questions(state))
+        if pause is None or pause.questions:
+            asked = await self.open_questions(state)
+            return any(_is_asked(question, state, above) for question, _ in asked)
         if pause.reason == CHILDREN:
             below = [await self._hub.state(one) for one in pause.children]
-            waiting = [await self._waits(one, patience) for one in below if not one.is_over]
+            chain = (*above, state)
+            waiting = [await self._waits(one, patience, chain) for one in below if not one.is_over]
             return bool(waiting) and all(waiting)
         if pause.reason in (PERSON, EVENT, STUCK):
             return True
@@ -420,6 +434,18 @@ class Runs:
         if found is None:
             raise UnknownName("step", str(step), [one.name for one in state.spec.participants])
         return found
+
+
+def _is_asked(question: Question, state: State, above: Sequence[State]) -> bool:
+    """Return whether people are asked this now. A question that goes up is asked above, and answered there.
+
+    The hub copies the answer down in a moment. So the channel above decides.
+    """
+    if question.answer_seq or not question.goes_up or not above:
+        return not question.answer_seq
+    *rest, parent = above
+    relayed = find(parent, call=state.channel_id, position=question.seq)
+    return relayed is not None and _is_asked(relayed[1], parent, rest)
 
 
 async def _let_in(data: Mapping[str, Any], *, field: str) -> tuple[JsonObject, list[str]]:

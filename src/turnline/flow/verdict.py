@@ -38,8 +38,14 @@ FILTERS: Final[dict[str, ChannelFilter]] = {
     "stuck": replace(_OPEN_RUNS, waiting_for=[STUCK, CHILDREN]),
     "succeeded": ChannelFilter(is_run=True, is_closed=True, close_codes=[COMPLETED]),
     "failed": ChannelFilter(is_run=True, is_closed=True, but_close_codes=[COMPLETED]),
+    CANCELLED: ChannelFilter(is_run=True, is_closed=True, close_codes=[CANCELLED]),
 }
-"""Status -> what the index is asked for; "": every run. A run that waits for a stuck one is stuck as well."""
+"""What a list is asked for -> what the index is asked for; "": every run.
+
+A run that waits for a stuck one is stuck as well. A cancelled run is one of those that failed.
+"""
+LISTED: Final = tuple(status for status in FILTERS if status)
+"""What a list of runs can be asked for."""
 
 
 class RunError(Struct, frozen=True, kw_only=True, omit_defaults=True):

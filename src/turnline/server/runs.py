@@ -9,7 +9,7 @@ POST /runs/{id}/cancel                POST /runs/{id}/retry {"step"}
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Final
 
@@ -23,7 +23,7 @@ from turnline.core.state import LONG_AGO, WorkflowState
 from turnline.errors import UnknownName
 from turnline.flow.fields import Problem
 from turnline.flow.runs import ListedRun, RunPage
-from turnline.flow.verdict import STATUSES, RunError, Verdict
+from turnline.flow.verdict import LISTED, RunError, Verdict
 from turnline.server.answers import change_each, run_headers, run_links, success
 from turnline.server.auth.principal import Principal
 from turnline.server.body import json_body
@@ -36,7 +36,10 @@ from turnline.server.stream import Streams
 
 MAX_NAME_CHARACTERS: Final = 200
 CANCELLED_STATUSES: Final = ("running", "waiting", "stuck")
-RETRIED_STATUSES: Final = ("failed", "stuck")
+RETRIED_STATUSES: Final = ("failed", "stuck", CANCELLED)
+
+ReadRuns = Callable[..., Awaitable[RunPage]]
+"""`Runs.page` or `Runs.page_to_retry`."""
 
 
 class RunRoutes:
@@ -48,7 +51,7 @@ class RunRoutes:
 
     async def list_runs(self, request: Request) -> Response:
         await self._house.access.admit(request, "runs.list")
-        page = await self._page(request, _status(request))
+        page = await self._page(request, _status(request), self._house.runtime.runs.page)
         return success({"runs": [listed(one) for one in page.runs], "next": page.next})
 
     async def read(self, request: Request) -> Response:
@@ -78,8 +81,8 @@ class RunRoutes:
 
     async def cancel_page(self, request: Request) -> Response:
         """Cancel the runs of a page: each as `cancel` does, if the caller may."""
-        who, page = await self._page_to_change(request, "runs.cancel", CANCELLED_STATUSES)
         runs = self._house.runtime.runs
+        who, page = await self._page_to_change(request, "runs.cancel", CANCELLED_STATUSES, runs.page)
 
         async def cancel_one(run_id: str) -> JsonObject:
             self._house.access.check(who, "runs.cancel", run_id)
@@ -90,14 +93,14 @@ class RunRoutes:
 
     async def retry_page(self, request: Request) -> Response:
         """Retry the runs of a page that were not retried yet: each as `retry` does, if the caller may."""
-        who, page = await self._page_to_change(request, "runs.retry", RETRIED_STATUSES)
+        read = self._house.runtime.runs.page_to_retry
+        who, page = await self._page_to_change(request, "runs.retry", RETRIED_STATUSES, read)
 
         async def retry_one(run_id: str) -> JsonObject:
             self._house.access.check(who, "runs.retry", run_id)
             return {"result": "retried", "run_id": await self._retry(who, run_id, None)}
 
-        left = await self._house.runtime.runs.drop_retried(page.runs)
-        return await self._done(request, left, retry_one, page.next)
+        return await self._done(request, page.runs, retry_one, page.next)
 
     async def _retry(self, who: Principal, run_id: str, step: str | None) -> str:
         runs, open_runs = self._house.runtime.runs, self._house.runtime.open_runs
@@ -107,7 +110,7 @@ class RunRoutes:
             return await runs.retry(run_id, step=step, user_id=who.user_id)
 
     async def _page_to_change(
-        self, request: Request, operation: str, statuses: Collection[str]
+        self, request: Request, operation: str, statuses: Collection[str], read: ReadRuns
     ) -> tuple[Principal, RunPage]:
         """Return who asks, and the page of runs. A status is required: no mistake means every run."""
         who = await self._house.access.admit(request, "runs.list")
@@ -115,14 +118,12 @@ class RunRoutes:
         status = request.query_params.get("status", "")
         if status not in statuses:
             raise invalid([Problem(("query", "status"), f"expected one of {', '.join(statuses)}")])
-        return who, await self._page(request, status)
+        return who, await self._page(request, status, read)
 
-    async def _page(self, request: Request, status: str) -> RunPage:
+    async def _page(self, request: Request, status: str, read: ReadRuns) -> RunPage:
         where = await list_query(request, self._house.runtime.hub)
         after = request.query_params.get("after", "")
-        return await self._house.runtime.runs.page(
-            where, status=status, after=after, limit=page_size(request)
-        )
+        return await read(where, status=status, after=after, limit=page_size(request))
 
     async def _done(
         self, request: Request, found: Iterable[ListedRun], act: Act, next_: str | None
@@ -309,8 +310,8 @@ def _error(error: RunError | None) -> JsonObject | None:
 
 def _status(request: Request) -> str:
     status = request.query_params.get("status", "")
-    if status and status not in STATUSES:
-        raise invalid([Problem(("query", "status"), f"expected one of {', '.join(STATUSES)}")])
+    if status and status not in LISTED:
+        raise invalid([Problem(("query", "status"), f"expected one of {', '.join(LISTED)}")])
     return status
 
 
@@ -345,7 +346,7 @@ _RETRY: Final[JsonObject] = {
     "additionalProperties": False,
 }
 _PAGE_PARAMETERS: Final[list[JsonObject]] = [
-    {"name": "status", "in": "query", "schema": {"type": "string", "enum": list(STATUSES)}},
+    {"name": "status", "in": "query", "schema": {"type": "string", "enum": list(LISTED)}},
     *LIST_PARAMETERS,
 ]
 _EVENT_PARAMETERS: Final[list[JsonObject]] = [

@@ -94,6 +94,18 @@ async def test_a_question_below_a_step_is_a_task_of_its_group(by: str) -> None:
 
 
 @pytest.mark.parametrize("by", ["ada", "bob"])
+async def test_a_run_waits_for_a_question_below_from_its_task_until_its_answer(by: str) -> None:
+    async with shop(Shop(call("order"), by=by)) as home:
+        await home.runs.start("main", {}, run_id="r1")
+        waits = await home.runs.wait("r1")
+        [task] = await home.tasks.list()
+        await home.tasks.answer(task.task_id, {"answer": "large"}, by="ann", groups=["ops"])
+        ended = await home.runs.wait("r1")
+
+    assert (waits.status, ended.status) == ("waiting", "succeeded")
+
+
+@pytest.mark.parametrize("by", ["ada", "bob"])
 @pytest.mark.parametrize("is_allowed", [True, False])
 async def test_an_approval_below_a_step_is_answered_with_yes_or_no(by: str, *, is_allowed: bool) -> None:
     goods = Shop(call("pay", amount=5), by=by)
