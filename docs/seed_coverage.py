@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +35,7 @@ INTRODUCTION: Final = """\
 
 Turnline grew from five documents, the seeds: 000 to 004. This page lists what they state, in our words, with
 the lines of the document and the tests that prove it. Where we decided differently, the statement says so and
-why, and names the [decision](decisions/README.md); its tests are then of what we do.
+why, and links the decision; its tests are then of what we do.
 
 {total} statements: {proved} hold as they stand, {decided} are decided differently, {open} are not done.
 
@@ -57,7 +58,7 @@ class Statement:
     """The lines of its document: `17`, `22-27`, `4, 39`."""
     tests: tuple[str, ...] = ()
     decision: str = ""
-    """The page of `docs/decisions` that says what we do instead, without `.md`."""
+    """The page and the heading of `docs/decisions` that say what we do instead: `routing#turn-limit`."""
     but: str = ""
     """What we do instead, and why, in a sentence."""
     not_done: str = ""
@@ -153,9 +154,8 @@ def _where(statement: Statement) -> str:
 def _entry(statement: Statement) -> str:
     lines = [f"- {statement.says} ({_where(statement)})\n"]
     if statement.but:
-        link = (
-            f" See [{statement.decision}](decisions/{statement.decision}.md)." if statement.decision else ""
-        )
+        file, _, anchor = statement.decision.partition("#")
+        link = f" See [{anchor}](decisions/{file}.md#{anchor})." if anchor else ""
         lines.append(f"    - **Decided differently:** {statement.but}{link}\n")
     if statement.not_done:
         lines.append(f"    - **Not done:** {statement.not_done}\n")
@@ -173,10 +173,20 @@ def problems(documents: Iterable[Document]) -> list[str]:
                 found.append(f"{where}: no test and no reason. Name a test, or say `not_done`.")
             if one.decision and not one.but:
                 found.append(f"{where}: a decision without `but`. Say what we do instead.")
-            if one.decision and not (ROOT / "docs" / "decisions" / f"{one.decision}.md").is_file():
+            if one.decision and one.decision not in decisions():
                 found.append(f"{where}: there is no decision {one.decision!r} in docs/decisions.")
             found += [f"{where}: there is no test {test!r}." for test in one.tests if not exists(test)]
     return found
+
+
+@cache
+def decisions() -> frozenset[str]:
+    """Return every decision, as `page#heading`."""
+    return frozenset(
+        f"{file.stem}#{heading.lower().replace(' ', '-')}"
+        for file in (ROOT / "docs" / "decisions").glob("*.md")
+        for heading in re.findall(r"^## (.+)$", file.read_text(), re.MULTILINE)
+    )
 
 
 def exists(test: str) -> bool:

@@ -23,6 +23,7 @@ NUMBER: Final = re.compile(r"(?<![\w*%'\"`/.-])([A-Z])(\d{1,2})([a-z]?)(?:-[A-Z]
 IN_A_NAME: Final = re.compile(r"test_((?:[a-z]\d{1,2}[a-z]?_)+)")
 HAS_TESTS: Final = re.compile(r"/test_\w+\.py$|_contract\.py$")
 FEW: Final = 80
+MOST_DECISION_PAGES: Final = 8
 
 
 def rules() -> list[str]:
@@ -104,3 +105,11 @@ def test_numbers_in_prose(text: str, expected: set[str]) -> None:
 def test_numbers_in_the_name_of_a_test() -> None:
     assert numbers_in_name("test_n1a_x17_clocks_stand_still") == {"N1a", "X17"}
     assert numbers_in_name("test_each_rule") == set()
+
+
+def test_each_number_on_the_pages_of_decisions_is_a_rule() -> None:
+    pages = sorted((DOCS / "decisions").glob("*.md"))
+    used = {number for page in pages for number in numbers_in(page.read_text())}
+
+    assert len(pages) <= MOST_DECISION_PAGES
+    assert used - set(rules()) == set()

@@ -89,7 +89,7 @@ def test_a_named_test_is_a_function_of_its_file(test: str, found: bool) -> None:
     [
         ({}, "no test and no reason"),
         ({"tests": [f"{THIS}::test_gone"]}, "there is no test"),
-        ({"tests": [HERE], "decision": "priority-order"}, "without `but`"),
+        ({"tests": [HERE], "decision": "routing#priority-order"}, "without `but`"),
         ({"tests": [HERE], "decision": "weather", "but": "It rains."}, "no decision 'weather'"),
     ],
 )

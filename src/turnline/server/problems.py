@@ -8,7 +8,7 @@ only a request id; the server's own log has its type and place, never its text.
 Rule 2: an error about storage or about the inside of the server has a fixed text. Paths
 and addresses are nobody's business outside.
 
-Why a failed run is a 422: docs/decisions/http-status.md.
+Why a failed run is a 422: docs/decisions/http.md.
 """
 
 from __future__ import annotations

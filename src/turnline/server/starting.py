@@ -2,7 +2,7 @@
 
 A key belongs to its caller: the same key of another caller is another key. A token says who the caller is.
 Without one, the caller is the address that the request came from together with what it sent
-(docs/decisions/anonymous-keys.md).
+(docs/decisions/http.md).
 
 A flow whose input has files takes a form (multipart/form-data), too. Its fields come before its files: they
 are checked before a file is read, and each file goes to the tree of the run that is to be started (Y6). If
