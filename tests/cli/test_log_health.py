@@ -57,8 +57,25 @@ def test_y6_verify_names_the_line_and_the_file_that_is_bad(tmp_path: Path) -> No
     assert "1 channel, 4 records, 2 files" in good.out
     assert "channel 'a', seq 4, file 1: found chunk 0 of a file is missing or damaged; expected" in bad.out
     assert "0 bad channels, 1 bad file. Restore them from a backup." in bad.out
-    assert "repair" not in bad.out, "a repair brings no file back"
+    assert "`turnline log repair ADDRESS` says what it can save." in bad.out
     assert [(one["seq"], one["file"]) for one in json.loads(as_json.out)["bad_files"]] == [(4, 1)]
+
+
+def test_a_repair_brings_a_damaged_file_back_from_an_archive_and_else_exits_with_1(tmp_path: Path) -> None:
+    path, archive = tmp_path / "files.db", tmp_path / "backup.jsonl"
+    asyncio.run(send_files(path))
+    call("log", "export", str(path), "-o", str(archive))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE turnline_chunks SET data = x'00' WHERE blob = 2")
+
+    left = call("log", "repair", str(path), "--yes")
+    planned = call("log", "repair", str(path), "--archive", str(archive))
+    healed = call("log", "repair", str(path), "--archive", str(archive), "--yes")
+
+    assert (left.code, planned.code, healed.code) == (1, 1, 0)
+    assert "channel 'a', seq 4, file 1 stays damaged" in left.out
+    assert "channel 'a', seq 4, file 1 is written as the archive has it" in healed.out
+    assert call("log", "verify", str(path)).code == 0
 
 
 async def send_files(path: Path) -> None:
@@ -189,6 +206,6 @@ def test_a_damaged_conversation_is_named_and_stays(log: Path, tmp_path: Path) ->
 
     assert "channel 'a' stays damaged from line 2 on" in left.out
     assert "A hub refuses these channels and serves all others" in left.out
-    assert (left.code, before) == (0, after)
+    assert (left.code, before) == (1, after)
     assert "from the archive, none lost" in healed.out
     assert call("log", "verify", str(log)).code == 0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from turnline.log.seal_keys import PublicSealKey, SealKey
     from turnline.log.seals import KeptSeal
     from turnline.log.sqlite_salvage import SalvagedLog
-    from turnline.log.verify import BadRecord, Verdict
+    from turnline.log.verify import BadFile, BadRecord, Verdict
 
 VERIFY_EXAMPLE: Final = "Example: turnline log verify sqlite:///leads/.turnline/log.db --seal seal.txt"
 SEAL_EXAMPLE: Final = "Example: turnline log seal sqlite:///leads/.turnline/log.db --out /media/usb/seal.txt"
@@ -118,13 +118,18 @@ def repair(
     --archive has all of its lines, and otherwise stays as it is. Healthy channels stay as they are.
 
     A damaged SQLite file is salvaged first, and kept beside the new one.
-    Stop the servers of a SQLite log first. Exits with 1 if there is something to repair and --yes is missing.
+    A damaged file of a message is written again if --archive has it.
+
+    Stop the servers of a SQLite log first. Exits with 1 if there is something to repair and --yes is missing,
+    and if a conversation or a file stays damaged.
     """
     with could_not_look(), _opened(archive) as file:
         done = waited_for(_repair(address, file, is_written=yes))
     typer.echo(_json(done.data()) if as_json else "\n".join(plain(one) for one in done.lines()))
     if done.has_work and not yes:
         typer.echo("Nothing was written. To do this, run the same command with --yes.", err=True)
+        raise typer.Exit(BAD)
+    if done.damaged or done.damaged_files:
         raise typer.Exit(BAD)
 
 
@@ -157,6 +162,8 @@ class _Repaired:
 
     channels: list[ChannelRepair]
     damaged: list[BadRecord] = field(default_factory=list)
+    files: list[BadFile] = field(default_factory=list)
+    damaged_files: list[BadFile] = field(default_factory=list)
     salvage: SalvagedLog | None = None
     damage: str = ""
     kept_as: str = ""
@@ -164,7 +171,7 @@ class _Repaired:
 
     @property
     def has_work(self) -> bool:
-        return bool(self.channels) or self.salvage is not None
+        return bool(self.channels or self.files) or self.salvage is not None
 
     def data(self) -> dict[str, object]:
         lost = {} if self.salvage is None else {one.channel_id: one.lost for one in self.salvage.channels}
@@ -173,6 +180,8 @@ class _Repaired:
             "lost": {name: some for name, some in lost.items() if some},
             "lost_files": 0 if self.salvage is None else self.salvage.lost_files,
             "damaged": {one.channel_id: one.seq for one in self.damaged},
+            "files": [_place_of(one) for one in self.files],
+            "damaged_files": [_place_of(one) for one in self.damaged_files],
             "channels": [
                 {
                     "channel": one.channel_id,
@@ -187,7 +196,7 @@ class _Repaired:
         }
 
     def lines(self) -> Iterator[str]:
-        if not self.has_work:
+        if not self.has_work and not self.damaged_files:
             yield "nothing to repair: every system channel is good"
         if self.salvage is not None:
             yield from self._salvage_lines(self.salvage)
@@ -199,6 +208,7 @@ class _Repaired:
                 yield f"  registered again from the channels that they are on: {', '.join(one.names)}"
             if one.lost and one.channel_id in _CONSEQUENCES:
                 yield f"  {_CONSEQUENCES[one.channel_id]}"
+        yield from self._file_lines()
         for bad in self.damaged:
             yield f"channel {bad.channel_id!r} stays damaged from line {bad.seq} on: {bad.found}"
         if self.damaged:
@@ -206,6 +216,14 @@ class _Repaired:
                 "  A hub refuses these channels and serves all others. On SQLite and PostgreSQL, an "
                 "--archive that has all of their lines repairs them."
             )
+
+    def _file_lines(self) -> Iterator[str]:
+        for file in self.files:
+            yield f"{_name_file(file)} is written as the archive has it: {file.found}"
+        for file in self.damaged_files:
+            yield f"{_name_file(file)} stays damaged: {file.found}"
+        if self.damaged_files:
+            yield "  Their messages are served. An --archive that has these files brings them back."
 
     def _salvage_lines(self, found: SalvagedLog) -> Iterator[str]:
         yield f"the file is damaged: {self.damage}"
@@ -222,6 +240,14 @@ class _Repaired:
         yield from (f"lost: {one}" for one in self.lost_tables)
 
 
+def _place_of(one: BadFile) -> dict[str, object]:
+    return {"channel": one.channel_id, "seq": one.seq, "file": one.file, "found": one.found}
+
+
+def _name_file(one: BadFile) -> str:
+    return f"channel {one.channel_id!r}, seq {one.seq}, file {one.file}"
+
+
 def _lines(lost: Sequence[tuple[int, int]]) -> str:
     if not lost:
         return "none"
@@ -232,7 +258,7 @@ def _lines(lost: Sequence[tuple[int, int]]) -> str:
 async def _repair(address: str, archive: BinaryIO | None, *, is_written: bool) -> _Repaired:
     from turnline.cli.open_log import file_of
     from turnline.hub.timers import SystemClock, sortable_ids
-    from turnline.log.repair import Repairing, plan_repairs, repair
+    from turnline.log.repair import Repairing, RepairPlan, plan_repairs, repair, restore_files
 
     clock, done = SystemClock(), _Repaired(channels=[])
     repairing = Repairing(clock.now, sortable_ids(clock), archive)
@@ -241,15 +267,28 @@ async def _repair(address: str, archive: BinaryIO | None, *, is_written: bool) -
         done = await _salvage(file, is_written=is_written)
         if done.salvage is not None and not is_written:
             return done  # The channels can be looked at once they are in a good file.
-    async with looking_at(address) as records:
-        plan = await plan_repairs(records, repairing)
-    if is_written and plan.channels:
+
+    async def look() -> RepairPlan:
+        async with looking_at(address) as records:
+            return await plan_repairs(records, repairing)
+
+    plan = first = await look()
+    if is_written and first.has_work:
         log = open_existing(address)
         try:
-            await repair(log, plan.channels)
+            await repair(log, first.channels)
+            if first.channels:  # A file is looked at once the line is good that refers to it.
+                plan = await look()
+            await restore_files(log, plan.files, repairing)
         finally:
             await log.close()
-    return replace(done, channels=plan.channels, damaged=plan.damaged)
+    return replace(
+        done,
+        channels=first.channels,
+        damaged=plan.damaged,
+        files=plan.files,
+        damaged_files=plan.damaged_files,
+    )
 
 
 async def _salvage(file: Path, *, is_written: bool) -> _Repaired:
@@ -358,7 +397,7 @@ def _lines_of(verdict: Verdict) -> Iterator[str]:
         return
     wrong, lost_files = len(verdict.bad), len(verdict.bad_files)
     lost = f", {count_of(lost_files, 'bad file')}" if lost_files else ""
-    repair = " `turnline log repair ADDRESS` says what it can save." if wrong or verdict.storage else ""
+    repair = " `turnline log repair ADDRESS` says what it can save."
     yield f"{counted}: {count_of(wrong, 'bad channel')}{lost}. Restore them from a backup.{repair}"
 
 

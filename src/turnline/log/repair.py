@@ -1,8 +1,9 @@
 """Repair: a damaged channel is written again, so that the log is served again (Y5).
 
     salvage       which lines of a channel are what was written, also after a damaged one
-    plan_repairs  what is wrong with the channels, and what they will be
+    plan_repairs  what is wrong with the channels and files, and what they will be
     repair        write them
+    restore_files write damaged files as the archive has them
 
 Rule 1: a line counts if its hash follows from its bytes and from the hash of the line before it, whether or
 not that line can still be read. So one flipped bit costs at most one line.
@@ -18,12 +19,13 @@ Rule 4: only damaged channels are written. A line that is lost is replaced only 
 byte; otherwise it stays as it is, and a hub refuses it. With another line in the place of a lost one, or
 closed at the damaged one, participants would act on a conversation that never was.
 
-Rule 5: content that was erased here does not come back from an archive.
+Rule 5: content that was erased here does not come back from an archive. Nor does a file that no line with
+content refers to.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from typing import BinaryIO, Final
@@ -54,12 +56,13 @@ from turnline.core.event_types import (
 from turnline.core.governance import Passport, Registration
 from turnline.core.state import LONG_AGO
 from turnline.errors import CorruptRecord, LogUnavailable
-from turnline.log.base import Erasures, Log, Replaces
+from turnline.log.base import Blobs, Erasures, Log, Replaces
 from turnline.log.chain import Chain
-from turnline.log.export_file import Part, read_export
+from turnline.log.export_file import FileLine, FilePiece, Part, Piece, read_export
 from turnline.log.records import Records
 from turnline.log.seals import Sealed, Seals
-from turnline.log.verify import BadRecord, verify
+from turnline.log.transfer import FileWriter
+from turnline.log.verify import BadFile, BadRecord, verify
 
 OWN_PREFIX: Final = "_"
 MAX_LOST: Final = 100_000
@@ -97,17 +100,25 @@ class Repairing:
         self.now = now
         self.new_id = new_id
         self.archived: dict[str, list[Record]] = {}
+        self.archived_files: set[tuple[str, str]] = set()
+        """Root of a tree and digest of each file in the archive."""
         self._archive = archive
         self.read_archive(())
 
+    def pieces(self) -> Iterator[Piece]:
+        """Yield what is in the archive; nothing, if there is none."""
+        if self._archive is not None:
+            self._archive.seek(0)
+            yield from read_export(self._archive)
+
     def read_archive(self, channels: Collection[str]) -> None:
-        """Read the records of these channels into `archived`."""
-        if self._archive is None:
-            return
-        self._archive.seek(0)
-        for piece in read_export(self._archive):
+        """Read the records of these channels into `archived`, and which files there are."""
+        self.archived = {}
+        for piece in self.pieces():
             if isinstance(piece, Part) and piece.channel_id in channels:
                 self.archived.setdefault(piece.channel_id, []).extend(piece.records)
+            elif isinstance(piece, FilePiece):
+                self.archived_files.add((piece.file.root, piece.file.digest))
 
     def line(self, channel_id: str, seq: int, event_type: str, data: JsonObject, at: datetime) -> Envelope:
         return Envelope(
@@ -129,6 +140,14 @@ class RepairPlan(Struct, frozen=True, kw_only=True):
     channels: list[ChannelRepair]
     damaged: list[BadRecord]
     """Conversations that stay as they are (rule 4). A hub refuses them, and serves the rest."""
+    files: list[BadFile] = field(default_factory=list)
+    """Damaged files that the archive has."""
+    damaged_files: list[BadFile] = field(default_factory=list)
+    """Damaged files that it does not have."""
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.channels or self.files)
 
 
 async def plan_repairs(records: Records, repairing: Repairing) -> RepairPlan:
@@ -149,7 +168,16 @@ async def plan_repairs(records: Records, repairing: Repairing) -> RepairPlan:
             damaged.append(one)
         else:
             plans.append(plan)
-    return RepairPlan(channels=sorted(plans, key=lambda one: one.channel_id), damaged=damaged)
+    files, damaged_files = list[BadFile](), list[BadFile]()
+    for file in verdict.bad_files:
+        is_archived = (file.root, file.digest) in repairing.archived_files
+        (files if is_archived else damaged_files).append(file)
+    return RepairPlan(
+        channels=sorted(plans, key=lambda one: one.channel_id),
+        damaged=damaged,
+        files=files,
+        damaged_files=damaged_files,
+    )
 
 
 async def repair(log: Log, repairs: Iterable[ChannelRepair]) -> None:
@@ -158,6 +186,23 @@ async def repair(log: Log, repairs: Iterable[ChannelRepair]) -> None:
         if not isinstance(log, Replaces):
             raise LogUnavailable(log.address, because=f"{plan.channel_id!r} cannot be written again there")
         await log.replace(plan.channel_id, plan.lines)
+
+
+async def restore_files(log: Log, files: Iterable[BadFile], repairing: Repairing) -> None:
+    """Write these files as the archive has them, and delete the damaged copies. Raises `LogUnavailable`."""
+    wanted = {(one.root, one.digest) for one in files}
+    if not wanted or not isinstance(log, Blobs):
+        return
+
+    async def is_wanted(file: FileLine) -> bool:
+        return (file.root, file.digest) in wanted
+
+    writer = FileWriter(log, is_wanted)
+    for piece in repairing.pieces():
+        done = await writer.take(piece) if isinstance(piece, FilePiece) else None
+        if done is not None:
+            copies = [one for one in await log.blobs(done.root) if one.digest == done.digest]
+            await log.delete_blobs([one for one in copies if one.blob_id != done.blob_id])
 
 
 Salvaged = dict[int, tuple[Kept, Record]]

@@ -63,6 +63,7 @@ from turnline.log.chain import Chain
 from turnline.log.export_file import (
     End,
     ExportWriter,
+    FileLine,
     FilePiece,
     Header,
     LeftOut,
@@ -304,7 +305,7 @@ async def import_log(
     """
     taking = _Taking(log, there, None if is_trusted else await names_of(log), is_checked=is_checked)
     pieces = read_export(file)
-    rows, files = _TakingRows(open_rows), _TakingFiles(log)
+    rows, files = _TakingRows(open_rows), FileWriter(log, _MissingFiles(log))
     while (piece := await asyncio.to_thread(_next, pieces)) is not None:
         await rows.see(piece)
         match piece:
@@ -356,36 +357,54 @@ class _TakingRows:
         return msgspec.structs.replace(done, rows_written=written, rows_known=known)
 
 
-class _TakingFiles:
-    """The files of an import under way."""
+class _MissingFiles:
+    """Says which files of an import are written: those that lines refer to and that the log lacks."""
 
     def __init__(self, log: Log) -> None:
-        self.written = 0
         self._log = log
-        self._blob: Blob | None = None
-        """The one whose bytes are coming; None: the log has it, or no line of the log refers to it."""
         self._root = ""
         self._uses = Counter[str]()
         """How often lines of the tree `_root` refer to each digest."""
 
-    async def take(self, piece: FilePiece) -> None:
+    async def __call__(self, file: FileLine) -> bool:
+        log = self._log
+        if not isinstance(log, Blobs):
+            return False
+        if file.root != self._root:
+            self._root, self._uses = file.root, await count_uses(log, file.root)
+        return bool(self._uses[file.digest]) and await find_blob(log, file.root, file.digest) is None
+
+
+class FileWriter:
+    """Writes files of an export to a log, piece by piece: those that `is_wanted` says."""
+
+    def __init__(self, log: Log, is_wanted: Callable[[FileLine], Awaitable[bool]]) -> None:
+        self.written = 0
+        self._log = log
+        self._is_wanted = is_wanted
+        self._blob: Blob | None = None
+        """The one whose bytes are coming; None: it is not wanted."""
+
+    async def take(self, piece: FilePiece) -> Blob | None:
+        """Take some bytes. Return the blob that is complete with them."""
         log, file = self._log, piece.file
         if not isinstance(log, Blobs):
-            return
+            return None
         if not piece.start:
             self._blob = None
-            if file.root != self._root:
-                self._root, self._uses = file.root, await count_uses(log, file.root)
-            if self._uses[file.digest] and await find_blob(log, file.root, file.digest) is None:
+            if await self._is_wanted(file):
                 self._blob = Blob(root=file.root, blob_id=uuid4().hex, created_at=datetime.now(UTC))
                 await log.add_blob(self._blob)
         if self._blob is None:
-            return
+            return None
         if piece.data:
             await log.add_chunk(self._blob, piece.start // CHUNK_BYTES, piece.data)
-        if piece.is_last:
-            await log.set_blob(msgspec.structs.replace(self._blob, digest=file.digest, size=file.size))
-            self.written += 1
+        if not piece.is_last:
+            return None
+        done = msgspec.structs.replace(self._blob, digest=file.digest, size=file.size)
+        await log.set_blob(done)
+        self.written += 1
+        return done
 
 
 class _Taking:

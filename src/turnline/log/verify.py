@@ -72,6 +72,9 @@ class BadFile(Struct, frozen=True, kw_only=True):
     """Which of the line's files: 0 is the first."""
     found: str
     expected: str
+    root: str
+    """The top of the tree of channels that has the file."""
+    digest: str
 
 
 class ErasedLines(Struct, frozen=True, kw_only=True):
@@ -316,11 +319,16 @@ class _Files:
             wrong = await self._compare(root, one.part)
             if wrong and await self._has_content(channel_id, one.seq):
                 found, expected = wrong
-                self.bad.append(
-                    BadFile(
-                        channel_id=channel_id, seq=one.seq, file=one.number, found=found, expected=expected
-                    )
+                bad = BadFile(
+                    channel_id=channel_id,
+                    seq=one.seq,
+                    file=one.number,
+                    found=found,
+                    expected=expected,
+                    root=root,
+                    digest=one.part.digest,
                 )
+                self.bad.append(bad)
 
     async def _root(self, channel_id: str) -> str | None:
         """Return the top of a channel's tree; None if it, or a channel on the way, cannot be read."""
