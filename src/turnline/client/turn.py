@@ -30,6 +30,7 @@ from turnline.core.adapters import WorkflowAdapter
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Envelope, JsonObject
 from turnline.core.event_types import JSON
+from turnline.core.json import copied
 from turnline.core.parts import FilePart
 from turnline.core.routing import Handoff, packet
 from turnline.core.state import State, WorkflowState
@@ -146,14 +147,27 @@ class LiveState:
     """A channel's state as a tool sees it: what the tool writes through its channel is there at once (C3)."""
 
     def __init__(self, state: State) -> None:
+        """`state` has the channel's own context variables, as a claim gives them."""
         self._state = state
+        self._is_shared = True
+
+    @property
+    def context_vars(self) -> JsonObject:
+        """The tools' own copy. Most turns have no tool that asks for it."""
+        if self._is_shared:
+            self._show(msgspec.structs.replace(self._state, context_vars=copied(self._state.context_vars)))
+        return self._state.context_vars
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._state, name)
 
     def refresh(self, state: State) -> None:
+        """Show a newer state, whose context variables are a copy."""
         if state.seq > self._state.seq:  # Of two calls at once, the slower one may have read first.
-            self._state = state
+            self._show(state)
+
+    def _show(self, state: State) -> None:
+        self._state, self._is_shared = state, False
 
 
 class AgentTurns:

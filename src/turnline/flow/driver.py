@@ -253,8 +253,8 @@ class Driver:
             flow=flow,
             turn=work.turn,
             attempt=tries,
-            # The tools of an agent get it as it is. A node gets a copy of its own; other steps only read it.
-            public=copied(state.context_vars) if isinstance(step, AgentStep) else state.context_vars,
+            # A node gets a copy of its own; other steps only read it.
+            public=state.context_vars,
             private=copied(state.private_vars),
             history=history,
             now=self.hub.clock.now(),

@@ -85,11 +85,13 @@ class Opening:
         adapter.decide(adapter.initial(spec), self._invitation(spec), self._clock.now())
 
     def _invitation(self, spec: ChannelSpec) -> Draft:
+        """Return the draft of the first line. It shares the knobs with the state: they may be large."""
+        knobs = {"knobs": spec.knobs} if spec.knobs else {}
         return Draft(
             envelope_id=self.new_id(),
             sender_id=ev.HUB,
             event_type=ev.EV_CHANNEL_INVITE,
-            event_data=msgspec.to_builtins(spec),
+            event_data=msgspec.to_builtins(replace(spec, knobs={})) | knobs,
             audience=spec.invited,
         )
 

@@ -67,6 +67,7 @@ class Claimed(Struct, frozen=True, kw_only=True):
 
     claim: Claim
     state: State
+    """With the channel's own context variables: a worker that gives them to code of a user copies them first."""
     lines: list[Envelope]
     """What the turn has on the log so far."""
     ages: list[float] = []
@@ -295,7 +296,7 @@ class Seat:
     async def _answer_claim(self, claim: Claim, entry: Entry, *, is_played: bool) -> Claimed:
         state = entry.tip
         is_fresh = claim.seq == state.floor_seq + 1 == state.seq
-        if is_fresh and is_played:  # A step needs no line; its performer copies the context it gives away.
+        if is_fresh and is_played:  # A step needs no line.
             return Claimed(claim=claim, state=shared_state_for(self.agent_id, state), lines=[])
         after = state.floor_seq - 1
         recent = entry.recent(after)
@@ -303,7 +304,7 @@ class Seat:
         lines = [one for one in later if one.seq <= state.seq and self._is_for(claim.agent_id, one)]
         return Claimed(
             claim=claim,
-            state=state_for(self.agent_id, state),
+            state=shared_state_for(self.agent_id, state),
             lines=lines,
             ages=[self._hub.seconds_since(one) for one in lines],
             gave=shown_to(gave, self.agent_id),
