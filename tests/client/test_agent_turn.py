@@ -372,6 +372,25 @@ async def test_c3_a_tool_reads_its_own_writes_and_the_graph_sees_them() -> None:
     assert told(model) == ["1", "2"]
 
 
+async def test_c3_a_tool_that_changes_the_state_it_is_given_changes_nothing_of_the_channel() -> None:
+    async def begin(channel: ChannelInject) -> None:
+        assert channel is not None
+        await set_context(channel, "stops", [1])
+
+    async def break_rules(state: ChannelStateInject) -> str:
+        assert state is not None
+        state.context_vars["stops"].append(2)
+        return str(state.context_vars["stops"])
+
+    script = (call("begin"), "one", call("break_rules"), "two")
+    agent, model = ada(*script, tools=[begin, break_rules])
+    async with stage(agent) as home:
+        channel = await played(home, sequence(["user", "ada", "ada"]))
+
+        assert (await channel.result()).context_vars == {"stops": [1]}
+    assert told(model)[-1] == "[1, 2]"
+
+
 async def test_v4_variables_are_kept_over_the_turns_of_one_channel_and_never_on_the_log() -> None:
     def log_in(context: Context) -> str:
         context.variables["token"] = "canary-token"
