@@ -21,10 +21,12 @@ from turnline import run_sync
 from turnline.agent.agent import Agent
 from turnline.agent.context import Context
 from turnline.agent.scripted import call as calls
+from turnline.cli.lines import Teller
 from turnline.client.channel import Channel
 from turnline.client.embedded import Hub
 from turnline.client.hub_client import HubClient
 from turnline.client.link import LocalLink
+from turnline.core.channel import ChannelSpec
 from turnline.core.claims import MAX_CLAIMS
 from turnline.core.fold import SUSPECT_CLAIMS
 from turnline.core.governance import Passport
@@ -46,6 +48,8 @@ from turnline.hub.timers import secret_id
 from turnline.hub.worker import this_host
 from turnline.log.sqlite import SqliteLog
 from turnline.testing import ScriptedModel
+from turnline.testing.blob_contract import file_data
+from turnline.testing.lines import line
 
 from .projects import call, project, turnline
 
@@ -114,6 +118,7 @@ def test_list_shows_who_has_the_floor_where(log: Path) -> None:
     assert (one["channel_id"], one["status"], one["turns"], one["floor"]) == ("c1", "active", 2, "user")
     assert one["participants"] == ["user", "ada"]
     assert shown.splitlines()[0].split()[:3] == ["id", "type", "status"]
+    assert one["created_at"][:16].replace("T", " ") in shown
     assert shown.splitlines()[1].startswith("c1  workflow  active")
     assert of("list", "--status", "closed", log=log) == []
     assert of("list", "--participant", "nobody", log=log) == []
@@ -539,3 +544,11 @@ def test_looking_changes_nothing_on_the_log(log: Path) -> None:
 )
 def test_every_verb_has_an_example(verb: str) -> None:
     assert "Example: turnline channels " in call("channels", verb, "--help").out
+
+
+def test_a_line_names_its_files() -> None:
+    sent = line("c1", 1, data=file_data(b"one", b"three"))
+
+    shown = str(Teller(ChannelSpec(channel_id="c1", type="conversation")).tell(sent))
+
+    assert shown.endswith("[a.txt, 3 bytes] [a.txt, 5 bytes]")

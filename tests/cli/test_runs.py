@@ -246,6 +246,14 @@ def test_a_bulk_retry_continues_after_a_run_that_fails_again(folder: Path) -> No
     assert done.err.startswith("r2: ")
 
 
+def test_a_list_of_runs_says_when_they_began_and_ended(folder: Path) -> None:
+    (run,) = json.loads(call("runs", "list", "--json").out)["runs"]
+    shown = call("runs", "list").out
+
+    began, ended = (run[key][:16].replace("T", " ") for key in ("started_at", "ended_at"))
+    assert f"{began}  {ended}" in shown
+
+
 def test_a_bulk_retry_takes_cancelled_runs_only_if_they_are_asked_for(folder: Path) -> None:
     (folder / "workflows" / "asks.yaml").write_text(ASKS)
     call("run", "workflows/asks.yaml", "-i", "name=Ann", "--log", ".turnline/log.db", "--run", "r2")

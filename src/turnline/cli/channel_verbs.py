@@ -12,7 +12,7 @@ from turnline.cli import answering, lines, tables
 from turnline.cli.bulk import OPERATOR, do_and_tell, filter_for, gather_pages, tell_next
 from turnline.cli.open_log import looking_at, usage_of
 from turnline.cli.options import Asked
-from turnline.cli.plain import count_of, one_line, print_json, public
+from turnline.cli.plain import count_of, moment, one_line, print_json, public
 from turnline.client.embedded import Hub
 from turnline.client.fixture import export_channel
 from turnline.core.channel import ChannelMetadata, ChannelRow
@@ -53,7 +53,9 @@ class Verbs:
         if self._as_json:
             print_json({"channels": found, "next": next_})
             return
-        tables.show(("id", "type", "status", "turns", "lines", "floor", "participants"), map(_row, found))
+        tables.show(
+            ("id", "type", "status", "turns", "lines", "created", "floor", "participants"), map(_row, found)
+        )
         tell_next(next_)
         if not found:
             typer.echo("no channel is there.", err=True)
@@ -240,7 +242,8 @@ def _aside(one: ChannelMetadata) -> str:
 def _row(told: JsonObject) -> tuple[str, ...]:
     aside = _waits(told)
     status = f"{told['status']} ({aside})" if aside else told["status"]
-    texts = (told["channel_id"], told["type"], status, str(told["turns"]), str(told["seq"]))
+    created = moment(told["created_at"])
+    texts = (told["channel_id"], told["type"], status, str(told["turns"]), str(told["seq"]), created)
     return tuple(
         one_line(text, _VALUE_CHARACTERS)
         for text in (*texts, told["floor"] or "", ", ".join(told["participants"]))

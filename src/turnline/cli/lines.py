@@ -17,6 +17,7 @@ from turnline.core import event_types as ev
 from turnline.core.channel import ChannelSpec
 from turnline.core.envelope import Close, Decision, Envelope, JsonObject, Speak, gives_floor_to
 from turnline.core.event_types import body_of
+from turnline.core.parts import files_of
 
 _CHARACTERS: Final = 400
 COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
@@ -56,7 +57,7 @@ class Teller:
             text = ": erased" if text is not None and text.startswith(":") else f"({line.event_type}): erased"
         if text is None and not self._every:
             return None
-        said = one_line(text or f"({line.event_type})", _CHARACTERS)
+        said = one_line(f"{text or f'({line.event_type})'}{_files(line)}", _CHARACTERS)
         return Shown(
             head=f"{line.seq:>5} {line.created_at:%H:%M:%S}",
             speaker=plain(self._spec.name_of(who)),
@@ -70,6 +71,12 @@ class Teller:
             return self._floor
         data = line.event_data
         return str(data.get("agent_id", data.get("for", line.sender_id)))
+
+
+def _files(line: Envelope) -> str:
+    """Return the files of a line, as people read them."""
+    found = files_of(line.event_type, line.event_data)
+    return "".join(f" [{one.name or one.media_type}, {one.size} bytes]" for one in found)
 
 
 def as_json(line: Envelope, spec: ChannelSpec) -> JsonObject:

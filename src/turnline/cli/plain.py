@@ -48,3 +48,8 @@ def open_private(path: Path) -> BinaryIO:
 
 def _is_hidden(key: object) -> bool:
     return key == "raw" or (isinstance(key, str) and key.startswith("_"))
+
+
+def moment(text: str | None) -> str:
+    """Return a time of the log, ISO 8601, as a table shows it: to the minute, in UTC. Empty for none."""
+    return "" if text is None else text[:16].replace("T", " ")

@@ -16,7 +16,7 @@ from turnline.cli.channel_verbs import last_turn
 from turnline.cli.given import object_of, types_of
 from turnline.cli.open_log import looking_at, usage_of
 from turnline.cli.options import Asked
-from turnline.cli.plain import count_of, one_line, plain, print_json, public
+from turnline.cli.plain import count_of, moment, one_line, plain, print_json, public
 from turnline.client.embedded import Hub
 from turnline.core.envelope import JsonObject
 from turnline.core.lifecycle import CANCELLED
@@ -37,7 +37,7 @@ from turnline.server.runtime import Runtime, open_runtime
 WAITS: Final = 3
 """Exit code of a run that waits for somebody, as of `turnline run`."""
 _CHARACTERS: Final = 200
-_HEAD: Final = ("id", "flow", "status", "step", "error")
+_HEAD: Final = ("id", "flow", "status", "step", "started", "ended", "error")
 _TASK_HEAD: Final = ("id", "flow", "step", "group", "asks", "expires")
 
 
@@ -253,7 +253,7 @@ def _public(told: JsonObject) -> JsonObject:
 
 
 def _task_row(task: Task) -> tuple[str, ...]:
-    expires = "" if task.expires_at is None else f"{task.expires_at:%Y-%m-%d %H:%M}"
+    expires = "" if task.expires_at is None else moment(task.expires_at.isoformat())
     texts = (
         task.task_id,
         task.flow,
@@ -268,7 +268,8 @@ def _task_row(task: Task) -> tuple[str, ...]:
 def _row(told: JsonObject) -> tuple[str, ...]:
     error = told.get("error")
     because = f"{error['type']}: {error['message']}" if error else ""
-    texts = (told["run_id"], told["flow"], told["status"], told.get("step") or "", because)
+    times = (moment(told["started_at"]), moment(told["ended_at"]))
+    texts = (told["run_id"], told["flow"], told["status"], told.get("step") or "", *times, because)
     return tuple(one_line(str(text), _CHARACTERS) for text in texts)
 
 
