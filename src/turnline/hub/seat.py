@@ -67,7 +67,7 @@ class Claimed(Struct, frozen=True, kw_only=True):
 
     claim: Claim
     state: State
-    """With the channel's own context variables: a worker that gives them to code of a user copies them first."""
+    """With the channel's own context variables: before a worker gives them to user code, it copies them."""
     lines: list[Envelope]
     """What the turn has on the log so far."""
     ages: list[float] = []
