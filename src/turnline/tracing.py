@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -63,40 +63,33 @@ class Recording:
             self._span.set_status(StatusCode.ERROR)
 
 
-_NOTHING: Final = Recording()
+_UNRECORDED: Final = nullcontext(Recording())
+"""Of a program without traces: one for all of its spans."""
 
 
-@contextmanager
 def span(
     name: str, attributes: Mapping[str, Value] | None = None, *, kind: Kind = "internal"
-) -> Iterator[Recording]:
+) -> AbstractContextManager[Recording]:
     """Record what happens inside, below the span that is current."""
     tracer = _tracer()
-    if tracer is None:
-        yield _NOTHING
-        return
-    with _recorded(tracer, name, attributes, kind, None) as recording:
-        yield recording
+    return _UNRECORDED if tracer is None else _recorded(tracer, name, attributes, kind, None)
 
 
-@contextmanager
 def span_below(
     traceparent: str | None,
     name: str,
     attributes: Mapping[str, Value] | None = None,
     *,
     kind: Kind = "internal",
-) -> Iterator[Recording]:
+) -> AbstractContextManager[Recording]:
     """Record what happens inside below the span that `traceparent` names, whatever is current.
 
     None begins a trace of its own.
     """
     tracer = _tracer()
     if tracer is None:
-        yield _NOTHING
-        return
-    with _recorded(tracer, name, attributes, kind, _context(traceparent)) as recording:
-        yield recording
+        return _UNRECORDED
+    return _recorded(tracer, name, attributes, kind, _context(traceparent))
 
 
 def current() -> str | None:

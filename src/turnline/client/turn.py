@@ -231,11 +231,11 @@ class AgentTurns:
 
     async def _show(self, work: Work) -> tuple[tuple[ModelMessage, ...], Usage]:
         """Return what the model is shown of the conversation, and what summing up cost."""
-        view, spent = view_for(work.speaker, work.state.spec), Usage()
-        if self._agent.summarise and isinstance(view, WindowedSummary):
+        view = view_for(work.speaker, work.state.spec) if self._agent.summarise else None
+        if isinstance(view, WindowedSummary):
             shown, spent = await self._windows.show(work, self._agent, view)
         else:
-            shown = await work.messages()
+            shown, spent = await work.messages(), Usage()
         messages = spoken(shown, await load_files(self._seat, work.channel_id, shown))
         if not messages or isinstance(messages[-1], ModelReply):
             messages.append(_YOUR_TURN)  # A model answers somebody; it does not continue by itself.

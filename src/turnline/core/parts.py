@@ -31,6 +31,7 @@ MAX_FILE_NAME_CHARACTERS: Final = 255
 _MESSAGES: Final = ("text", "packet")
 _TOOL: Final = "turn.tool"
 _INVITE: Final = "channel.invite"
+_WITH_FILES: Final = (*_MESSAGES, _INVITE)
 _MEDIA_NAME: Final = "[a-z0-9][a-z0-9!#$&^_.+-]{0,126}"
 _MEDIA_TYPE: Final = re.compile(f"{_MEDIA_NAME}/{_MEDIA_NAME}")
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
@@ -103,9 +104,7 @@ def text_of(data: JsonObject) -> str:
 
 def files_of(event_type: str, data: JsonObject) -> list[FilePart]:
     """Return the files of a message, of what a tool returned, or those a channel begins with."""
-    place = (
-        data.get("entry") if event_type == _TOOL else data if event_type in (*_MESSAGES, _INVITE) else None
-    )
+    place = data.get("entry") if event_type == _TOOL else data if event_type in _WITH_FILES else None
     key = "files" if event_type == _INVITE else "parts"
     parts = place.get(key) if isinstance(place, dict) else None
     if not isinstance(parts, list):

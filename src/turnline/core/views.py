@@ -17,7 +17,7 @@ Rule 3: a claim may ride with a floor that was never claimed (N6). A suspect is 
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -103,13 +103,13 @@ class WindowedSummary(View):
         earlier: Mapping[str, int] = MappingProxyType({}),
     ) -> list[Message]:
         """`earlier` is who said how much before the first of `envelopes`."""
-        window: deque[Envelope] = deque()
-        left_out = Counter({spec.name_of(who): count for who, count in earlier.items() if count})
-        for envelope in _said(envelopes, agent_id):
-            window.append(envelope)
-            if len(window) > self.window(spec):
-                left_out[spec.name_of(window.popleft().sender_id)] += 1
-        shown = [_message(envelope, agent_id, spec) for envelope in window]
+        said = _said(envelopes, agent_id)
+        first = max(len(said) - self.window(spec), 0)
+        left_out = {spec.name_of(who): count for who, count in earlier.items() if count}
+        for envelope in said[:first]:
+            name = spec.name_of(envelope.sender_id)
+            left_out[name] = left_out.get(name, 0) + 1
+        shown = [_message(envelope, agent_id, spec) for envelope in said[first:]]
         return [_summary(left_out), *shown] if left_out else shown
 
     def start(self, state: State) -> tuple[int, dict[str, int]]:
@@ -122,6 +122,9 @@ class WindowedSummary(View):
 
     def window(self, spec: ChannelSpec) -> int:
         return self.recent_n or max(2 * len(spec.turn_order), _LEAST_WINDOW)
+
+
+_DEFAULT_VIEW: Final = WindowedSummary()
 
 
 def state_for(agent_id: str, state: S) -> S:
@@ -167,11 +170,11 @@ def view_for(agent_id: str, spec: ChannelSpec) -> View:
         )
     own = {spec.resolve(name): data for name, data in given.items()}
     chosen = own.get(agent_id, spec.knobs.get("view"))
-    return WindowedSummary() if chosen is None else views.from_dict(chosen)
+    return _DEFAULT_VIEW if chosen is None else views.from_dict(chosen)
 
 
-def _said(envelopes: Iterable[Envelope], agent_id: str) -> Iterable[Envelope]:
-    return (e for e in envelopes if e.event_type in SUBSTANTIVE and visible_to(e, agent_id))
+def _said(envelopes: Iterable[Envelope], agent_id: str) -> list[Envelope]:
+    return [one for one in envelopes if one.event_type in SUBSTANTIVE and visible_to(one, agent_id)]
 
 
 def _message(envelope: Envelope, agent_id: str, spec: ChannelSpec) -> Message:
@@ -181,9 +184,9 @@ def _message(envelope: Envelope, agent_id: str, spec: ChannelSpec) -> Message:
     return Message(role, spec.name_of(envelope.sender_id), text, envelope.seq if files else 0, files)
 
 
-def _summary(earlier: Counter[str]) -> Message:
+def _summary(earlier: Mapping[str, int]) -> Message:
     told = ", ".join(f"{name} ({count})" for name, count in earlier.items())
-    return Message("note", "", f"Earlier, not shown: {earlier.total()} messages by {told}.")
+    return Message("note", "", f"Earlier, not shown: {sum(earlier.values())} messages by {told}.")
 
 
 class Floor(Struct, gc=False, frozen=True, kw_only=True, omit_defaults=True):

@@ -58,12 +58,13 @@ def describe(file: File, field: str = "file") -> FilePart:
 
 async def load_files(seat: FileSeat, channel_id: str, messages: Sequence[Message]) -> list[list[MessageFile]]:
     """Return the files of each message that a model is shown, the newest first as far as there is room."""
-    room, found = MODEL_BYTES, list[list[MessageFile]]()
-    for message in reversed(messages):
-        files = list(enumerate(message.files)) if message.role == "other" else []
-        found.append(await load_shown(partial(read_file, seat, channel_id, message.seq), files, room=room))
-        room -= sum(len(one.data) for one in found[-1])
-    return found[::-1]
+    room, found = MODEL_BYTES, [list[MessageFile]() for _ in messages]
+    for message, files in zip(reversed(messages), reversed(found), strict=True):
+        if message.files and message.role == "other":
+            read = partial(read_file, seat, channel_id, message.seq)
+            files.extend(await load_shown(read, enumerate(message.files), room=room))
+            room -= sum(len(one.data) for one in files)
+    return found
 
 
 async def load_shown(
@@ -90,8 +91,10 @@ def attach_files(packet: JsonObject, files: Sequence[FilePart]) -> JsonObject:
     return said | message_data([*([TextPart(text)] if text else []), *files])
 
 
-def name_files(text: str, files: Iterable[FilePart]) -> str:
+def name_files(text: str, files: Sequence[FilePart]) -> str:
     """Return a text with the names of the files that came with it."""
+    if not files:
+        return text
     named = (f"[file {one.name} ({one.media_type}, {one.size} bytes)]" for one in files)
     return "\n".join(filter(None, (text, *named)))
 

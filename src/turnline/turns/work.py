@@ -13,8 +13,8 @@ What it raises fails the turn (T5), except what is wrong with the claim or the l
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
@@ -67,13 +67,20 @@ class LogAway(BaseException):
         super().__init__(str(error))
 
 
-@contextmanager
-def own_log() -> Iterator[None]:
+class _OwnLog(AbstractContextManager[None]):
+    """It has no state: one object serves all turns."""
+
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        if isinstance(error, AWAY):
+            raise LogAway(error) from error
+
+
+_OWN_LOG: Final = _OwnLog()
+
+
+def own_log() -> AbstractContextManager[None]:
     """Raise what is wrong with the turn's own log as `LogAway`."""
-    try:
-        yield
-    except AWAY as error:
-        raise LogAway(error) from error
+    return _OWN_LOG
 
 
 class Port(FileSeat, Protocol):
