@@ -142,6 +142,22 @@ async def test_erasing_a_channel_keeps_the_file_that_one_above_refers_to() -> No
         assert (await channel.read_file(said)).read() == b"shared"
 
 
+async def test_erasing_a_tree_deletes_uploads_that_no_line_refers_to(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    async with house(log, "alice", "bob") as home:
+        channel = await home.open(A_B)
+        await add(home, channel, CANARY)
+        said = await channel.send("hello")
+        await home.handle("bob", channel).send("thanks")
+        await home.hub.erase(channel.channel_id, by="admin", lines=[(said.seq, said.seq)])
+        assert len(await kept(home, channel)) == 1
+        await home.hub.erase(channel.channel_id, by="admin")
+        await log.compact()
+
+        assert await kept(home, channel) == []
+        assert with_canary(tmp_path) == []
+
+
 async def test_no_byte_of_an_erased_file_is_left_in_the_files_of_sqlite(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.db")
     async with house(log, "alice", "bob") as home:

@@ -99,6 +99,8 @@ class Erasing:
         if lines is not None:
             tree = [channel_id]
         uses = await self._count_uses(channel_id)
+        if lines is None:
+            await self._delete_uploads(channel_id, uses)
         done = dict[str, int]()
         for one in reversed(tree):
             done[one] = await self._erase(one, uses, by=by, reason=reason, lines=lines)
@@ -216,6 +218,15 @@ class Erasing:
         log, root = self._hub.log, await self._hub.files.root(channel_id)
         has_files = isinstance(log, Blobs) and bool(await log.blobs(root))
         return await count_uses(log, root) if has_files else Counter()
+
+    async def _delete_uploads(self, channel_id: str, uses: Counter[str]) -> None:
+        """Delete the files of a tree that no line refers to, if this is its top.
+
+        All of it is closed, so no message comes any more that they were uploaded for.
+        """
+        log = self._hub.log
+        if isinstance(log, Blobs) and await self._hub.files.root(channel_id) == channel_id:
+            await log.delete_blobs([one for one in await log.blobs(channel_id) if not uses[one.digest]])
 
     async def _unused(self, channel_id: str, uses: Counter[str], erased: Iterable[Envelope]) -> list[Blob]:
         """Return the files that no line refers to without these. `uses` counts the others then."""
