@@ -3,7 +3,8 @@
 Rule 1: a notice is sent after the append's transaction, on a connection of its own. Within it, all
 commits of the server would queue up for one lock.
 
-Rule 2: it is a hint. It may be late, lost, or one for many appends; tails poll all the same.
+Rule 2: it is a hint. It may be late, lost, or one for many appends; tails poll all the same. So its own
+transaction is not synced: a sync would be taken from the appends.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ RECONNECT_SECONDS: Final = 1.0
 
 _NAME: Final = "SELECT 'turnline_' || 'turnline_positions'::regclass::oid"
 """One for each log: several may be in one database."""
-_NOTIFY: Final = f"SELECT pg_notify(({_NAME}), '')"
+_NOTIFY: Final = f"SELECT set_config('synchronous_commit', 'off', true), pg_notify(({_NAME}), '')"
 
 
 class PostgresBell:
@@ -60,7 +61,7 @@ class PostgresBell:
             self._is_due = False
             try:
                 async with self._server.connection() as connection:
-                    await connection.execute(_NOTIFY)
+                    await connection.execute(_NOTIFY, prepare=True)
             except (psycopg.Error, LogUnavailable):
                 pass  # They poll.
             await asyncio.sleep(REST_SECONDS)
