@@ -4,7 +4,10 @@
     raw seal       the same envelopes encoded and hashed, and kept in a list
     raw sqlite3    one connection to a file, the same pragmas and row, one commit for each
     raw psycopg    a connection for each writer, the same row, one commit for each
-    raw nats-py    one connection, the same bytes, each writer waits for the answer to each message
+    raw nats-py    one connection, the same bytes, each writer waits for the answer to each message; nothing
+                   keeps two writers of a channel, or a message that is sent twice, apart
+    with guard     the same with what an append needs to be safe: a message id, and the position of the
+                   channel's last message, which the server compares
 
 A log and its driver are measured by the same loop: as many writers at once, the same envelope, the same
 server with the same settings, and each writer waits until its append is as durable as that server makes it:
@@ -166,12 +169,14 @@ async def raw_psycopg(address: str, writers: int) -> AsyncIterator[Write]:
 
 
 @asynccontextmanager
-async def raw_nats(address: str, replicas: int) -> AsyncIterator[Write]:
+async def raw_nats(address: str, replicas: int, *, has_guard: bool) -> AsyncIterator[Write]:
     from nats.aio.client import Client  # noqa: PLC0415  It may not be installed.
     from nats.js.api import StreamConfig  # noqa: PLC0415
 
     from turnline.log.nats_address import NatsAddress  # noqa: PLC0415
+    from turnline.log.nats_message import EXPECTED_POSITION, EXPECTED_STREAM, MESSAGE_ID  # noqa: PLC0415
 
+    positions: dict[str, int] = {}
     where, client = NatsAddress(address), Client()
     await client.connect(where.servers)
     stream = client.jetstream()
@@ -181,7 +186,14 @@ async def raw_nats(address: str, replicas: int) -> AsyncIterator[Write]:
 
     async def write(channel_id: str, seq: int) -> None:
         record = sealed(channel_id, seq)
-        await stream.publish(f"{where.stream}.{channel_id}", record.head + (record.payload or b""))
+        guard = {
+            MESSAGE_ID: record.envelope_id,
+            EXPECTED_STREAM: where.stream,
+            EXPECTED_POSITION: str(positions.get(channel_id, 0)),
+        }
+        subject, body = f"{where.stream}.{channel_id}", record.head + (record.payload or b"")
+        answer = await stream.publish(subject, body, headers=guard if has_guard else None)
+        positions[channel_id] = answer.seq
 
     try:
         yield write
@@ -192,29 +204,34 @@ async def raw_nats(address: str, replicas: int) -> AsyncIterator[Write]:
 # What is printed.
 
 
-async def beside(name: str, driver: str, log: Log, raw: Raw, writers: int) -> None:
-    """Measure a log and its driver in turn, and print both."""
-    async with raw as write:
-        ours, theirs = Measured(appending(log), writers), Measured(write, writers)
+async def beside(name: str, log: Log, raws: dict[str, Raw], writers: int) -> None:
+    """Measure a log and its drivers, by their names, in turn, and print all."""
+    async with AsyncExitStack() as stack:
+        ours = Measured(appending(log), writers)
+        theirs = {
+            driver: Measured(await stack.enter_async_context(raw), writers) for driver, raw in raws.items()
+        }
         await log.head("c0")  # Connected before the clock runs.
         for _ in range(ROUNDS):
-            await ours.go_on()
-            await theirs.go_on()
+            for one in (ours, *theirs.values()):
+                await one.go_on()
     await log.close()
     who = f"{name}, {writers} channel{'s' * (writers > 1)}"
-    print(
-        f"{who:26}{ours.rate:10,.0f} /s   raw {driver:8}{theirs.rate:10,.0f} /s   "
-        f"{ours.rate / theirs.rate:6.2f} x the driver",
-        flush=True,
-    )
+    for driver, one in theirs.items():
+        print(
+            f"{who:26}{ours.rate:10,.0f} /s   {driver:22}{one.rate:10,.0f} /s   "
+            f"{ours.rate / one.rate:6.2f} x the driver",
+            flush=True,
+        )
 
 
 async def without_servers(folder: Path) -> None:
     for writers in WRITERS:
-        await beside("memory", "seal", MemoryLog(), raw_list(), writers)
+        await beside("memory", MemoryLog(), {"raw seal": raw_list()}, writers)
     for writers in WRITERS:
         log = SqliteLog(folder / f"log-{writers}.db")
-        await beside("SQLite", "sqlite3", log, raw_sqlite(folder / f"raw-{writers}.db"), writers)
+        raw = raw_sqlite(folder / f"raw-{writers}.db")
+        await beside("SQLite", log, {"raw sqlite3": raw}, writers)
 
 
 async def on_postgres() -> None:
@@ -223,20 +240,21 @@ async def on_postgres() -> None:
     with postgres_server() as server:
         for writers in WRITERS:
             log = open_log(server.fresh())
-            await beside("PostgreSQL", "psycopg", log, raw_psycopg(server.fresh(), writers), writers)
+            raw = raw_psycopg(server.fresh(), writers)
+            await beside("PostgreSQL", log, {"raw psycopg": raw}, writers)
 
 
 async def on_nats() -> None:
     from tests.nats_servers import one_server, three_servers  # noqa: PLC0415  The same.
 
-    with one_server() as server:
-        for writers in WRITERS:
-            raw = raw_nats(server.fresh(), replicas=1)
-            await beside("NATS R1", "nats-py", open_log(server.fresh()), raw, writers)
-    with three_servers() as cluster:
-        for writers in WRITERS:
-            raw = raw_nats(cluster.fresh(), replicas=3)
-            await beside("NATS R3", "nats-py", open_log(cluster.fresh()), raw, writers)
+    for replicas, start in ((1, one_server), (3, three_servers)):
+        with start() as server:
+            for writers in WRITERS:
+                raws = {
+                    "raw nats-py, no guard": raw_nats(server.fresh(), replicas, has_guard=False),
+                    "raw nats-py with guard": raw_nats(server.fresh(), replicas, has_guard=True),
+                }
+                await beside(f"NATS R{replicas}", open_log(server.fresh()), raws, writers)
 
 
 async def main(folder: Path) -> None:

@@ -42,7 +42,7 @@ TABLE_NAMES: Final = frozenset(
     | {"turnline_tombstones", "turnline_blobs", "turnline_chunks"}
 )
 DIALECT: Final = Dialect(prefix="turnline_", place="%s", channel="{}")
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Of the tables and functions. Not the envelopes' schema version, which each of them carries."""
 _CREATION_LOCK: Final = 0x5457_4C47  # "TWLG"
 
@@ -171,63 +171,68 @@ BEGIN
         ORDER BY 4 LIMIT at_most;
 END $$;
 
+-- Of each append, `numbers`: the seq before it, its lines, its tags, whether it closes its channel (1, 0,
+-- or NULL if it only sets the row), `created` and `deadline`; `texts`: its channel and the columns of its
+-- row that are text; `bodies`: the hash before it, its row. Of each line, `lines`: hash, head, payload.
+-- Each array and each expression costs every call, so there are few.
 CREATE FUNCTION turnline_append(
-    channels text[], afters bigint[], previouses bytea[], closings boolean[], counts integer[],
-    ids text[], hashes bytea[], heads bytea[], payloads bytea[],
-    createds bigint[], types text[], flows text[], parents text[], origins text[],
-    speakers text[], waitings text[], deadlines bigint[], codes text[], row_bodies bytea[],
-    tag_counts integer[], tags text[]
+    numbers bigint[], texts text[], bodies bytea[], ids text[], lines bytea[], tags text[]
 ) RETURNS TABLE (outcome text, found_seq bigint, found_hash bytea, found_id text)
 LANGUAGE plpgsql AS $$
 DECLARE
     low integer := 1;
     high integer;
     tag_low integer := 1;
+    own_channel text;
+    own_after bigint;
     is_new boolean;
     had_row boolean;
-    nothing bytea := decode(repeat('00', 32), 'hex');
     place bigint;
 BEGIN
     PERFORM turnline_enter();
-    FOR i IN 1 .. cardinality(channels) LOOP
-        high := low + counts[i] - 1;
-        SELECT head.seq, head.hash, head.created IS NOT NULL INTO found_seq, found_hash, had_row
-        FROM turnline_heads AS head WHERE head.channel = channels[i] FOR UPDATE;
-        is_new := NOT FOUND;
-        IF is_new AND afters[i] = 0 THEN
-            -- Whoever begins a channel holds its head before the records are looked at, too.
-            INSERT INTO turnline_heads VALUES (channels[i], 0, nothing, false, 0) ON CONFLICT DO NOTHING;
-            is_new := FOUND;
-            SELECT head.seq, head.hash, head.created IS NOT NULL INTO found_seq, found_hash, had_row
-            FROM turnline_heads AS head WHERE head.channel = channels[i] FOR UPDATE;
-        ELSIF is_new THEN
-            found_seq := 0;
-            found_hash := nothing;
-        END IF;
+    FOR i IN 1 .. coalesce(array_length(numbers, 1), 0) LOOP
+        own_channel := texts[i][1];
+        own_after := numbers[i][1];
+        high := low + numbers[i][2] - 1;
         found_id := NULL;
+        SELECT head.seq, head.hash, head.created IS NOT NULL INTO found_seq, found_hash, had_row
+        FROM turnline_heads AS head WHERE head.channel = own_channel FOR UPDATE;
+        is_new := NOT FOUND;
+        IF is_new THEN
+            found_seq := 0;
+            found_hash := decode(repeat('00', 32), 'hex');
+            IF own_after = 0 THEN
+                -- Whoever begins a channel holds its head before the records are looked at, too.
+                INSERT INTO turnline_heads VALUES (own_channel, 0, found_hash, false, 0)
+                ON CONFLICT DO NOTHING;
+                is_new := FOUND;
+                SELECT head.seq, head.hash, head.created IS NOT NULL INTO found_seq, found_hash, had_row
+                FROM turnline_heads AS head WHERE head.channel = own_channel FOR UPDATE;
+            END IF;
+        END IF;
         IF is_new THEN
             -- A fork holds the channel that it reads, so that it is not pruned meanwhile.
-            PERFORM FROM turnline_heads AS head WHERE head.channel = origins[i] FOR KEY SHARE;
+            PERFORM FROM turnline_heads AS head WHERE head.channel = texts[i][5] FOR KEY SHARE;
             SELECT one.channel INTO found_id FROM turnline_tombstones AS one
-            WHERE one.channel IN (channels[i], origins[i]) LIMIT 1;
+            WHERE one.channel IN (own_channel, texts[i][5]) LIMIT 1;
         END IF;
         IF found_id IS NOT NULL THEN
             outcome := 'pruned';
-        ELSIF found_seq <> afters[i] THEN
+        ELSIF found_seq <> own_after THEN
             outcome := 'conflict';
         ELSIF found_seq > 0 AND NOT EXISTS (
             SELECT FROM turnline_records AS record
-            WHERE record.channel = channels[i] AND record.seq = found_seq AND record.hash = found_hash
+            WHERE record.channel = own_channel AND record.seq = found_seq AND record.hash = found_hash
         ) THEN
             outcome := 'head without record';
-        ELSIF closings[i] IS NULL AND EXISTS (
+        ELSIF numbers[i][4] IS NULL AND EXISTS (
             SELECT FROM turnline_records AS record
-            WHERE record.channel = channels[i] AND record.seq = found_seq + 1
+            WHERE record.channel = own_channel AND record.seq = found_seq + 1
         ) THEN
             outcome := 'record without head';
-        ELSIF closings[i] IS NULL THEN
+        ELSIF numbers[i][4] IS NULL THEN
             outcome := 'row';
-        ELSIF found_hash <> previouses[i] OR counts[i] = 0 THEN
+        ELSIF found_hash <> bodies[i][1] OR numbers[i][2] = 0 THEN
             outcome := 'other hash';
         ELSE
             outcome := 'written';
@@ -235,14 +240,14 @@ BEGIN
             -- One by one: `INSERT .. SELECT` takes 50 us longer. The keys of the table find duplicates.
             FOR n IN low .. high LOOP
                 INSERT INTO turnline_records VALUES (
-                    channels[i], afters[i] + n - low + 1, ids[n], hashes[n], heads[n], payloads[n],
+                    own_channel, own_after + n - low + 1, ids[n], lines[n][1], lines[n][2], lines[n][3],
                     CASE WHEN n = high THEN place END
                 ) ON CONFLICT DO NOTHING;
                 IF NOT FOUND THEN
-                    DELETE FROM turnline_records AS record WHERE record.channel = channels[i]
-                        AND record.seq > afters[i] AND record.seq <= afters[i] + n - low;
+                    DELETE FROM turnline_records AS record WHERE record.channel = own_channel
+                        AND record.seq > own_after AND record.seq <= own_after + n - low;
                     SELECT record.envelope_id INTO found_id FROM turnline_records AS record
-                    WHERE record.channel = channels[i] AND record.envelope_id = ids[n];
+                    WHERE record.channel = own_channel AND record.envelope_id = ids[n];
                     outcome := CASE WHEN FOUND THEN 'duplicate' ELSE 'record without head' END;
                     EXIT;
                 END IF;
@@ -250,28 +255,28 @@ BEGIN
         END IF;
         IF outcome = 'row' AND found_seq > 0 THEN
             UPDATE turnline_heads AS head
-            SET created = createds[i], type = types[i], flow = flows[i], parent = parents[i],
-                origin = origins[i], speaker = speakers[i], waiting = waitings[i],
-                deadline = deadlines[i], code = codes[i], row = row_bodies[i]
-            WHERE head.channel = channels[i];
+            SET created = numbers[i][5], type = texts[i][2], flow = texts[i][3], parent = texts[i][4],
+                origin = texts[i][5], speaker = texts[i][6], waiting = texts[i][7],
+                deadline = numbers[i][6], code = texts[i][8], row = bodies[i][2]
+            WHERE head.channel = own_channel;
         ELSIF outcome = 'written' THEN
             UPDATE turnline_heads AS head
-            SET seq = afters[i] + counts[i], hash = hashes[high], closed = closings[i], position = place,
-                created = createds[i], type = types[i], flow = flows[i], parent = parents[i],
-                origin = origins[i], speaker = speakers[i], waiting = waitings[i],
-                deadline = deadlines[i], code = codes[i], row = row_bodies[i]
-            WHERE head.channel = channels[i];
+            SET seq = own_after + numbers[i][2], hash = lines[high][1], closed = numbers[i][4] = 1,
+                position = place, created = numbers[i][5], type = texts[i][2], flow = texts[i][3],
+                parent = texts[i][4], origin = texts[i][5], speaker = texts[i][6], waiting = texts[i][7],
+                deadline = numbers[i][6], code = texts[i][8], row = bodies[i][2]
+            WHERE head.channel = own_channel;
         END IF;
         IF is_new AND outcome <> 'written' THEN
-            DELETE FROM turnline_heads AS head WHERE head.channel = channels[i] AND head.seq = 0;
-        ELSIF (outcome = 'row' OR outcome = 'written' AND NOT had_row) AND createds[i] IS NOT NULL THEN
+            DELETE FROM turnline_heads AS head WHERE head.channel = own_channel AND head.seq = 0;
+        ELSIF (outcome = 'row' OR outcome = 'written' AND NOT had_row) AND numbers[i][5] IS NOT NULL THEN
             -- Tags never change: they are written with the first row, and with a row alone.
-            DELETE FROM turnline_tags AS one WHERE one.channel = channels[i];
+            DELETE FROM turnline_tags AS one WHERE one.channel = own_channel;
             INSERT INTO turnline_tags
-            SELECT DISTINCT one, createds[i], channels[i]
-            FROM unnest(tags[tag_low:tag_low + tag_counts[i] - 1]) AS one;
+            SELECT DISTINCT one, numbers[i][5], own_channel
+            FROM unnest(tags[tag_low:tag_low + numbers[i][3] - 1]) AS one;
         END IF;
-        tag_low := tag_low + tag_counts[i];
+        tag_low := tag_low + numbers[i][3];
         low := high + 1;
         RETURN NEXT;
     END LOOP;
@@ -316,11 +321,7 @@ END $$;
 
 APPEND: Final = """
 SELECT outcome, found_seq, found_hash, found_id FROM turnline_append(
-    %b::text[], %b::bigint[], %b::bytea[], %b::boolean[], %b::integer[],
-    %b::text[], %b::bytea[], %b::bytea[], %b::bytea[],
-    %b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[],
-    %b::text[], %b::text[], %b::bigint[], %b::text[], %b::bytea[],
-    %b::integer[], %b::text[]
+    %b::bigint[], %b::text[], %b::bytea[], %b::text[], %b::bytea[], %b::text[]
 )
 """
 

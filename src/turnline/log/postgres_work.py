@@ -33,6 +33,8 @@ MAX_NAME_BYTES: Final = 1000
 
 _ARRAY: Final = struct.Struct(">iiIii")
 """Dimensions, whether one is null, the type of the items, how many they are, the index of the first."""
+_TABLE: Final = struct.Struct(">iiIiiii")
+"""The same for an array of rows: how many these are, and how many items each has."""
 _EMPTY: Final = struct.Struct(">iiI")
 _LENGTH: Final = struct.Struct(">i")
 _NULL: Final = _LENGTH.pack(-1)
@@ -48,10 +50,6 @@ class _Kind(NamedTuple):
 _TEXT: Final = _Kind(25, str.encode)
 _BYTEA: Final = _Kind(17, bytes)
 _BIGINT: Final = _Kind(20, struct.Struct(">q").pack)
-_INTEGER: Final = _Kind(23, _LENGTH.pack)
-_BOOLEAN: Final = _Kind(16, struct.Struct(">?").pack)
-_ROW_TYPES: Final = (_BIGINT, *(_TEXT,) * 6, _BIGINT, _TEXT, _BYTEA)
-"""Of `COLUMNS`, in their order."""
 _NO_COLUMNS: Final[tuple[SqlValue, ...]] = (None,) * len(COLUMNS)
 
 Again = None
@@ -179,30 +177,36 @@ psycopg.adapters.register_dumper(Array, _ArrayDumper)
 
 def parameters(works: Sequence[Append]) -> tuple[Array, ...]:
     """Return what `turnline_append` is called with."""
+    numbers, texts, bodies = list[SqlValue](), list[SqlValue](), list[SqlValue]()
+    tags = list[str]()
+    for work in works:
+        created, *names, deadline, code, body = _NO_COLUMNS if work.row is None else columns_of(work.row)
+        own_tags = [] if work.row is None else tags_of(work.row)
+        numbers += (work.after, len(work.sent), len(own_tags), work.closes, created, deadline)
+        texts += (work.channel_id, *names, code)
+        bodies += (work.previous, body)
+        tags += own_tags
     records = [record for work in works for record in work.sent]
-    rows = [_NO_COLUMNS if work.row is None else columns_of(work.row) for work in works]
-    tags = [[] if work.row is None else tags_of(work.row) for work in works]
-    columns = zip(_ROW_TYPES, zip(*rows, strict=True), strict=True)
+    lines = [part for record in records for part in (record.hash, record.head, record.payload)]
     return (
-        _array(_TEXT, [work.channel_id for work in works]),
-        _array(_BIGINT, [work.after for work in works]),
-        _array(_BYTEA, [work.previous for work in works]),
-        _array(_BOOLEAN, [work.closes for work in works]),
-        _array(_INTEGER, [len(work.sent) for work in works]),
+        _array(_BIGINT, numbers, width=6),
+        _array(_TEXT, texts, width=8),
+        _array(_BYTEA, bodies, width=2),
         _array(_TEXT, [record.envelope_id for record in records]),
-        _array(_BYTEA, [record.hash for record in records]),
-        _array(_BYTEA, [record.head for record in records]),
-        _array(_BYTEA, [record.payload for record in records]),
-        *(_array(kind, column) for kind, column in columns),
-        _array(_INTEGER, [len(one) for one in tags]),
-        _array(_TEXT, [tag for one in tags for tag in one]),
+        _array(_BYTEA, lines, width=3),
+        _array(_TEXT, tags),
     )
 
 
-def _array(kind: _Kind, items: Sequence[Any]) -> Array:
+def _array(kind: _Kind, items: Sequence[SqlValue], *, width: int = 0) -> Array:
+    """Return an array of the items, or of rows of `width` items each."""
     if not items:
         return Array(_EMPTY.pack(0, 0, kind.oid))
-    parts = [_ARRAY.pack(1, None in items, kind.oid, len(items), 1)]
+    has_null = None in items
+    if width:
+        parts = [_TABLE.pack(2, has_null, kind.oid, len(items) // width, 1, width, 1)]
+    else:
+        parts = [_ARRAY.pack(1, has_null, kind.oid, len(items), 1)]
     for item in items:
         if item is None:
             parts.append(_NULL)
