@@ -250,7 +250,7 @@ async def on_nats() -> None:
     for replicas, start in ((1, one_server), (3, three_servers)):
         with start() as server:
             for writers in WRITERS:
-                raws = {
+                raws: dict[str, Raw] = {
                     "raw nats-py, no guard": raw_nats(server.fresh(), replicas, has_guard=False),
                     "raw nats-py with guard": raw_nats(server.fresh(), replicas, has_guard=True),
                 }
