@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from threading import Event
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from turnline.errors import FileTooLarge, LogConflict
 from turnline.log.base import Blob, Log
-from turnline.log.blobs import CHUNK_BYTES, find_blob, write_blob
+from turnline.log.blobs import CHUNK_BYTES, UnderWay, find_blob, write_blob
 from turnline.log.joined import Statements
 from turnline.log.memory import MemoryLog
 from turnline.log.records import looking_at_log
@@ -181,3 +181,32 @@ async def test_an_upload_that_its_quota_refuses_takes_no_copy_of_another_user_al
         await refused
 
     assert await find_blob(log, "tree", kept.digest) == kept
+
+
+@pytest.mark.parametrize("quota", ["user_bytes", "tree_bytes"])
+async def test_a_quota_counts_uploads_that_are_under_way(quota: str) -> None:
+    log, under_way, go_on = MemoryLog(), UnderWay(), asyncio.Event()
+    has_begun = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"a" * CHUNK_BYTES
+        has_begun.set()
+        await go_on.wait()
+
+    def upload(given: AsyncIterator[bytes], name: str) -> Coroutine[None, None, Blob]:
+        most = {quota: 2 * CHUNK_BYTES - 1}
+        return write_blob(
+            log, "root", given, blob_id=name, now=NOON, user_key="ann", under_way=under_way, **most
+        )
+
+    first = asyncio.create_task(upload(slow(), "b1"))
+    await has_begun.wait()
+    with pytest.raises(FileTooLarge) as refused:
+        await upload(pieces(b"b" * CHUNK_BYTES), "b2")
+    small = await upload(pieces(b"c"), "b3")
+    go_on.set()
+    large = await first
+
+    assert str(2 * CHUNK_BYTES) in str(refused.value)
+    assert await log.blobs("root") == [large, small]
+    assert not under_way

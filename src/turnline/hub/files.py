@@ -44,6 +44,7 @@ class Files:
         self._user_bytes = options.get("file_bytes_per_user", blobs.MAX_USER_BYTES)
         self._uploads: OrderedDict[tuple[str, str, str], tuple[int, float]] = OrderedDict()
         """Participant, tree and digest -> the size, and when it was uploaded."""
+        self._under_way = blobs.UnderWay()
         self._next_sweep = 0.0
 
     @property
@@ -80,6 +81,7 @@ class Files:
             tree_bytes=self._tree_bytes,
             user_key=user_key_of(user),
             user_bytes=self._user_bytes,
+            under_way=self._under_way,
         )
         self._uploads[agent_id, root, blob.digest] = blob.size, self._hub.clock.monotonic()
         self._uploads.move_to_end((agent_id, root, blob.digest))

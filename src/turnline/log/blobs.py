@@ -13,6 +13,9 @@ costs one look.
 
 Rule 3: a copy that is about to be deleted is not used again. So between the upload and the line there is
 time: `REUSE_SECONDS` less than a day.
+
+Rule 4: the quotas of a tree and of a user count uploads that are under way in this process, too. So many
+uploads at once store no more than one after the other.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from msgspec import ValidationError, convert
 from msgspec.structs import replace
@@ -55,6 +58,9 @@ SWEEP_BLOBS: Final = 256
 """Blobs that one look of the sweep takes."""
 
 _PAGE: Final = 256
+
+UnderWay = Counter[str]
+"""Bytes of uploads under way in a process, by tree and by user."""
 
 logger = logging.getLogger(__name__)
 
@@ -98,37 +104,71 @@ async def write_blob(
     tree_bytes: int = MAX_TREE_BYTES,
     user_key: str = "",
     user_bytes: int = MAX_USER_BYTES,
+    under_way: UnderWay | None = None,
 ) -> Blob:
     """Keep the bytes of a file; return it once it is complete.
 
     Raises `FileTooLarge` if it, or all files of the tree or of the user, are too large; nothing of it is kept
     then, nor if `pieces` raises. A user who has no room left is refused before the first piece is read.
     """
-    await _check_user(log, user_key, user_bytes - 1)
     blob = Blob(root=root, blob_id=blob_id, created_at=now, user_key=user_key)
-    await log.add_blob(blob)
-    try:
-        size, digest = await _write_chunks(log, blob, pieces, most_bytes)
-    except BaseException:
-        await log.delete_blobs([blob])
-        raise
-    done = replace(blob, size=size, digest=digest)
-    for other in await log.blobs(root):
-        is_new = now - other.created_at < timedelta(seconds=REUSE_SECONDS)
-        if other.digest == digest and (other.is_kept or is_new):
+    with _Upload(blob, UnderWay() if under_way is None else under_way) as upload:
+        stored = await _check_user(log, user_key, user_bytes - 1, adding=upload.user_bytes)
+        await log.add_blob(blob)
+        try:
+            digest = await _write_chunks(log, upload, pieces, most_bytes, user_bytes - stored)
+        except BaseException:
             await log.delete_blobs([blob])
-            return other
-    try:  # Before it is complete: from then on, others of the tree may have been given this copy.
-        await _check_user(log, user_key, user_bytes, adding=size)
-        await _check_tree(log, root, tree_bytes, adding=size)
-    except FileTooLarge:
-        await log.delete_blobs([blob])
-        raise
-    await log.set_blob(done)
-    if done not in await log.blobs(root):
-        because = "the file was deleted before all of it was there; send it again"
-        raise LogUnavailable(log.address, because=because)
-    return done
+            raise
+        done = replace(blob, size=upload.size, digest=digest)
+        for other in await log.blobs(root):
+            is_new = now - other.created_at < timedelta(seconds=REUSE_SECONDS)
+            if other.digest == digest and (other.is_kept or is_new):
+                await log.delete_blobs([blob])
+                return other
+        try:  # Before it is complete: from then on, others of the tree may have been given this copy.
+            await _check_user(log, user_key, user_bytes, adding=upload.user_bytes)
+            await _check_tree(log, root, tree_bytes, adding=upload.tree_bytes)
+        except FileTooLarge:
+            await log.delete_blobs([blob])
+            raise
+        await log.set_blob(done)
+        if done not in await log.blobs(root):
+            because = "the file was deleted before all of it was there; send it again"
+            raise LogUnavailable(log.address, because=because)
+        return done
+
+
+class _Upload:
+    """A file of which bytes still come, and what it adds to the bytes that are under way."""
+
+    def __init__(self, blob: Blob, under_way: UnderWay) -> None:
+        self.blob, self.size = blob, 0
+        self._under_way, self._places = under_way, (f"tree {blob.root}", f"user {blob.user_key}")
+
+    @property
+    def tree_bytes(self) -> int:
+        """Bytes under way for the same tree, this file included."""
+        return self._under_way[self._places[0]]
+
+    @property
+    def user_bytes(self) -> int:
+        """Bytes under way of the same user, this file included."""
+        return self._under_way[self._places[1]]
+
+    def add(self, size: int) -> None:
+        self.size += size
+        for place in self._places:
+            self._under_way[place] += size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for place in self._places:
+            self._under_way[place] -= self.size
+            if not self._under_way[place]:
+                del self._under_way[place]
 
 
 async def _check_tree(log: Blobs, root: str, most_bytes: int, *, adding: int) -> None:
@@ -138,32 +178,39 @@ async def _check_tree(log: Blobs, root: str, most_bytes: int, *, adding: int) ->
         raise FileTooLarge("the file", found=f"too much: {total} bytes with it", expected=expected)
 
 
-async def _check_user(log: Blobs, user_key: str, most_bytes: int, *, adding: int = 0) -> None:
-    """Refuse a user whose files have more bytes. The log is counted: a restart changes nothing."""
+async def _check_user(log: Blobs, user_key: str, most_bytes: int, *, adding: int = 0) -> int:
+    """Refuse a user whose files have more bytes; return how many the log has of them.
+
+    The log is counted: a restart changes nothing.
+    """
     if not user_key:
-        return
+        return 0
     files, size = await log.count_blobs(user_key, limit=MAX_USER_FILES + 1)
-    size += adding
-    if size > most_bytes or files > MAX_USER_FILES:
+    if size + adding > most_bytes or files > MAX_USER_FILES:
         expected = f"at most {most_bytes} bytes (file_bytes_per_user) in {MAX_USER_FILES} files of one user"
-        raise FileTooLarge(
-            "the file", found=f"too much: {size} bytes in {files} files with it", expected=expected
-        )
+        found = f"too much: {size + adding} bytes in {files} files with it"
+        raise FileTooLarge("the file", found=found, expected=expected)
+    return size
 
 
 async def _write_chunks(
-    log: Blobs, blob: Blob, pieces: AsyncIterable[bytes], most_bytes: int
-) -> tuple[int, str]:
-    size, hashing = 0, sha256()
+    log: Blobs, upload: _Upload, pieces: AsyncIterable[bytes], most_bytes: int, user_bytes: int
+) -> str:
+    """Write the bytes as they come; return their digest. `user_bytes` is what the user has left."""
+    hashing = sha256()
     async for number, chunk in _chunks(pieces):
-        size += len(chunk)
-        if size > most_bytes:
+        upload.add(len(chunk))
+        if upload.size > most_bytes:
             raise FileTooLarge(
                 "the file", found="larger", expected=f"at most {most_bytes} bytes (file_bytes)"
             )
+        if upload.blob.user_key and upload.user_bytes > user_bytes:
+            found = f"too much: {upload.user_bytes} bytes with it and other uploads under way"
+            expected = f"at most {user_bytes} bytes, which the user has left (file_bytes_per_user)"
+            raise FileTooLarge("the file", found=found, expected=expected)
         hashing.update(chunk)
-        await log.add_chunk(blob, number, chunk)
-    return size, hashing.hexdigest()
+        await log.add_chunk(upload.blob, number, chunk)
+    return hashing.hexdigest()
 
 
 async def _chunks(pieces: AsyncIterable[bytes]) -> AsyncIterator[tuple[int, bytes]]:
