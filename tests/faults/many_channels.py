@@ -52,7 +52,7 @@ class Report:
     most_bytes: int = 0
     """By so much the process grew at most."""
     tasks: int = 0
-    """Left after a wave, the last one excepted; the most of any."""
+    """Left after a wave of which all channels ended; the most of any."""
     cached: int = 0
     """Channels in memory in the end, and those that are open."""
     still_open: int = 0
@@ -162,7 +162,7 @@ async def main(file: str, at_once: int, waves: int, left: int, kind: str) -> Non
         is_last = number == waves - 1
         wave = Wave(user, gate, number=number, at_once=at_once, left=left if is_last else 0)
         reasons += await wave.run(report)
-        if not is_last:
+        if not (is_last and left):  # Those that end hold their channels in memory.
             report.tasks = max(report.tasks, await tasks_left())
     report.most_bytes, report.reasons = most_bytes() - before, dict(reasons)
     report.cached, report.still_open = hub.health().cached_channels, hub.health().open_channels
