@@ -113,10 +113,10 @@ async def write_blob(
     """
     blob = Blob(root=root, blob_id=blob_id, created_at=now, user_key=user_key)
     with _Upload(blob, UnderWay() if under_way is None else under_way) as upload:
-        stored = await _check_user(log, user_key, user_bytes - 1, adding=upload.user_bytes)
+        await _check_user(log, user_key, user_bytes - 1, adding=upload.user_bytes)
         await log.add_blob(blob)
         try:
-            digest = await _write_chunks(log, upload, pieces, most_bytes, user_bytes - stored)
+            digest = await _write_chunks(log, upload, pieces, most_bytes)
         except BaseException:
             await log.delete_blobs([blob])
             raise
@@ -178,25 +178,19 @@ async def _check_tree(log: Blobs, root: str, most_bytes: int, *, adding: int) ->
         raise FileTooLarge("the file", found=f"too much: {total} bytes with it", expected=expected)
 
 
-async def _check_user(log: Blobs, user_key: str, most_bytes: int, *, adding: int = 0) -> int:
-    """Refuse a user whose files have more bytes; return how many the log has of them.
-
-    The log is counted: a restart changes nothing.
-    """
+async def _check_user(log: Blobs, user_key: str, most_bytes: int, *, adding: int = 0) -> None:
+    """Refuse a user whose files have more bytes. The log is counted: a restart changes nothing."""
     if not user_key:
-        return 0
+        return
     files, size = await log.count_blobs(user_key, limit=MAX_USER_FILES + 1)
     if size + adding > most_bytes or files > MAX_USER_FILES:
         expected = f"at most {most_bytes} bytes (file_bytes_per_user) in {MAX_USER_FILES} files of one user"
         found = f"too much: {size + adding} bytes in {files} files with it"
         raise FileTooLarge("the file", found=found, expected=expected)
-    return size
 
 
-async def _write_chunks(
-    log: Blobs, upload: _Upload, pieces: AsyncIterable[bytes], most_bytes: int, user_bytes: int
-) -> str:
-    """Write the bytes as they come; return their digest. `user_bytes` is what the user has left."""
+async def _write_chunks(log: Blobs, upload: _Upload, pieces: AsyncIterable[bytes], most_bytes: int) -> str:
+    """Write the bytes as they come; return their digest."""
     hashing = sha256()
     async for number, chunk in _chunks(pieces):
         upload.add(len(chunk))
@@ -204,10 +198,6 @@ async def _write_chunks(
             raise FileTooLarge(
                 "the file", found="larger", expected=f"at most {most_bytes} bytes (file_bytes)"
             )
-        if upload.blob.user_key and upload.user_bytes > user_bytes:
-            found = f"too much: {upload.user_bytes} bytes with it and other uploads under way"
-            expected = f"at most {user_bytes} bytes, which the user has left (file_bytes_per_user)"
-            raise FileTooLarge("the file", found=found, expected=expected)
         hashing.update(chunk)
         await log.add_chunk(upload.blob, number, chunk)
     return hashing.hexdigest()
