@@ -14,8 +14,8 @@ costs one look.
 Rule 3: a copy that is about to be deleted is not used again. So between the upload and the line there is
 time: `REUSE_SECONDS` less than a day.
 
-Rule 4: the quotas of a tree and of a user count uploads that are under way in this process, too. So many
-uploads at once store no more than one after the other.
+Rule 4: the quotas of a tree and of a user also count uploads that are under way in this process. Uploads of
+other processes count when they are complete. A refused upload uses the disk until its last piece has come.
 """
 
 from __future__ import annotations
